@@ -31,6 +31,7 @@ pub mod outputs;
 pub mod ports;
 pub mod publish;
 pub mod queue;
+pub mod rival;
 pub mod role;
 pub mod selector;
 pub(crate) mod selector_cache;

@@ -21,6 +21,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     shares: LogShares,
+    /// Shares for lines that are rare and that people look for: other lines do not use them up.
+    rare: LogShares,
     /// Suppressed lines that the metric does not count yet.
     uncounted: u64,
 }
@@ -43,6 +45,14 @@ pub(crate) fn admits(namespace: &str) -> bool {
     admitted
 }
 
+/// Does what [`admits`] does, for a line that is rare and that people look for.
+pub(crate) fn admits_rare(namespace: &str) -> bool {
+    let mut state = LOG.shares.lock();
+    let admitted = state.rare.take(namespace, now());
+    state.uncounted += u64::from(!admitted);
+    admitted
+}
+
 /// Logs once a minute how many lines about a namespace were suppressed. Never returns.
 pub(crate) async fn keep() {
     let metrics = LogMetrics::new();
@@ -52,7 +62,8 @@ pub(crate) async fn keep() {
         tick.tick().await;
         let (left_out, uncounted) = {
             let mut state = LOG.shares.lock();
-            let left_out = state.shares.summaries(now());
+            let mut left_out = state.shares.summaries(now());
+            left_out.extend(state.rare.summaries(now()));
             (left_out, std::mem::take(&mut state.uncounted))
         };
         metrics.left_out(uncounted);
@@ -62,7 +73,12 @@ pub(crate) async fn keep() {
 
 /// Logs the suppressed lines that were not reported yet, when the process ends.
 pub(crate) fn finish() {
-    let left_out = LOG.shares.lock().shares.finish();
+    let left_out = {
+        let mut state = LOG.shares.lock();
+        let mut left_out = state.shares.finish();
+        left_out.extend(state.rare.finish());
+        left_out
+    };
     say(left_out);
 }
 

@@ -20,6 +20,8 @@ mod cases;
 mod election;
 #[path = "explorer/process.rs"]
 mod process;
+#[path = "explorer/scene.rs"]
+mod scene;
 #[path = "explorer/search.rs"]
 mod search;
 #[path = "explorer/step.rs"]
@@ -44,6 +46,13 @@ fn searches() -> Vec<Search> {
         searches.push((
             name,
             Box::new(move || search::explore(&world::World::start(&case))),
+        ));
+    }
+    for scene in scene::all() {
+        let name = scene.name.to_owned();
+        searches.push((
+            name,
+            Box::new(move || search::explore(&scene::Stage::start(&scene))),
         ));
     }
     for (name, start) in election::cases(if all { 7 } else { 5 }) {
@@ -117,6 +126,24 @@ fn every_interleaving_of_small_cases_ends_right() {
         cases.len(),
         failures.join("\n\n")
     );
+}
+
+/// Whatever the order in which two controllers hear of changes and of each other's writes, they come to rest, and what is
+/// published is what should be.
+#[test]
+fn two_controllers_come_to_rest_in_orders_chosen_by_chance() {
+    let walks = if std::env::var_os("EXPLORER_ALL").is_some() {
+        20_000
+    } else {
+        300
+    };
+    for scene in scene::large() {
+        let start = scene::Stage::start(&scene);
+        for seed in 0..walks {
+            let end = start.clone().walk(seed, 3000);
+            assert_eq!(end, Ok(()), "{}, seed {seed}", scene.name);
+        }
+    }
 }
 
 /// Each of the defects in `tests/mutations` can still be put back: the lines around it are as they were.

@@ -30,8 +30,8 @@ pub enum ShardMsg {
     Outcome(ObjectName, Outcome, Option<Box<str>>),
     /// The timer of the dry-run comparison has fired.
     Look,
-    /// The time of a Lease may have run out.
-    LeaseDue,
+    /// The time of a Lease, or of a slice that gives way, may have run out.
+    Due,
     /// It is time to look for pods on nodes that do not exist.
     NodesDue,
     /// A liveness check: the actor answers it.

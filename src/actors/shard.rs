@@ -76,8 +76,8 @@ pub(crate) struct ShardState {
     root: ActorRef<RootMsg>,
     events: EventHandle,
     leases: LeaseHandle,
-    /// When the next [`ShardMsg::LeaseDue`] comes, and what sends it.
-    lease_timer: Option<(Duration, AbortHandle)>,
+    /// When the next [`ShardMsg::Due`] comes, and what sends it.
+    timer: Option<(Duration, AbortHandle)>,
     /// True if a [`ShardMsg::NodesDue`] is under way.
     looks_at_nodes: bool,
     /// Set in a dry run.
@@ -96,6 +96,7 @@ impl ShardState {
     /// Handles a message except for planning. Returns the reports for the writer, and when the changes behind the
     /// coming plan were noticed.
     async fn take(&mut self, message: ShardMsg) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
+        self.core.advance(self.leases.now());
         match message {
             ShardMsg::Wake => {
                 let (mut pending, sequence, woken) = self.inbox.take();
@@ -135,11 +136,17 @@ impl ShardState {
                     comparison.look(&mut self.core);
                 }
             }
-            ShardMsg::LeaseDue => {
-                self.lease_timer = None;
+            ShardMsg::Due => {
+                self.timer = None;
                 let now = self.leases.now();
-                while self.core.begin_look_at_lease(now) {
+                let mut before = self.core.work().total();
+                while self.core.look_at_one(now) {
+                    self.turn.spend(1 + self.core.work().total() - before);
                     while !self.core.step_passes(&mut self.turn) {
+                        self.give_way().await;
+                    }
+                    before = self.core.work().total();
+                    if self.turn.is_spent() {
                         self.give_way().await;
                     }
                 }
@@ -173,23 +180,23 @@ impl ShardState {
         }
     }
 
-    /// Passes on the requests about Leases, and sets a timer for when one is due.
+    /// Passes on the requests about Leases, and sets a timer for when a Lease or something else is due.
     fn ask_for_leases(&mut self, myself: &ActorRef<ShardMsg>) {
         for request in self.core.take_lease_requests() {
             self.leases.ask(self.core.namespace(), request);
         }
-        let Some(due) = self.core.next_look_at_leases() else {
+        let Some(due) = self.core.next_look() else {
             return;
         };
         let now = self.leases.now();
         let due = due.clamp(now, now + LONGEST_WAIT);
-        if self.lease_timer.as_ref().is_some_and(|(armed, _)| *armed <= due) {
+        if self.timer.as_ref().is_some_and(|(armed, _)| *armed <= due) {
             return;
         }
         let timer = myself
-            .send_after(due.saturating_sub(now), || ShardMsg::LeaseDue)
+            .send_after(due.saturating_sub(now), || ShardMsg::Due)
             .abort_handle();
-        if let Some((_, earlier)) = self.lease_timer.replace((due, timer)) {
+        if let Some((_, earlier)) = self.timer.replace((due, timer)) {
             earlier.abort();
         }
     }
@@ -269,10 +276,29 @@ impl ShardState {
                         "the Endpoints are not mirrored: their slices would be more than 16 times as large");
                 }
             }
+            Notification::Kept { service, message } => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, %service, "{message}");
+                }
+            }
+            Notification::RivalWrote { rival } => self.part.rival_wrote(rival),
+            // At most once an hour for each namespace, so no share of the log is asked.
+            Notification::Rival {
+                rival,
+                object,
+                service,
+            } => {
+                let namespace = self.core.namespace();
+                tracing::warn!(%namespace, %service, kind = %object.output, name = %object.name, other = rival.as_str(),
+                    "another controller also writes what this one publishes; switch one of the two off");
+            }
+            // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
+            // people to look for them.
             Notification::Contested { object, service } => {
                 self.part.contested(object.output);
                 let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
+                if tenant_log::admits_rare(namespace) {
                     tracing::warn!(%namespace, %service, kind = %object.output, name = %object.name,
                         "another client keeps changing or deleting what this controller writes; it is left alone for ten minutes. Is a controller of kube-controller-manager still on that this one replaces?");
                 }
@@ -331,7 +357,7 @@ impl Actor for Shard {
             root,
             events,
             leases,
-            lease_timer: None,
+            timer: None,
             looks_at_nodes: false,
             comparison: ledger.map(Comparison::new),
             part: ShardPart::new(metrics),

@@ -6,8 +6,6 @@ use std::time::Duration;
 pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 /// After the API server rejects what was sent, even a change does not cause a retry sooner than this.
 pub(crate) const FLOOR: Duration = Duration::from_secs(5);
-/// The time for which a mirrored slice waits at most for slices that take its place.
-const REPLACEMENT: Duration = Duration::from_secs(10);
 /// The time for which an object that others keep changing is left to them.
 const TRUCE: Duration = Duration::from_secs(600);
 /// The delay after the first failure; it doubles with each further one.
@@ -30,8 +28,6 @@ pub enum Retry {
         /// The number of failures.
         failures: u8,
     },
-    /// The object is deleted when others have taken its place, or after some seconds.
-    Replacement,
     /// Others keep changing the object back. Somebody has to decide whose it is.
     Truce,
 }
@@ -44,7 +40,6 @@ impl Retry {
             Self::Floor => FLOOR,
             Self::Slowly { failures } => doubled(FLOOR, failures),
             Self::After { failures } => doubled(FIRST, failures),
-            Self::Replacement => REPLACEMENT,
             Self::Truce => TRUCE,
         };
         nominal.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)

@@ -24,9 +24,11 @@ mod passes;
 mod planning;
 mod pods;
 mod readopt;
+mod rivals;
 mod services;
 mod slices;
 mod sync_stats;
+mod twice;
 mod unknown_nodes;
 mod withdraw;
 
@@ -66,6 +68,7 @@ use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Settings that do not change while the process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -350,8 +353,11 @@ pub struct NamespaceState {
     slices: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
     unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
-    /// By the name of the Service: slices published for its annotation that stay until slices for its selector are there.
-    replaced: KeyedMap<Arc<str>, SmallSet<SliceId>>,
+    replacements: withdraw::Replacements,
+    twice: twice::Twice,
+    rivals: rivals::Rivals,
+    /// The time, as of the last call of [`Self::advance`].
+    now: Duration,
     leases: leading::Leases,
     dirty: Vec<ServiceId>,
     /// Work that the last event has left to be done.
@@ -395,7 +401,10 @@ impl NamespaceState {
             services: Table::default(),
             slices: Objects::default(),
             unmanaged: KeyedMap::default(),
-            replaced: KeyedMap::default(),
+            replacements: withdraw::Replacements::default(),
+            twice: twice::Twice::default(),
+            rivals: rivals::Rivals::default(),
+            now: Duration::ZERO,
             leases: leading::Leases::default(),
             dirty: Vec::new(),
             passes: VecDeque::new(),

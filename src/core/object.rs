@@ -165,6 +165,28 @@ pub enum Phase {
     Unmanaged,
 }
 
+/// The client that wrote an object last, as far as its `managedFields` say.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Editor {
+    /// They do not say.
+    #[default]
+    Unknown,
+    /// An endpointd: this one or another.
+    Endpointd,
+    /// Another client.
+    Other(Box<str>),
+}
+
+impl Editor {
+    /// Returns the client's name, unless it is endpointd.
+    pub fn other(self) -> Option<Box<str>> {
+        match self {
+            Self::Other(name) => Some(name),
+            Self::Unknown | Self::Endpointd => None,
+        }
+    }
+}
+
 /// What another client has done to an object of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Interference {
@@ -232,6 +254,8 @@ pub struct ObjectState {
     /// that a change of the desired content called for. The garbage collector may learn before we do that the Service
     /// is gone, and would delete the object as fast as we create it.
     pub losses: u8,
+    /// True if a write had no answer since the server's copy was last known: another version may be that write.
+    pub unanswered: bool,
     /// True if the last failure rejected the content that was sent, which waiting alone does not cure.
     pub rejected: bool,
     /// True if the server has rejected the object for its size since it last accepted a write.
@@ -266,6 +290,7 @@ impl ObjectState {
             updated: false,
             failures: 0,
             losses: 0,
+            unanswered: false,
             rejected: false,
             oversized: false,
             epoch: 0,
@@ -342,6 +367,7 @@ impl ObjectState {
         }
         self.needs_refetch = self.seen > remote.version;
         self.seen = self.seen.max(remote.version);
+        self.unanswered = false;
         self.remote = Some(remote);
     }
 
@@ -349,6 +375,7 @@ impl ObjectState {
     pub fn read(&mut self, remote: Remote) -> bool {
         self.needs_refetch = self.seen > remote.version;
         self.flight_trigger = None;
+        self.unanswered = false;
         let moved = self.remote.as_ref() != Some(&remote);
         // Another object of the name was not updated yet.
         self.updated &= self.remote.as_ref().is_none_or(|old| old.uid == remote.uid);
@@ -422,6 +449,7 @@ impl ObjectState {
     pub fn mark_unconfirmed(&mut self, promptly: bool) {
         self.undo_departure();
         self.needs_refetch = true;
+        self.unanswered |= !promptly;
         self.fail(false);
         self.fresh |= self.failures == 1 && promptly;
     }

@@ -541,10 +541,20 @@ fn strays(seen: &Seen) -> Vec<String> {
 fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
     let note = if slice.meta.deleting {
         Some("is being deleted")
+    } else if slice.is_mirrored() && service.is_managed() && !service.custom {
+        Some(
+            "from when the Service had no selector: goes when the slices for the selector hold as much, and stays while they \
+             hold no endpoints",
+        )
     } else if slice.is_mirrored() {
         Some("mirrors the Endpoints")
     } else if slice.is_custom() && !service.custom {
-        Some("from when the annotation selected its pods: to be deleted")
+        Some(if service.is_managed() {
+            "from when the annotation selected its pods: goes when the slices for the selector hold as much, and stays while \
+             they hold no endpoints"
+        } else {
+            "from when the annotation selected its pods: to be deleted"
+        })
     } else if !slice.is_written() || (service.custom && slice.is_ours()) {
         Some("not ours: left alone")
     } else if !service.is_managed() {

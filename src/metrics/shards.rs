@@ -3,6 +3,7 @@
 use crate::core::hints::HintMode;
 use crate::core::namespace::{MirrorSync, MirrorTotals, NamespaceState, Sizes, SyncReport, Totals};
 use crate::core::object::Output;
+use crate::core::rival::Rival;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(crate) struct ShardMetrics {
     mirrors: MirrorMetrics,
     /// By output, in the order of [`Output::ALL`].
     contested: [Counter; 3],
+    /// In the order of [`Rival::ALL`].
+    rivals: [Counter; 2],
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,
@@ -99,6 +102,9 @@ impl ShardMetrics {
             mirrors: MirrorMetrics::new(),
             contested: Output::ALL
                 .map(|output| counter!("endpointd_contested_objects_total", "output" => output.as_str())),
+            rivals: Rival::ALL.map(
+                |rival| counter!("endpointd_other_controller_writes_total", "controller" => rival.as_str()),
+            ),
             annotated: gauge!("endpointd_custom_selector_services", "state" => "valid"),
             frozen: gauge!("endpointd_custom_selector_services", "state" => "invalid"),
             led: gauge!("endpointd_leader_services", "state" => "led"),
@@ -150,6 +156,11 @@ impl ShardPart {
     /// Counts an object that is left to others, who keep changing it.
     pub(crate) fn contested(&self, output: Output) {
         self.metrics.contested[output as usize].increment(1);
+    }
+
+    /// Counts a write of another controller to what this one publishes.
+    pub(crate) fn rival_wrote(&self, rival: Rival) {
+        self.metrics.rivals[rival as usize].increment(1);
     }
 
     /// Updates the part after the shard has handled a message, which took so long.

@@ -362,6 +362,78 @@ async fn where_nobody_publishes_for_the_selector_the_slices_go_after_ten_seconds
     assert_eq!(pods_by(&world, OURS).await, [""; 0]);
 }
 
+/// A slice of the built-in controller for Service `s`, with so many endpoints.
+fn builtin(name: &str, endpoints: usize) -> Value {
+    let endpoint = |number: usize| json!({"addresses": [ip(number + 50)], "conditions": {"ready": true}});
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [],
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/service-name": "s", "endpointslice.kubernetes.io/managed-by": BUILTIN,
+        }},
+        "endpoints": (0..endpoints).map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_write_does_not_delete_a_withdrawn_slice_early() {
+    let mut world = World::new(100);
+    world.options.settings.outputs = CUSTOM;
+    world.options.pacing.slice_batch = Duration::from_secs(1);
+    world.nodes(1).await;
+    world.make(labelled("web", 1, json!({"app": "web"}))).await;
+    world.make(annotated("app=web")).await;
+    world.start_up().await;
+    sleep(Duration::from_secs(2)).await;
+    // A write of the slice waits for its batch when the Service gets a selector.
+    world.flip("web", false, 60).await;
+    sleep(Duration::from_millis(100)).await;
+    world
+        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
+        .await;
+    sleep(Duration::from_millis(9500)).await;
+    assert_eq!(pods_by(&world, OURS).await, ["web"]);
+    // The delete may wait for a batch as well.
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_many_slices_is_no_replacement() {
+    let world = world(CUSTOM, "app=web").await;
+    world
+        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
+        .await;
+    world.make(builtin("first", 1)).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
+    // As many as there were.
+    world.make(builtin("second", 2)).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_placeholder_is_no_replacement() {
+    let world = world(CUSTOM, "app=web").await;
+    world
+        .patch("Service", "s", json!({"spec": {"selector": {"app": "wbe"}}}))
+        .await;
+    world.make(builtin("placeholder", 0)).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
+    let told: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!(told, ["SelectorIgnored", "EndpointSlicesKept"]);
+    world
+        .patch(
+            "EndpointSlice",
+            "placeholder",
+            json!({"endpoints": builtin("", 1)["endpoints"]}),
+        )
+        .await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     let mut world = World::new(100);

@@ -395,6 +395,38 @@ async fn nobody_is_published_beside_endpoints_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_empty_slice_of_others_takes_no_leader_out() {
+    let world = led_world(CUSTOM).await;
+    world.gate.take();
+    world
+        .make(json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": "s-other", "labels": {
+                "kubernetes.io/service-name": "s",
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            }},
+            "endpoints": [], "ports": [],
+        }))
+        .await;
+    seconds(5).await;
+    assert_eq!(published(&world).await, ["db-0"]);
+    let writes = outlines(&world.gate.take());
+    assert!(
+        writes.iter().all(|request| !request.starts_with("PUT")),
+        "{writes:?}"
+    );
+    // Nor when its metadata changes, so that it is read again.
+    for label in ["a", "b"] {
+        let patch = json!({"metadata": {"labels": {"x": label}}});
+        world.patch("EndpointSlice", "s-other", patch).await;
+        // And who takes over at that moment is added as soon as it has been read.
+        hold(&world, if label == "a" { "db-1" } else { "db-0" }, 2).await;
+        let name = if label == "a" { "db-1" } else { "db-0" };
+        assert_eq!(published(&world).await, [name]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_with_many_endpoints_comes_down_to_its_leader() {
     let mut world = World::new(2);
     world.options.settings.outputs = CUSTOM;

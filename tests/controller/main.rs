@@ -49,6 +49,7 @@ mod outputs;
 mod restored;
 mod standby;
 mod traps;
+mod two_writers;
 mod upstream;
 mod watches;
 mod writer;

@@ -4,7 +4,7 @@
 mod words;
 
 use crate::cluster::{self, Api};
-use crate::world::{NS, World, items, outlines, text};
+use crate::world::{NS, World, ip, items, outlines, pod, text};
 use endpointd::core::outputs::Outputs;
 use memory_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -141,6 +141,16 @@ async fn slices_of_whoever_writes_them_take_the_place_of_mirrored_ones() {
             }},
         }))
         .await;
+    // A placeholder takes the place of nothing, however long it is there.
+    sleep(20 * SECOND).await;
+    assert_eq!(addresses(&mirrored(&world.api).await), ["10.9.0.1"]);
+    let events = world.events().await;
+    let kept = events
+        .iter()
+        .filter(|event| event["reason"] == "EndpointSlicesKept");
+    assert_eq!(kept.count(), 1, "{events:?}");
+    let one = json!({"endpoints": [{"addresses": ["10.9.0.7"], "conditions": {"ready": true}}]});
+    world.patch("EndpointSlice", "another", one).await;
     sleep(SECOND).await;
     assert_eq!(mirrored(&world.api).await.len(), 0);
     assert_eq!(world.slices().await.len(), 1, "the other one is left alone");
@@ -151,6 +161,11 @@ async fn slices_of_whoever_writes_them_take_the_place_of_mirrored_ones() {
 async fn a_selector_never_leaves_a_service_without_slices() {
     use memory_apiserver::{Fault, FaultPlan, Latency, Rule, Stage, Verb};
     let world = mirroring(Outputs::ALL).await;
+    world.nodes(1).await;
+    let mut made = pod("a", &ip(1), "n1");
+    made["metadata"]["labels"] = json!({"app": "a"});
+    world.make(made).await;
+    world.rest().await;
     let slow = Fault::Delay(Stage::Before, Latency::Constant(3 * SECOND));
     let rule = Rule::on(Verb::Create, "endpointslices").fault(slow);
     world.server.set_faults(FaultPlan::new(1).rule(rule));

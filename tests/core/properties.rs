@@ -5,7 +5,6 @@ use crate::model;
 use crate::model::{Model, PodSpec, ServiceSpec};
 use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
 use endpointd::core::address::Family;
-use endpointd::core::backoff::Retry;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
 use endpointd::core::hints::HintMode;
@@ -176,7 +175,7 @@ proptest! {
             let items = model.plan();
             let mut ranks: BTreeMap<Arc<str>, u8> = BTreeMap::new();
             // Slices of another controller wait for those that take their place.
-            let now = |item: &WorkItem| item.object.output == Output::Slice && item.retry != Retry::Replacement;
+            let now = |item: &WorkItem| item.object.output == Output::Slice;
             for item in items.into_iter().filter(now) {
                 let at = model.pending.iter().position(|name| *name == item.object).unwrap();
                 let Some(request) = model.grant(at) else { continue };

@@ -382,6 +382,7 @@ fn slices_that_are_deleted_before_the_answer_to_their_create_are_made_slowly() {
                 deleting: true,
             };
             model.state.apply_slice_meta(&meta, 0);
+            model.delete_slice(&object.name);
         }
         Some(outcome)
     });

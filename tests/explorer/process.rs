@@ -33,6 +33,7 @@ pub(crate) enum ToShard {
     Wake,
     Grant(ObjectName),
     Outcome(ObjectName, Outcome),
+    Due,
 }
 
 /// A message to the writer.
@@ -65,26 +66,28 @@ pub(crate) enum Listed {
 
 /// The state that the shard owns, and the nodes that it looks at.
 #[derive(Clone, Debug)]
-struct Shard {
-    state: NamespaceState,
+pub(crate) struct Shard {
+    pub(crate) state: NamespaceState,
     nodes: NodeTable,
 }
 
 /// The list and watch of pods of a process that has just begun to lead.
 #[derive(Clone, Debug)]
-struct Pods {
+pub(crate) struct Pods {
     view: View,
-    listing: bool,
-    reading: bool,
+    pub(crate) listing: bool,
+    pub(crate) reading: bool,
     watching: bool,
 }
 
 /// A controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    shard: Part<Shard>,
+    pub(crate) shard: Part<Shard>,
     inbox: Part<Pending>,
     shard_woken: bool,
+    /// The shard is told the time. Where nothing waits for it, states are fewer without.
+    pub(crate) looks_at_time: bool,
     pub(crate) to_shard: VecDeque<ToShard>,
     reports: Reports,
     /// Writes wait for their echoes, and these have yet to reach the writer.
@@ -100,9 +103,9 @@ pub(crate) struct Process {
     pub(crate) now: Duration,
     pub(crate) flights: BTreeMap<ObjectName, Flight>,
     picture: Picture,
-    pods: Option<Pods>,
+    pub(crate) pods: Option<Pods>,
     /// By kind, how often it was listed.
-    epochs: [u8; Kind::ALL.len()],
+    pub(crate) epochs: [u8; Kind::ALL.len()],
     /// How many changes of pods are in the inbox, and how many the shard has applied.
     pub(crate) delivered: usize,
     applied: usize,
@@ -136,6 +139,7 @@ impl Process {
             }),
             inbox: Part::new(Pending::default()),
             shard_woken: false,
+            looks_at_time: false,
             to_shard: VecDeque::new(),
             reports: Reports::default(),
             echoes,
@@ -263,14 +267,6 @@ impl Process {
     pub(crate) fn wants_bookmark(&self) -> bool {
         let pods = self.pods.as_ref();
         pods.is_some_and(|pods| pods.watching && !pods.view.is_proven())
-    }
-
-    pub(crate) fn lists_pods(&self) -> bool {
-        self.pods.as_ref().is_some_and(|pods| pods.listing)
-    }
-
-    pub(crate) fn reads_version(&self) -> bool {
-        self.pods.as_ref().is_some_and(|pods| pods.reading)
     }
 
     /// When the view of pods does something by itself.
@@ -460,6 +456,9 @@ impl Process {
     /// The shard handles its next message.
     pub(crate) fn shard_turn(&mut self) {
         let mut said = Vec::new();
+        if self.looks_at_time {
+            self.shard.change().state.advance(self.now);
+        }
         match self.to_shard.pop_front() {
             None => return,
             Some(ToShard::Wake) => {
@@ -481,6 +480,7 @@ impl Process {
                 let reply = self.shard.change().state.reply_to_outcome(&object, outcome, None);
                 said.push((object, reply));
             }
+            Some(ToShard::Due) => while self.shard.change().state.look_at_one(self.now) {},
         }
         let state = &mut self.shard.change().state;
         let planned = state.plan().into_iter();
@@ -618,8 +618,7 @@ impl Process {
             return Some("a kind is never shown to be as new as the term".to_owned());
         }
         let planned = self.shard.change().state.plan();
-        (!planned.is_empty())
-            .then(|| format!("the shard has pending writes and has not said so: {planned:?}"))
+        (!planned.is_empty()).then(|| format!("the shard has not said of pending writes: {planned:?}"))
     }
 }
 

@@ -421,10 +421,10 @@ impl System for World<'_> {
         if process.wants_bookmark() && process.delivered == self.changed {
             steps.push(Step::Bookmark);
         }
-        if process.reads_version() {
+        if process.pods.as_ref().is_some_and(|pods| pods.reading) {
             steps.push(Step::ReadVersion);
         }
-        if process.lists_pods() {
+        if process.pods.as_ref().is_some_and(|pods| pods.listing) {
             steps.push(Step::ListPods);
         }
         if process.view_wakes().is_some() {

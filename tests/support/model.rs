@@ -564,6 +564,8 @@ impl Model {
                 self.answer(&name, Fate::Carried);
             } else if !self.pending.is_empty() {
                 self.grant(0);
+            } else if let Some(at) = self.state.next_look_at_leaving() {
+                self.state.look_at_leaving(at);
             } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
                 return;
             } else {

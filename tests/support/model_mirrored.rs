@@ -226,6 +226,9 @@ impl Model {
     pub(crate) fn published_mirrored(&self) -> BTreeMap<Arc<str>, Mirrored> {
         let mut all: BTreeMap<Arc<str>, Mirrored> = BTreeMap::new();
         for slice in self.mirrored.values().filter(|slice| slice.is_mirrored()) {
+            if self.keeps_old_slices(&slice.meta.service) {
+                continue;
+            }
             let metadata = metadata(&slice.labels, &slice.extras.annotations);
             let owner = slice.meta.owner.clone();
             let service = slice.meta.service.clone();

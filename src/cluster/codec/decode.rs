@@ -8,6 +8,7 @@ use crate::core::excerpt::Excerpt;
 use crate::core::facts::{Extras, LABEL_MANAGED_BY, NodeFacts, ObjectReference, OwnerReference};
 use crate::core::hints::NodeCapacity;
 use crate::core::ids::Uid;
+use crate::core::object::Editor;
 use crate::core::ports::{Protocol, SlicePort};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -312,22 +313,27 @@ pub fn identity(object: &[u8]) -> Result<Identity<'_>, DecodeError> {
     })
 }
 
-/// Returns the client that set fields of an object last, as its `managedFields` say; `None` if they are not there, or say
-/// that it was this controller. A client that has only removed fields is not named there. Prints as a word.
-pub fn last_editor(object: &[u8]) -> Option<Box<str>> {
-    let object: fields::Edited<'_> = wire(object).ok()?;
-    let fields = object.metadata.managed_fields?;
+/// Returns the client that set fields of an object last, as its `managedFields` say. A client that has only removed fields is
+/// not named there. Its name prints as a word.
+pub fn last_editor(object: &[u8]) -> Editor {
+    let Some(fields) = wire(object)
+        .ok()
+        .and_then(|object: fields::Edited<'_>| object.metadata.managed_fields)
+    else {
+        return Editor::Unknown;
+    };
     let time = |by: &fields::ManagedFields<'_>| by.time.as_ref().and_then(fields::Timestamp::time);
     let is_ours = |by: &&fields::ManagedFields<'_>| &*by.manager == OURS;
     // The times are whole seconds, so a write of ours in the same second may have come before or after. It was before:
     // nobody asks after a write of ours that was the last.
-    let other = fields
-        .iter()
-        .filter(|by| !is_ours(by))
-        .max_by_key(|by| time(by))?;
-    let ours = fields.iter().filter(is_ours).map(time).max();
-    (ours.is_none_or(|ours| time(other) >= ours) && !other.manager.is_empty())
-        .then(|| Excerpt::value(&other.manager).to_string().into())
+    let other = fields.iter().filter(|by| !is_ours(by)).max_by_key(|by| time(by));
+    match (other, fields.iter().filter(is_ours).map(time).max()) {
+        (None, None) => Editor::Unknown,
+        (None, Some(_)) => Editor::Endpointd,
+        (Some(other), Some(ours)) if time(other) < ours => Editor::Endpointd,
+        (Some(other), _) if other.manager.is_empty() => Editor::Unknown,
+        (Some(other), _) => Editor::Other(Excerpt::value(&other.manager).to_string().into()),
+    }
 }
 
 /// Decodes an object and its resourceVersion.

@@ -8,7 +8,7 @@ use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{EndpointsFacts, Extras, OwnerReference, ServiceFacts, SliceFacts};
 use crate::core::hints::Hint;
 use crate::core::ids::Uid;
-use crate::core::object::Remote;
+use crate::core::object::{Editor, Remote};
 use crate::core::ports::{Protocol, SlicePort};
 use crate::core::slices::Conditions;
 use crate::core::subsets::Subset;
@@ -404,7 +404,7 @@ fn what_people_are_told_of_an_object_does_not_depend_on_its_encoding() {
 }
 
 /// Who changed an object last, as `managedFields` with these entries say, in JSON and in protobuf.
-fn editor(entries: &[(&str, &str)]) -> Option<Box<str>> {
+fn editor(entries: &[(&str, &str)]) -> Editor {
     use super::protobuf::encode::{object as envelope, push_message, push_number, push_text};
     let list: Vec<_> = entries
         .iter()
@@ -436,14 +436,14 @@ fn editor(entries: &[(&str, &str)]) -> Option<Box<str>> {
 }
 
 #[test]
-fn the_last_editor_is_the_newest_one_that_is_not_this_controller() {
+fn the_last_editor_is_the_newest_one() {
     const EARLY: &str = "2026-01-01T00:00:00Z";
     const LATE: &str = "2026-01-01T00:00:01Z";
     const LATEST: &str = "2026-01-01T00:00:02Z";
     let long = "m".repeat(300);
     for (entries, expected) in [
         (&[][..], None),
-        (&[("endpointd", EARLY)], None),
+        (&[("endpointd", EARLY)], Some("endpointd")),
         (&[("kubectl-edit", EARLY)], Some("kubectl-edit")),
         (
             &[("endpointd", EARLY), ("kubectl-edit", LATE)],
@@ -454,7 +454,7 @@ fn the_last_editor_is_the_newest_one_that_is_not_this_controller() {
             &[("kubectl-edit", LATE), ("endpointd", LATE)],
             Some("kubectl-edit"),
         ),
-        (&[("kubectl-edit", EARLY), ("endpointd", LATE)], None),
+        (&[("kubectl-edit", EARLY), ("endpointd", LATE)], Some("endpointd")),
         (
             &[
                 ("kube-controller-manager", EARLY),
@@ -470,10 +470,15 @@ fn the_last_editor_is_the_newest_one_that_is_not_this_controller() {
             Some(&*format!("{}... (300 bytes)", &long[..64])),
         ),
     ] {
-        assert_eq!(editor(entries).as_deref(), expected, "{entries:?}");
+        let expected = match expected {
+            None => Editor::Unknown,
+            Some("endpointd") => Editor::Endpointd,
+            Some(other) => Editor::Other(other.into()),
+        };
+        assert_eq!(editor(entries), expected, "{entries:?}");
     }
     for malformed in [&b""[..], b"{", b"k8s\0\xff", b"[]"] {
-        assert_eq!(last_editor(malformed), None);
+        assert_eq!(last_editor(malformed), Editor::Unknown);
     }
 }
 

@@ -1,14 +1,16 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
-use super::NamespaceState;
 use super::lifecycle::Metadata;
 use super::members::desired;
+use super::twice::Keeper;
+use super::{NamespaceState, PodChange};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
+use crate::core::time::Time;
 use std::sync::Arc;
 
 impl NamespaceState {
@@ -51,6 +53,8 @@ impl NamespaceState {
     pub(super) fn drop_slice(&mut self, id: SliceId) {
         self.release_hold(id);
         self.stop_waiting(id);
+        self.drop_content(id);
+        self.twice.forget(self.slices[id].service, id);
         let slice = self.slices.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
@@ -63,6 +67,7 @@ impl NamespaceState {
             self.mark(service);
         }
         self.leave_unmanaged(&slice.service_name, id);
+        self.check_replacement(&slice.service_name);
     }
 
     fn leave_unmanaged(&mut self, service: &str, id: SliceId) {
@@ -135,6 +140,7 @@ impl NamespaceState {
     /// Gives a Service a slice that names it and whose content is not known.
     pub(super) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
         self.stop_waiting(id);
+        self.drop_content(id);
         let state = &mut self.services[service];
         let slice = &mut self.slices[id];
         slice.service = service;
@@ -142,6 +148,7 @@ impl NamespaceState {
         if slice.owner.includes(&state.facts.uid) {
             slice.object.phase = Phase::Adopting { blocks: holds };
             state.awaiting += u32::from(holds);
+            self.twice.reads(service, id);
         } else {
             slice.object.phase = Phase::Deleting;
         }
@@ -153,6 +160,7 @@ impl NamespaceState {
     pub(super) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
         let slice = &mut self.slices[id];
+        self.twice.forget(slice.service, id);
         slice.object.phase = Phase::Managed;
         slice.family = family;
         let service = slice.service;
@@ -172,6 +180,7 @@ impl NamespaceState {
     pub(super) fn reconcile_slice(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
         let SliceFacts {
             meta,
+            created,
             labels,
             extras,
             ports,
@@ -181,8 +190,11 @@ impl NamespaceState {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
+        self.twice.forget(service_id, id);
         let moved = slice.object.read(meta.remote());
         slice.owner = meta.owner;
+        // One without a time counts as older than all others.
+        slice.created = created.or(Some(Time::from_seconds(0)));
         slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
         slice.removed = 0;
         for slot in &mut slice.slots {
@@ -193,9 +205,30 @@ impl NamespaceState {
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
 
+        // First those that are where they should be: what is then left in the slice is not on the API server, and makes room
+        // for what is.
+        let mut others = Vec::new();
         for endpoint in &endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.pods.find(name));
-            if !pod.is_some_and(|pod| self.reconcile_endpoint(id, pod, endpoint, limit)) {
+            let placed = pod.is_some_and(|pod| {
+                let member = self.pods[pod].member(service_id, family);
+                member.is_some_and(|place| self.pods[pod].members[place].slice == id)
+            });
+            match pod {
+                Some(pod) if placed => {
+                    if !self.reconcile_endpoint(id, pod, endpoint) {
+                        self.slices[id].removed += 1;
+                    }
+                }
+                pod => others.push((pod, endpoint)),
+            }
+        }
+        let mut room = Room {
+            limit,
+            unsent: self.slices[id].slots.len(),
+        };
+        for (pod, endpoint) in others {
+            if !pod.is_some_and(|pod| self.take_endpoint(id, pod, endpoint, &mut room)) {
                 self.slices[id].removed += 1;
             }
         }
@@ -228,13 +261,37 @@ impl NamespaceState {
         }
     }
 
-    /// Finds the slot of an endpoint that the API server has. Returns false if it should not be in this slice.
-    fn reconcile_endpoint(
+    /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the
+    /// slice twice.
+    fn reconcile_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
+        let slice = &self.slices[id];
+        let (service_id, family) = (slice.service, slice.family);
+        let (pod, service) = (&self.pods[pod_id], &self.services[service_id]);
+        let Some(place) = pod.member(service_id, family) else {
+            return false;
+        };
+        let member = pod.members[place];
+        let stale = !self.same_content(pod, service, family, endpoint);
+        let slot = &mut self.slices[id].slots[usize::from(member.at)];
+        if slot.published.is_published() {
+            return false;
+        }
+        (slot.published, slot.stale) = (published(endpoint), stale);
+        let at = usize::from(member.at);
+        if self.reconcile_hint(id, at, false, endpoint) {
+            self.slices[id].slots[at].stale = true;
+        }
+        true
+    }
+
+    /// Takes in an endpoint that the API server has in this slice, and that is not placed there. Returns false if it should
+    /// not be in the slice.
+    fn take_endpoint(
         &mut self,
         id: SliceId,
         pod_id: PodId,
         endpoint: &EndpointFacts,
-        limit: usize,
+        room: &mut Room,
     ) -> bool {
         let slice = &self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
@@ -243,47 +300,78 @@ impl NamespaceState {
             return false;
         };
         let member = pod.members[place];
-        let published = match (endpoint.ready, endpoint.serving, endpoint.terminating) {
-            (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
-            (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
-        };
         let stale = !self.same_content(pod, service, family, endpoint);
         if member.slice == id {
-            let slot = &mut self.slices[id].slots[usize::from(member.at)];
-            if slot.published.is_published() {
-                return false;
-            }
-            (slot.published, slot.stale) = (published, stale);
-            let at = usize::from(member.at);
-            if self.reconcile_hint(id, at, false, endpoint) {
-                self.slices[id].slots[at].stale = true;
-            }
+            // It was taken in just now, and stands here a second time.
+            return false;
+        }
+        let keeper = if member.slice.is_none() {
+            Keeper::This
+        } else {
+            self.keeper(member.slice, usize::from(member.at), id)
+        };
+        if keeper == Keeper::Unknown {
+            self.decide_later(member.slice, id);
             return true;
         }
-        // An endpoint stays in the older of two slices that hold it. And if an object that was given away comes
-        // back, it takes its endpoints from the slice that replaced it.
-        let gives_way = self.slices.get(member.slice).is_some_and(|holder| {
-            let younger = || (slice.created, &slice.name) < (holder.created, &holder.name);
-            // Once something has been planned, an endpoint stays where it is.
-            let both = self.starting && holder.created.is_some() && slice.created.is_some();
-            holder.yielded || (both && younger())
-        });
-        let placed_elsewhere = !member.slice.is_none() && !gives_way;
-        if placed_elsewhere
-            || slice.slots.len() >= limit
-            || !self.is_fit(pod, service, family)
+        if keeper == Keeper::Holder
+            || !self.is_fit(&self.pods[pod_id], &self.services[service_id], family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
+            || !self.make_room(id, room)
         {
             return false;
         }
-        if gives_way {
+        // Making room may have moved it.
+        let member = self.pods[pod_id].members[place];
+        if !member.slice.is_none() {
             self.unplace(pod_id, place, Priority::Rest);
         }
-        self.place(pod_id, id, published, stale);
+        self.place(pod_id, id, published(endpoint), stale);
         let at = self.slices[id].slots.len() - 1;
         if self.reconcile_hint(id, at, true, endpoint) {
             self.slices[id].slots[at].stale = true;
         }
         true
+    }
+
+    /// Makes room for one more endpoint of a slice as the API server has it: one that is not there yet is placed anew.
+    /// Returns false if there is none.
+    fn make_room(&mut self, id: SliceId, room: &mut Room) -> bool {
+        while self.slices[id].slots.len() >= room.limit {
+            if room.unsent == 0 {
+                return false;
+            }
+            room.unsent -= 1;
+            let slice = &self.slices[id];
+            let Some(slot) = slice
+                .slots
+                .get(room.unsent)
+                .filter(|slot| !slot.published.is_published())
+            else {
+                continue;
+            };
+            let pod = slot.pod;
+            if let Some(place) = self.pods[pod].member(slice.service, slice.family) {
+                self.unplace(pod, place, Priority::Add);
+                self.visit(pod, place, PodChange::default());
+            }
+        }
+        true
+    }
+}
+
+/// The room in a slice that is compared with the API server.
+struct Room {
+    /// The number of endpoints that it may hold.
+    limit: usize,
+    /// Of the endpoints that it held before, those from here on are on the API server, or were taken in.
+    unsent: usize,
+}
+
+/// Returns the conditions of an endpoint that was read.
+fn published(endpoint: &EndpointFacts) -> Conditions {
+    match (endpoint.ready, endpoint.serving, endpoint.terminating) {
+        (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
+        (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
     }
 }

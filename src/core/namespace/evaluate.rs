@@ -74,6 +74,8 @@ impl NamespaceState {
         }
         self.record_sync(id);
         self.evaluate_endpoints(id, trigger);
+        let name = self.services[id].facts.name.clone();
+        self.check_replacement(&name);
     }
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {

@@ -21,6 +21,9 @@ pub(super) struct Following {
     pub(super) decided: bool,
     /// Who is published, if the Service follows a Lease.
     pub(super) status: LeaderStatus,
+    /// The holder of the Lease, if that was seen to change while it was not known whether slices of other controllers hold
+    /// endpoints: it is added once they have been read and hold none, unless the Lease has another holder by then.
+    pub(super) waits_for_others: Option<Box<str>>,
 }
 
 impl NamespaceState {
@@ -84,6 +87,7 @@ impl NamespaceState {
                     members: members.iter().copied().collect(),
                     decided: service.awaiting == 0,
                     status: LeaderStatus::default(),
+                    waits_for_others: None,
                 }));
             }
             (true, false) => service.following = None,

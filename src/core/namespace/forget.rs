@@ -48,7 +48,8 @@ impl NamespaceState {
         self.forget_leases();
         self.slices = Objects::default();
         self.unmanaged = KeyedMap::default();
-        self.replaced = KeyedMap::default();
+        self.replacements.forget_slices();
+        self.forget_twice();
         for service in self.services.values_mut() {
             service.slices = SmallSet::default();
             service.awaiting = 0;

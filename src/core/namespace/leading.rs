@@ -8,7 +8,7 @@ use super::NamespaceState;
 use super::passes::Pass;
 use crate::core::address::Family;
 use crate::core::compact::small::SmallSet;
-use crate::core::facts::Manager;
+use crate::core::facts::{Manager, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::leader::{
@@ -41,6 +41,8 @@ pub enum LeaderStatus {
     SeveralPods,
     /// Nobody: slices of other controllers hold endpoints of the Service.
     OthersPublish,
+    /// Nobody is added until it has been read whether slices of other controllers hold endpoints of the Service.
+    OthersUnread,
 }
 
 /// The Leases that Services of the namespace follow.
@@ -343,6 +345,7 @@ impl NamespaceState {
             return;
         };
         let decided = following.decided;
+        let waiting = following.waits_for_others.clone();
         // What is published must be known first.
         if !decided && (self.starting || self.pending_lists.any() || service.awaiting > 0) {
             // The next plan decides.
@@ -350,9 +353,15 @@ impl NamespaceState {
             return;
         }
         self.work.leaders_judged += 1;
+        let holder = self.leases.followed.get(&name);
+        let holder = holder.and_then(|followed| followed.lease.holder());
+        // Its Lease was seen to change while it was not known whether others publish.
+        let joins = joins || (waiting.is_some() && waiting.as_deref() == holder);
+        let holder = holder.map(Into::into);
         let Some((status, keeps, takes)) = self.judge_leader(id, &name, joins) else {
             return;
         };
+        let unread = self.others_publish(id).is_none();
         let members: Vec<PodId> = following.members.iter().collect();
         for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
             self.part(pod, id);
@@ -370,6 +379,8 @@ impl NamespaceState {
             return;
         };
         following.decided = true;
+        let waits = joins && keeps.is_none() && takes.is_none() && unread;
+        following.waits_for_others = holder.filter(|_| waits);
         let before = std::mem::replace(&mut following.status, status);
         let vacant = following.members.is_empty();
         if let Some(followed) = self.leases.followed.get_mut(&name) {
@@ -411,10 +422,21 @@ impl NamespaceState {
         match pods[..] {
             [] => nobody(LeaderStatus::NoPod),
             [_, _, ..] => nobody(LeaderStatus::SeveralPods),
-            [_] if self.others_publish(id) => nobody(LeaderStatus::OthersPublish),
-            [pod] if following.members.contains(&pod) => Some((LeaderStatus::Leads, Some(pod), None)),
-            [pod] if joins => Some((LeaderStatus::Leads, None, Some(pod))),
-            [_] => nobody(LeaderStatus::AwaitsRenewal),
+            [pod] => {
+                let others = self.others_publish(id);
+                let leads = following.members.contains(&pod);
+                match others {
+                    Some(true) => nobody(LeaderStatus::OthersPublish),
+                    _ if leads => Some((LeaderStatus::Leads, Some(pod), None)),
+                    // That a slice has changed is no news of what it holds.
+                    None if following.status == LeaderStatus::OthersPublish => {
+                        nobody(LeaderStatus::OthersPublish)
+                    }
+                    None if joins => nobody(LeaderStatus::OthersUnread),
+                    Some(false) if joins => Some((LeaderStatus::Leads, None, Some(pod))),
+                    _ => nobody(LeaderStatus::AwaitsRenewal),
+                }
+            }
         }
     }
 
@@ -523,15 +545,22 @@ impl NamespaceState {
         }
     }
 
-    /// Returns whether slices of other controllers hold endpoints of a Service, as far as is known.
-    fn others_publish(&self, id: ServiceId) -> bool {
+    /// Returns whether slices of other controllers hold endpoints of a Service. `None` if none of those that have been read
+    /// does, and some are yet to be read.
+    fn others_publish(&self, id: ServiceId) -> Option<bool> {
         let slices = self.unmanaged.get(&self.services[id].facts.name);
-        slices.into_iter().flat_map(SmallSet::iter).any(|id| {
+        let mut unread = false;
+        for id in slices.into_iter().flat_map(SmallSet::iter) {
             let slice = &self.slices[id];
-            slice.manager != Manager::Custom
-                && slice.object.remote.is_some()
-                && slice.others_hold != Some(false)
-        })
+            if slice.manager != Manager::Custom && slice.object.remote.is_some() {
+                match slice.others_hold {
+                    Some(true) => return Some(true),
+                    Some(false) => {}
+                    None => unread = true,
+                }
+            }
+        }
+        (!unread).then_some(false)
     }
 
     /// Has a slice of another controller read, if it matters to a Service whether it holds endpoints.
@@ -539,20 +568,26 @@ impl NamespaceState {
         let slice = &self.slices[id];
         let service = self.services.find(&slice.service_name);
         let led = service.is_some_and(|service| self.services[service].facts.is_led());
-        let matters = led || self.replaced.contains_key(&slice.service_name);
-        if matters
+        let unread = (led && slice.others_hold.is_none()) || self.replacements.wants(&slice.service_name, id);
+        if unread
             && slice.manager == Manager::Builtin
             && slice.object.phase == Phase::Unmanaged
             && slice.object.remote.is_some()
-            && slice.others_hold.is_none()
         {
             self.slices[id].object.needs_refetch = true;
             self.slices.want(id);
         }
     }
 
-    /// Handles the content of a slice of another controller.
-    pub(super) fn learned_content(&mut self, id: SliceId, is_empty: bool) {
+    /// Handles the content of a slice of another controller, or of one that gives way to others.
+    pub(super) fn learned_content(&mut self, id: SliceId, facts: &SliceFacts) {
+        self.hold_content(id, facts);
+        if let Some(slice) = self.slices.get_mut(id).filter(|slice| slice.gives_way) {
+            slice.object.needs_refetch = false;
+            let name = slice.service_name.clone();
+            return self.check_replacement(&name);
+        }
+        let is_empty = facts.endpoints.is_empty();
         let Some(slice) = self
             .slices
             .get_mut(id)
@@ -562,7 +597,7 @@ impl NamespaceState {
         };
         (slice.others_hold, slice.object.needs_refetch) = (Some(!is_empty), false);
         let name = slice.service_name.clone();
-        self.check_slices_replaced(&name);
+        self.check_replacement(&name);
         if let Some(service) = self.services.find(&name)
             && self.services[service].facts.is_led()
         {

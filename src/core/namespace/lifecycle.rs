@@ -29,7 +29,7 @@ use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::Uid;
-use crate::core::object::{Flight, ObjectState, Phase, Remote};
+use crate::core::object::{Editor, Flight, ObjectState, Phase, Remote};
 use crate::core::time::Time;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -48,8 +48,8 @@ pub enum Outcome {
     Fetched {
         /// The object.
         content: Content,
-        /// The client that changed it last, if that is known and not this controller.
-        editor: Option<Box<str>>,
+        /// The client that wrote it last.
+        editor: Editor,
     },
     /// The object does not exist.
     NotFound,
@@ -79,7 +79,7 @@ impl Outcome {
     pub fn fetched(content: Content) -> Self {
         Self::Fetched {
             content,
-            editor: None,
+            editor: Editor::Unknown,
         }
     }
 
@@ -369,6 +369,10 @@ pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
     /// Returns the position in a plan, lowest first.
     fn order(&self) -> u8 {
         0
+    }
+    /// Returns whether the object is to be deleted, but not before others have taken its place.
+    fn gives_way(&self) -> bool {
+        false
     }
     /// Returns whether a managed object must be written, as far as is known without building it.
     fn differs(&self, state: &NamespaceState) -> bool;

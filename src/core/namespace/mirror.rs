@@ -20,6 +20,7 @@ use assignment::Places;
 use super::NamespaceState;
 use super::lifecycle::Metadata as _;
 use super::lifecycle::Objects;
+use super::withdraw::{Leaving, MOST_WAIT};
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::EndpointsFacts;
 use crate::core::hash::KeyedMap;
@@ -38,8 +39,6 @@ pub(super) struct Mirrors {
     by_name: KeyedMap<Arc<str>, Mirror>,
     /// Mirrors to be evaluated.
     dirty: BTreeSet<Arc<str>>,
-    /// Services that have a selector now, and whose mirrored slices stay until other slices take their place.
-    replaced: BTreeSet<Arc<str>>,
     syncs: Vec<MirrorSync>,
     totals: MirrorTotals,
 }
@@ -283,9 +282,9 @@ impl NamespaceState {
     pub(super) fn forget_mirror(&mut self, name: &str) {
         let mirror = self.mirrors.by_name.remove(name);
         for id in mirror.iter().flat_map(|mirror| mirror.slices.iter()) {
+            self.replacements.leave(name, Leaving::Mirrored(id));
             self.mirrored.remove(id);
         }
-        self.mirrors.replaced.remove(name);
         let counted = mirror.map(|mirror| mirror.counted).unwrap_or_default();
         self.mirrors.totals.replace(counted, MirrorTotals::default());
     }
@@ -293,7 +292,7 @@ impl NamespaceState {
     /// Does what [`NamespaceState::forget`] does, for mirrored slices.
     pub(super) fn forget_mirrored(&mut self) {
         self.mirrored = Objects::default();
-        self.mirrors.replaced.clear();
+        self.replacements.forget_mirrored();
         for (name, mirror) in &mut self.mirrors.by_name {
             mirror.slices = SmallSet::default();
             mirror.unread = SmallSet::default();
@@ -347,7 +346,9 @@ impl NamespaceState {
         let slice = &mut self.mirrored[id];
         slice.object.phase = Phase::Managed;
         (slice.family, slice.ports) = (Some(group.family), group.ports.clone());
-        (slice.gives_way, slice.appeared) = (false, false);
+        (slice.gives_way, slice.gives_way_until, slice.appeared) = (false, None, false);
+        self.replacements.leave(&content.name, Leaving::Mirrored(id));
+        let slice = &mut self.mirrored[id];
         let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
         // What the API server has is changing while a write is in flight.
         if matches!(slice.object.flight, Some(Flight::Create | Flight::Update)) {
@@ -371,16 +372,26 @@ impl NamespaceState {
         if slice.object.remote.is_none() && !slice.object.needs_refetch && slice.object.flight.is_none() {
             return self.drop_mirrored(id);
         }
+        // One that has waited for as long as it does once does not wait again.
+        let until = *slice.gives_way_until.get_or_insert(self.now + MOST_WAIT);
+        if !gives_way {
+            slice.gives_way_until = None;
+        }
         let known = slice.object.phase == Phase::Deleting
             && slice.gives_way == gives_way
             && (slice.at_once || !at_once);
         slice.object.phase = Phase::Deleting;
         slice.at_once = at_once;
         slice.object.rewrite = false;
-        slice.object.needs_refetch &= slice.object.remote.is_none();
+        slice.object.needs_refetch &= slice.object.remote.is_none() || gives_way;
         slice.gives_way = gives_way;
         let service = slice.service_name.clone();
         let appeared = std::mem::take(&mut slice.appeared);
+        if gives_way {
+            self.replacements.enter(&service, Leaving::Mirrored(id), until);
+        } else {
+            self.replacements.leave(&service, Leaving::Mirrored(id));
+        }
         if let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
             mirror.unread.remove(&id);
             if appeared {
@@ -446,6 +457,8 @@ impl NamespaceState {
 
     fn drop_mirrored(&mut self, id: MirroredSliceId) {
         let slice = self.mirrored.remove(id);
+        self.replacements
+            .leave(&slice.service_name, Leaving::Mirrored(id));
         if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
             mirror.slices.remove(&id);
             mirror.unread.remove(&id);
@@ -454,36 +467,6 @@ impl NamespaceState {
             mirror.whole |= slice.place.is_some();
             mirror.losses = mirror.losses.max(slice.object.losses);
             self.mirrors.dirty.insert(slice.service_name);
-        }
-    }
-
-    // === slices that take the place of mirrored ones ===
-
-    /// Returns the Service of a slice, if slices of other controllers may have waited for that one.
-    pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
-        if self.mirrors.replaced.is_empty() && self.replaced.is_empty() {
-            return None;
-        }
-        let service = &self.slices[self.slices.find(slice)?].service_name;
-        let waits = self.mirrors.replaced.contains(service) || self.replaced.contains_key(service);
-        waits.then(|| service.clone())
-    }
-
-    /// Lets the mirrored slices of a Service go, once others have taken their place.
-    pub(super) fn check_replacement(&mut self, service: &str) {
-        if !self.mirrors.replaced.contains(service) || !self.has_builtin_slices(service, false) {
-            return;
-        }
-        self.mirrors.replaced.remove(service);
-        let mirror = self.mirrors.by_name.get(service);
-        let slices: Vec<_> = mirror
-            .into_iter()
-            .flat_map(|mirror| mirror.slices.iter())
-            .collect();
-        for id in slices {
-            if std::mem::take(&mut self.mirrored[id].gives_way) {
-                self.mirrored.want(id);
-            }
         }
     }
 }

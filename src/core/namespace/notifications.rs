@@ -15,6 +15,7 @@ use crate::core::ids::ServiceId;
 use crate::core::leader::Vacancy;
 use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::object::{Flight, Interference, ObjectName, ObjectState, Phase, SAID_AGAIN};
+use crate::core::rival::Rival;
 use std::sync::Arc;
 
 /// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
@@ -69,6 +70,27 @@ pub enum Notification {
     NotMirrored {
         /// Their name.
         endpoints: Arc<str>,
+    },
+    /// In the log, beside an Event: slices of a Service stay, because those that should take their place hold no endpoints.
+    Kept {
+        /// The Service.
+        service: Arc<str>,
+        /// What stays, and why.
+        message: Box<str>,
+    },
+    /// Counted: another controller has written an object that this one publishes.
+    RivalWrote {
+        /// The other controller.
+        rival: Rival,
+    },
+    /// In the log, beside an Event: another controller keeps writing what this one publishes.
+    Rival {
+        /// The other controller.
+        rival: Rival,
+        /// The object that it wrote last.
+        object: ObjectName,
+        /// The Service that the object is published for.
+        service: Arc<str>,
     },
     /// In the log: others have changed the object again and again, and it is left to them for some minutes.
     Contested {
@@ -308,6 +330,7 @@ impl NamespaceState {
             LeaderStatus::Unknown
             | LeaderStatus::Leads
             | LeaderStatus::AwaitsRenewal
+            | LeaderStatus::OthersUnread
             | LeaderStatus::Vacant(Vacancy::NoHolder) => return,
         };
         let message = format!(
@@ -341,6 +364,29 @@ impl NamespaceState {
             );
             self.notify_custom(service, "OtherEndpointSlices", message);
         }
+    }
+
+    /// Notifies people that slices, and which, stay, because those for the Service's selector, which should take their place, hold no
+    /// endpoints.
+    pub(super) fn notify_kept(&mut self, name: &str, source: Source, which: &str) {
+        let Some(service) = self.services.find(name) else {
+            return;
+        };
+        let message = format!(
+            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector hold no endpoints: does \
+             the selector match the pods?"
+        );
+        self.notifications.push(Notification::Kept {
+            service: self.services[service].facts.name.clone(),
+            message: message.clone().into(),
+        });
+        self.notifications.push(Notification::Event(Notice {
+            source,
+            involved: self.involved(service),
+            warning: true,
+            reason: "EndpointSlicesKept",
+            message,
+        }));
     }
 
     fn notify_custom(&mut self, service: ServiceId, reason: &'static str, message: String) {

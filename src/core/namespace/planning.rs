@@ -48,10 +48,11 @@ impl NamespaceState {
         match object.output {
             Output::Slice => {
                 let service = self.service_to_give_way_to(&object.name);
+                let id = self.slices.find(&object.name);
                 let due = self.answered::<Slice>(&object.name, outcome, why);
+                self.decide(id);
                 if let Some(service) = service {
                     self.check_replacement(&service);
-                    self.check_slices_replaced(&service);
                 }
                 due
             }
@@ -150,6 +151,7 @@ impl NamespaceState {
         }
         let dirty = planning.dirty.get_or_insert_with(|| {
             if std::mem::take(&mut self.starting) {
+                self.begin_writing();
                 self.forget_triggers();
                 self.notify_at_start();
             }

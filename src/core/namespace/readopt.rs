@@ -70,7 +70,7 @@ impl NamespaceState {
         for slice in slices.iter() {
             self.slices.remove(slice);
         }
-        self.replaced.remove(name);
+        self.replacements.forget_slices_of(name);
         let Some(id) = managed else { return };
         let leads = |following: &Following| following.decided && following.status == LeaderStatus::Leads;
         let following = self.services[id].following.as_deref();

@@ -110,6 +110,7 @@ impl NamespaceState {
             .forget_service((service.ports, &service.facts.ports));
         self.delete_endpoints(&service.facts.name);
         self.touch_mirror(&service.facts.name);
+        self.check_replacement(&service.facts.name);
     }
 
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {

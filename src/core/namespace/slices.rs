@@ -5,7 +5,6 @@ use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
 use super::{NamespaceState, Pod, Service, WorkItem};
 use crate::core::address::Family;
-use crate::core::backoff::Retry;
 use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
@@ -80,14 +79,11 @@ impl Published for Slice {
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::slice(self.name.clone());
-        let item = WorkItem::new(name, self.service_name.clone(), &self.object);
-        // If no slices take its place, it goes all the same.
-        let soon = matches!(item.retry, Retry::Now | Retry::Floor | Retry::After { .. });
-        let waits = self.gives_way && soon;
-        WorkItem {
-            retry: if waits { Retry::Replacement } else { item.retry },
-            ..item
-        }
+        WorkItem::new(name, self.service_name.clone(), &self.object)
+    }
+
+    fn gives_way(&self) -> bool {
+        self.gives_way
     }
 
     fn order(&self) -> u8 {
@@ -101,10 +97,13 @@ impl Published for Slice {
         !self.yielded && Slice::differs(self) && !(creates && deleting())
     }
 
-    /// Returns whether the Service still waits for slices that must be fetched first.
+    /// Returns whether the Service still waits for slices that must be fetched first. A slice is not created before one that
+    /// somebody else has made meanwhile was read, since that may hold the same endpoints.
     fn waits_for_slices(&self, state: &NamespaceState) -> bool {
         let service = state.services.get(self.service);
+        let creates = self.object.phase == Phase::Managed && self.object.remote.is_none();
         service.is_some_and(|service| service.awaiting > 0)
+            || (creates && state.reads_slices_of(self.service))
     }
 
     fn build<E: Encode>(state: &mut NamespaceState, id: SliceId, encoder: &mut E) -> Option<E::Body> {
@@ -127,14 +126,17 @@ impl Published for Slice {
         let id = state.keep(&facts.meta, epoch);
         state.slices[id].created = facts.created;
         state.slices[id].others_hold = Some(!facts.endpoints.is_empty());
+        state.hold_content(id, &facts);
         state.attribute(id, false);
+        if state.slices[id].gives_way {
+            state.hold_content(id, &facts);
+        }
         let service = facts.meta.service.clone();
         if matches!(state.slices[id].object.phase, Phase::Adopting { .. }) {
             // No fetch is needed, since its content is here.
             Self::reconcile_observed(state, id, facts);
         }
         state.check_replacement(&service);
-        state.check_slices_replaced(&service);
     }
 
     fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
@@ -142,7 +144,6 @@ impl Published for Slice {
         // Before the first plan, planning must wait for a slice whose content is not known.
         state.attribute(id, state.pending_lists.any());
         state.check_replacement(&meta.service);
-        state.check_slices_replaced(&meta.service);
     }
 
     /// Handles a newer version of a known slice that we did not write.
@@ -160,7 +161,12 @@ impl Published for Slice {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
             slice.others_hold = None;
+            let service = slice.gives_way.then(|| slice.service_name.clone());
+            state.drop_content(id);
             state.learn_content(id);
+            if let Some(service) = service {
+                state.check_leaving(&service);
+            }
         }
     }
 
@@ -174,7 +180,7 @@ impl Published for Slice {
             state.disown(id, &facts.meta);
         } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
             Self::changed_by_others(state, id, &facts.meta);
-            state.learned_content(id, facts.endpoints.is_empty());
+            state.learned_content(id, &facts);
         } else {
             let service = &mut state.services[slice.service];
             let family = facts

@@ -1,29 +1,375 @@
-//! Slices that were published for an annotation which no longer counts: they are deleted, and if the Service has a selector
-//! now, only once slices for that are there, so that clients always have some.
+//! Slices that give way: those published for an annotation that no longer counts, and those that mirror the Endpoints of a
+//! Service that has a selector now. Clients read all slices of a Service, so an old one goes only when others have
+//! taken its place:
+//!
+//! * Where this process writes the others, when all of these are written and hold endpoints.
+//! * Where another controller writes them, when they hold its addresses, or as many addresses as all old ones did. They are
+//!   watched as metadata only, so they and the old slice are read first; what is not read yet proves nothing.
+//! * At the latest after [`MOST_WAIT`], unless the others are there and hold no endpoints: a selector that matches nothing
+//!   must not empty a Service. Then it stays until they hold some, and people are told.
+//!
+//! The time belongs to the slice. A turn in the write queue that comes earlier finds nothing to be deleted.
 
 use super::NamespaceState;
+use crate::core::address::{Family, parse_sloppy};
 use crate::core::compact::small::SmallSet;
-use crate::core::facts::{Manager, ServiceFacts};
-use crate::core::ids::{ServiceId, SliceId};
-use crate::core::object::Phase;
+use crate::core::events::Source;
+use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
+use crate::core::hash::KeyedMap;
+use crate::core::ids::{MirroredSliceId, ServiceId, SliceId};
+use crate::core::object::{Flight, ObjectState, Phase};
 use crate::core::slices::Slice;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time for which a slice waits at most for others that take its place.
+pub(super) const MOST_WAIT: Duration = Duration::from_secs(10);
+
+/// A slice that gives way to others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Leaving {
+    /// One that was published for an annotation.
+    Custom(SliceId),
+    /// One that mirrors Endpoints.
+    Mirrored(MirroredSliceId),
+}
+
+/// The slices that give way to others, by the name of their Service.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replacements {
+    by_service: KeyedMap<Arc<str>, Replacement>,
+    /// When to look at them again. May name Services whose slices do not wait any more.
+    deadlines: BTreeSet<(Duration, Arc<str>)>,
+}
+
+/// The slices of one Service that give way, and what is known of those that take their place.
+#[derive(Clone, Debug, Default)]
+struct Replacement {
+    leaving: BTreeMap<Leaving, Waiting>,
+    /// Those that have begun to wait, or were read, since they were last looked at.
+    fresh: Vec<Leaving>,
+    /// The number of them that have not been read.
+    unread: usize,
+    /// The addresses in them.
+    left: Addresses,
+    /// By family: the most addresses that were in them at once.
+    most: [usize; 2],
+    /// The content of slices of other controllers, as far as it was read.
+    others: BTreeMap<SliceId, Box<[IpAddr]>>,
+    /// The addresses in those.
+    there: Addresses,
+    /// True if people were told that slices stay.
+    told: bool,
+}
+
+/// A slice that waits for others.
+#[derive(Clone, Debug)]
+struct Waiting {
+    until: Duration,
+    /// Its addresses, if it was read.
+    held: Option<Box<[IpAddr]>>,
+    /// The index of an address that was missing in the others when they were last compared.
+    missing: usize,
+}
+
+/// Addresses of several slices.
+#[derive(Clone, Debug, Default)]
+struct Addresses {
+    counts: KeyedMap<IpAddr, u32>,
+    /// The number of distinct ones, by family.
+    distinct: [usize; 2],
+}
+
+impl Addresses {
+    fn add(&mut self, held: &[IpAddr]) {
+        for ip in held {
+            let count = self.counts.entry(*ip).or_default();
+            *count += 1;
+            self.distinct[Family::of(*ip).index()] += usize::from(*count == 1);
+        }
+    }
+
+    fn remove(&mut self, held: &[IpAddr]) {
+        for ip in held {
+            if let Some(count) = self.counts.get_mut(ip) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(ip);
+                    self.distinct[Family::of(*ip).index()] -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the addresses of a slice, each once.
+fn addresses(facts: &SliceFacts) -> Box<[IpAddr]> {
+    let all = facts.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
+    let mut all: Vec<IpAddr> = all.filter_map(|address| parse_sloppy(address)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into()
+}
+
+/// The slices that are to take the place of those that give way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Replacing {
+    /// There are none.
+    Nothing,
+    /// This process writes them.
+    Ours {
+        /// All of them are as they should be.
+        complete: bool,
+        /// They hold endpoints.
+        hold: bool,
+    },
+    /// Another controller writes them.
+    Others {
+        /// Some have yet to be read.
+        unread: bool,
+        /// Some are known to hold endpoints.
+        hold: bool,
+    },
+}
+
+impl Replacement {
+    fn enter(&mut self, leaving: Leaving, until: Duration) {
+        self.leaving.entry(leaving).or_insert_with(|| {
+            self.unread += 1;
+            Waiting {
+                until,
+                held: None,
+                missing: 0,
+            }
+        });
+        self.fresh.push(leaving);
+    }
+
+    fn leave(&mut self, leaving: Leaving) {
+        if let Some(waiting) = self.leaving.remove(&leaving) {
+            match waiting.held {
+                Some(held) => self.left.remove(&held),
+                None => self.unread -= 1,
+            }
+        }
+    }
+
+    /// Takes in the content of a slice that gives way, or forgets it.
+    fn learn(&mut self, leaving: Leaving, held: Option<Box<[IpAddr]>>) {
+        let Some(waiting) = self.leaving.get_mut(&leaving) else {
+            return;
+        };
+        match &waiting.held {
+            Some(old) => self.left.remove(old),
+            None => self.unread -= 1,
+        }
+        match &held {
+            Some(new) => self.left.add(new),
+            None => self.unread += 1,
+        }
+        (waiting.held, waiting.missing) = (held, 0);
+        for (most, now) in self.most.iter_mut().zip(self.left.distinct) {
+            *most = (*most).max(now);
+        }
+        self.fresh.push(leaving);
+    }
+
+    /// Takes in the content of a slice of another controller, or forgets it.
+    fn learn_other(&mut self, id: SliceId, held: Option<Box<[IpAddr]>>) {
+        if let Some(old) = self.others.remove(&id) {
+            self.there.remove(&old);
+        }
+        if let Some(held) = held {
+            self.there.add(&held);
+            self.others.insert(id, held);
+        }
+    }
+
+    /// Returns whether the slices of other controllers hold the addresses of a slice, or as many as all that give way.
+    /// `work` counts the comparisons.
+    fn is_covered(&mut self, leaving: Leaving, work: &mut u64) -> bool {
+        let Some(waiting) = self.leaving.get_mut(&leaving) else {
+            return true;
+        };
+        let Some(held) = &waiting.held else {
+            return false;
+        };
+        let there = |at: &usize| {
+            *work += 1;
+            self.there.counts.contains_key(&held[*at])
+        };
+        // Where one was missing, the comparison goes on there. All are compared once more before it counts.
+        let order = (waiting.missing..held.len()).chain(0..waiting.missing);
+        let mut order = order.skip_while(there);
+        let Some(missing) = order.next() else {
+            return true;
+        };
+        waiting.missing = missing;
+        let families = held.iter().map(|ip| Family::of(*ip).index());
+        let (first, last) = (families.clone().next(), families.last());
+        let as_many = |family: usize| self.there.distinct[family] >= self.most[family];
+        self.unread == 0 && first.into_iter().chain(last).all(as_many)
+    }
+
+    /// Returns whether a slice goes now. `None` if it stays though its time has come.
+    fn goes(
+        &mut self,
+        leaving: Leaving,
+        replacing: Replacing,
+        now: Duration,
+        work: &mut u64,
+    ) -> Option<bool> {
+        let Some(waiting) = self.leaving.get(&leaving) else {
+            return Some(false);
+        };
+        let expired = now >= waiting.until;
+        let is_empty = waiting.held.as_ref().is_some_and(|held| held.is_empty());
+        match replacing {
+            Replacing::Nothing => Some(expired),
+            Replacing::Ours { complete: true, hold } => {
+                (hold || is_empty || !expired).then_some(hold || is_empty)
+            }
+            Replacing::Ours { hold, .. } => Some(expired && hold),
+            Replacing::Others { unread, hold } => {
+                let goes = self.is_covered(leaving, work) || (expired && hold);
+                (goes || !expired || unread).then_some(goes)
+            }
+        }
+    }
+}
+
+impl Replacements {
+    /// Has a slice give way to others, until then at the latest.
+    pub(super) fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
+        self.by_service
+            .entry(service.clone())
+            .or_default()
+            .enter(leaving, until);
+        self.deadlines.insert((until, service.clone()));
+    }
+
+    /// Ends the wait of a slice.
+    pub(super) fn leave(&mut self, service: &str, leaving: Leaving) {
+        if let Some(replacement) = self.by_service.get_mut(service) {
+            replacement.leave(leaving);
+            if replacement.leaving.is_empty() {
+                self.by_service.remove(service);
+            }
+        }
+    }
+
+    /// Returns whether the content of another controller's slice matters to slices that give way, and is not known.
+    pub(super) fn wants(&self, service: &str, other: SliceId) -> bool {
+        let replacement = self.by_service.get(service);
+        replacement.is_some_and(|replacement| !replacement.others.contains_key(&other))
+    }
+
+    /// Returns whether slices of a Service give way.
+    pub(super) fn has(&self, service: &str) -> bool {
+        self.by_service.contains_key(service)
+    }
+
+    /// Forgets the slices that were published for annotations, and those of other controllers.
+    pub(super) fn forget_slices(&mut self) {
+        for replacement in self.by_service.values_mut() {
+            replacement.forget_slices();
+        }
+        self.by_service
+            .retain(|_, replacement| !replacement.leaving.is_empty());
+    }
+
+    /// Does what [`Self::forget_slices`] does, for one Service.
+    pub(super) fn forget_slices_of(&mut self, service: &str) {
+        if let Some(replacement) = self.by_service.get_mut(service) {
+            replacement.forget_slices();
+            if replacement.leaving.is_empty() {
+                self.by_service.remove(service);
+            }
+        }
+    }
+
+    /// Forgets the slices that mirror Endpoints.
+    pub(super) fn forget_mirrored(&mut self) {
+        for replacement in self.by_service.values_mut() {
+            replacement.leave_all(|leaving| matches!(leaving, Leaving::Mirrored(_)));
+        }
+        self.by_service
+            .retain(|_, replacement| !replacement.leaving.is_empty());
+    }
+}
+
+impl Replacement {
+    fn forget_slices(&mut self) {
+        self.leave_all(|leaving| matches!(leaving, Leaving::Custom(_)));
+        (self.others, self.there) = (BTreeMap::new(), Addresses::default());
+    }
+
+    fn leave_all(&mut self, of: impl Fn(&Leaving) -> bool) {
+        let all: Vec<_> = self.leaving.keys().copied().filter(of).collect();
+        for leaving in all {
+            self.leave(leaving);
+        }
+    }
+}
 
 impl NamespaceState {
+    /// Tells the state the time. What waits for it is looked at by [`Self::look_at_one`].
+    pub fn advance(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+    }
+
+    /// Returns when to call [`Self::look_at_one`] next.
+    pub fn next_look(&self) -> Option<Duration> {
+        let looks = [self.next_look_at_leases(), self.next_look_at_leaving()];
+        looks.into_iter().flatten().min()
+    }
+
+    /// Returns when to call [`Self::look_at_leaving`] next.
+    pub fn next_look_at_leaving(&self) -> Option<Duration> {
+        self.replacements.deadlines.first().map(|(until, _)| *until)
+    }
+
+    /// Looks at one of the Leases, or at the slices of one Service, whose time has come, but leaves the visits to Services to
+    /// [`Self::step_passes`]. Returns false if there is none.
+    pub fn look_at_one(&mut self, now: Duration) -> bool {
+        self.advance(now);
+        self.begin_look_at_lease(now) || self.look_at_leaving(now)
+    }
+
+    /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.
+    pub fn look_at_leaving(&mut self, now: Duration) -> bool {
+        self.advance(now);
+        let deadlines = &mut self.replacements.deadlines;
+        if deadlines.first().is_none_or(|(until, _)| *until > now) {
+            return false;
+        }
+        if let Some((_, service)) = deadlines.pop_first() {
+            self.check_replacement(&service);
+        }
+        true
+    }
+
     /// Returns whether a slice was published for an annotation of the Service that no longer counts.
     pub(super) fn is_abandoned(&self, slice: &Slice, facts: &ServiceFacts) -> bool {
         slice.manager == Manager::Custom && self.settings.outputs.custom && !facts.custom
     }
 
+    /// Returns whether slices for a selector are published for a Service, by this process or another.
+    fn is_selected(&self, service: &str) -> bool {
+        let facts = self.services.find(service).map(|id| &self.services[id].facts);
+        facts.is_some_and(|facts| !facts.selectorless && !facts.external && !facts.custom)
+    }
+
     /// Deletes a slice that was published for an annotation that no longer counts. If the Service has a selector now, it
-    /// stays until slices for that are there, or for some seconds.
+    /// gives way to slices for that.
     pub(super) fn withdraw_slice(&mut self, id: SliceId) {
+        if self.slices[id].object.phase == Phase::Deleting {
+            return;
+        }
         let name = self.slices[id].service_name.clone();
-        let service = self
-            .services
-            .find(&name)
-            .map(|service| &self.services[service].facts);
-        let selected = service.is_some_and(|facts| !facts.selectorless && !facts.external);
-        let waits = selected && !self.has_builtin_slices(&name, true);
+        let waits = self.is_selected(&name);
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Deleting;
         slice.service = ServiceId::NONE;
@@ -31,78 +377,245 @@ impl NamespaceState {
         slice.object.change_by(1);
         self.slices.want(id);
         if waits {
-            self.replaced.entry(name.clone()).or_default().insert(id);
-            let others = self
-                .unmanaged
-                .get(&name)
-                .map(|others| others.iter().collect::<Vec<_>>());
-            for other in others.into_iter().flatten() {
-                self.learn_content(other);
-            }
+            self.replacements
+                .enter(&name, Leaving::Custom(id), self.now + MOST_WAIT);
+            self.check_leaving(&name);
         }
     }
 
     /// Withdraws the slices of a Service whose annotation no longer counts.
     pub(super) fn withdraw_abandoned(&mut self, service: ServiceId) {
         let facts = &self.services[service].facts;
-        let Some(unmanaged) = self.unmanaged.get(&facts.name) else {
-            return;
-        };
-        let abandoned = |id: &SliceId| {
-            let slice = &self.slices[*id];
-            slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts)
-        };
-        let abandoned: Vec<_> = unmanaged.iter().filter(abandoned).collect();
-        for id in abandoned {
-            self.withdraw_slice(id);
+        let name = facts.name.clone();
+        if let Some(unmanaged) = self.unmanaged.get(&name) {
+            let abandoned = |id: &SliceId| {
+                let slice = &self.slices[*id];
+                slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts)
+            };
+            let abandoned: Vec<_> = unmanaged.iter().filter(abandoned).collect();
+            for id in abandoned {
+                self.withdraw_slice(id);
+            }
+        }
+        self.check_replacement(&name);
+    }
+
+    /// Ends the wait of a slice that is needed again, or gone.
+    pub(super) fn stop_waiting(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id];
+        if std::mem::take(&mut slice.gives_way) {
+            self.replacements.leave(&slice.service_name, Leaving::Custom(id));
         }
     }
 
-    /// Returns whether slices for the selector of a Service are there: at least one, and none of ours is yet to be
-    /// created. `hold` asks that one that another process writes has endpoints, too.
-    pub(super) fn has_builtin_slices(&self, name: &str, hold: bool) -> bool {
-        let known = self.services.find(name).map(|id| &self.services[id].slices);
-        let slices = known.into_iter().chain(self.unmanaged.get(name));
-        let mut there = false;
-        for id in slices.flat_map(SmallSet::iter) {
-            let slice = &self.slices[id];
-            match (slice.manager, slice.object.remote.is_some(), slice.object.phase) {
-                // Nobody knows yet what it holds, or it is yet to be created.
-                (Manager::Builtin, true, Phase::Adopting { .. })
-                | (Manager::Builtin, false, Phase::Managed) => {
-                    return false;
+    /// Returns what takes the place of slices that give way.
+    fn replacing(&self, name: &str, replacement: &Replacement) -> Replacing {
+        let service = self.services.find(name).map(|id| &self.services[id]);
+        if let Some(service) = service.filter(|service| {
+            self.settings.outputs.slices && service.facts.is_managed() && !service.facts.custom
+        }) {
+            let slices = || service.slices.iter().map(|id| &self.slices[id]);
+            let managed = |slice: &&Slice| slice.object.phase == Phase::Managed;
+            let writes =
+                |object: &ObjectState| matches!(object.flight, Some(Flight::Create | Flight::Update));
+            let settled = |slice: &Slice| {
+                let object = &slice.object;
+                let known = !object.needs_refetch && !writes(object) && !slice.differs();
+                known && !matches!(object.phase, Phase::Adopting { .. })
+            };
+            let complete = !service.dirty
+                && service.awaiting == 0
+                && !self.pending_lists.any()
+                && slices().filter(managed).count() > 0
+                && slices().all(|slice| slice.object.phase == Phase::Deleting || settled(slice));
+            let holds = |slice: &Slice| {
+                let mut slots = slice.slots.iter();
+                slice.object.remote.is_some()
+                    && !writes(&slice.object)
+                    && slots.any(|slot| slot.published.is_published())
+            };
+            let hold = slices().filter(managed).any(holds);
+            return Replacing::Ours { complete, hold };
+        }
+        let others = self.unmanaged.get(name).into_iter().flat_map(SmallSet::iter);
+        let others = others.filter(|id| {
+            let slice = &self.slices[*id];
+            slice.manager == Manager::Builtin && slice.object.remote.is_some()
+        });
+        let (mut any, mut unread, mut hold) = (false, false, false);
+        for id in others {
+            any = true;
+            match replacement.others.get(&id) {
+                Some(held) => hold |= !held.is_empty(),
+                None => unread = true,
+            }
+        }
+        if any {
+            Replacing::Others { unread, hold }
+        } else {
+            Replacing::Nothing
+        }
+    }
+
+    /// Lets the slices of a Service go that others have taken the place of, or whose time has come.
+    pub(super) fn check_replacement(&mut self, name: &str) {
+        if let Some(replacement) = self.replacements.by_service.get_mut(name) {
+            replacement.fresh = replacement.leaving.keys().copied().collect();
+            self.check_leaving(name);
+        }
+    }
+
+    /// Does what [`Self::check_replacement`] does, for those slices of a Service that have begun to give way, or were read.
+    pub(super) fn check_leaving(&mut self, name: &str) {
+        let Some((name, mut replacement)) = self.replacements.by_service.remove_entry(name) else {
+            return;
+        };
+        let replacing = self.replacing(&name, &replacement);
+        let selected = self.is_selected(&name);
+        // An old slice that is empty goes though the others hold nothing. Mirrored ones are never empty.
+        let reads = |leaving: Leaving| match replacing {
+            Replacing::Others { .. } => true,
+            Replacing::Ours { complete, hold } => complete && !hold && matches!(leaving, Leaving::Custom(_)),
+            Replacing::Nothing => false,
+        };
+        let (mut going, mut unread, mut kept) = (Vec::new(), Vec::new(), None);
+        for leaving in std::mem::take(&mut replacement.fresh) {
+            let unselected = matches!(leaving, Leaving::Custom(_)) && !selected;
+            self.work.slices_touched += 1;
+            let work = &mut self.work.addresses_visited;
+            let goes = match replacement.goes(leaving, replacing, self.now, work) {
+                Some(goes) => goes || unselected,
+                None => {
+                    kept = (!unselected).then_some(leaving).or(kept);
+                    unselected
                 }
-                (Manager::Builtin, true, Phase::Unmanaged) => {
-                    there |= !hold || slice.others_hold == Some(true);
+            };
+            match replacement.leaving.get(&leaving) {
+                Some(_) if goes => {
+                    replacement.leave(leaving);
+                    going.push(leaving);
                 }
-                (Manager::Builtin, true, phase) => there |= phase != Phase::Deleting,
+                Some(waiting) if reads(leaving) && waiting.held.is_none() => unread.push(leaving),
                 _ => {}
             }
         }
-        there
-    }
-
-    /// Has a slice wait no longer for others to take its place.
-    pub(super) fn stop_waiting(&mut self, id: SliceId) {
-        let slice = &mut self.slices[id];
-        if std::mem::take(&mut slice.gives_way)
-            && let Some(waiting) = self.replaced.get_mut(&slice.service_name)
-        {
-            waiting.remove(&id);
-            if waiting.is_empty() {
-                self.replaced.remove(&slice.service_name);
+        let tells = kept.filter(|_| !std::mem::replace(&mut replacement.told, true));
+        if !replacement.leaving.is_empty() {
+            self.replacements.by_service.insert(name.clone(), replacement);
+        }
+        for leaving in going {
+            self.let_go(leaving);
+        }
+        for leaving in unread {
+            self.read_leaving(leaving);
+        }
+        if let Some(leaving) = tells {
+            let (source, which) = match leaving {
+                Leaving::Custom(_) => (
+                    Source::Custom,
+                    "published for an annotation that no longer counts",
+                ),
+                Leaving::Mirrored(_) => (Source::Mirroring, "that mirror Endpoints"),
+            };
+            self.notify_kept(&name, source, which);
+        }
+        let others = self.unmanaged.get(&name);
+        let others: Vec<_> = others.into_iter().flat_map(SmallSet::iter).collect();
+        for other in others {
+            if self.replacements.wants(&name, other) {
+                self.learn_content(other);
             }
         }
     }
 
-    /// Lets slices of a Service go that others have taken the place of.
-    pub(super) fn check_slices_replaced(&mut self, service: &str) {
-        if !self.replaced.contains_key(service) || !self.has_builtin_slices(service, true) {
+    fn leaving_object(&mut self, leaving: Leaving) -> (&mut ObjectState, &mut bool) {
+        match leaving {
+            Leaving::Custom(id) => {
+                let slice = &mut self.slices[id];
+                (&mut slice.object, &mut slice.gives_way)
+            }
+            Leaving::Mirrored(id) => {
+                let slice = &mut self.mirrored[id];
+                (&mut slice.object, &mut slice.gives_way)
+            }
+        }
+    }
+
+    fn want_leaving(&mut self, leaving: Leaving) {
+        match leaving {
+            Leaving::Custom(id) => self.slices.want(id),
+            Leaving::Mirrored(id) => self.mirrored.want(id),
+        }
+    }
+
+    /// Has a slice deleted that no longer waits for others.
+    fn let_go(&mut self, leaving: Leaving) {
+        let (object, gives_way) = self.leaving_object(leaving);
+        *gives_way = false;
+        object.needs_refetch &= object.remote.is_none() || object.is_outdated();
+        self.want_leaving(leaving);
+    }
+
+    /// Has a slice read, so that it can be compared with those that take its place.
+    fn read_leaving(&mut self, leaving: Leaving) {
+        let (object, _) = self.leaving_object(leaving);
+        if object.remote.is_some() && object.flight.is_none() && !object.needs_refetch {
+            object.needs_refetch = true;
+            self.want_leaving(leaving);
+        }
+    }
+
+    /// Keeps the content of a slice that was read, if slices of its Service give way.
+    pub(super) fn hold_content(&mut self, id: SliceId, facts: &SliceFacts) {
+        let slice = &self.slices[id];
+        let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name) else {
             return;
+        };
+        self.work.addresses_visited += facts.endpoints.len() as u64;
+        if slice.gives_way {
+            replacement.learn(Leaving::Custom(id), Some(addresses(facts)));
+        } else if slice.manager == Manager::Builtin && slice.object.phase == Phase::Unmanaged {
+            replacement.learn_other(id, Some(addresses(facts)));
         }
-        for id in self.replaced.remove(service).unwrap_or_default().iter() {
-            self.slices[id].gives_way = false;
-            self.slices.want(id);
+    }
+
+    /// Forgets the content of a slice that has changed or is gone.
+    pub(super) fn drop_content(&mut self, id: SliceId) {
+        let slice = &self.slices[id];
+        if let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name) {
+            if slice.gives_way {
+                replacement.learn(Leaving::Custom(id), None);
+            } else {
+                replacement.learn_other(id, None);
+            }
         }
+    }
+
+    /// Keeps the content of a mirrored slice that was read, if it gives way.
+    pub(super) fn hold_mirrored_content(&mut self, id: MirroredSliceId, facts: &SliceFacts) {
+        self.learn_mirrored(id, Some(addresses(facts)));
+    }
+
+    /// Forgets the content of a mirrored slice that has changed.
+    pub(super) fn drop_mirrored_content(&mut self, id: MirroredSliceId) {
+        self.learn_mirrored(id, None);
+    }
+
+    fn learn_mirrored(&mut self, id: MirroredSliceId, held: Option<Box<[IpAddr]>>) {
+        let slice = &self.mirrored[id];
+        if slice.gives_way
+            && let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name)
+        {
+            replacement.learn(Leaving::Mirrored(id), held);
+        }
+    }
+
+    /// Returns the Service of a slice, if others wait for that one.
+    pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
+        if self.replacements.by_service.is_empty() {
+            return None;
+        }
+        let service = &self.slices[self.slices.find(slice)?].service_name;
+        self.replacements.has(service).then(|| service.clone())
     }
 }

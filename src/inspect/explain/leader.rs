@@ -149,6 +149,10 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
             "{}; nobody is published, because slices of other controllers hold endpoints of the Service",
             pod()
         ),
+        LeaderStatus::OthersUnread => format!(
+            "{}; it is published once slices of other controllers have been read and hold no endpoints of the Service",
+            pod()
+        ),
         LeaderStatus::Vacant(Vacancy::NoHolder) => {
             format!("Lease {lease} has no holder, so nobody is published")
         }

@@ -3,7 +3,7 @@
 use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, Interference, Phase};
+use crate::core::object::{Editor, Flight, Interference, Phase};
 use smallvec::SmallVec;
 
 /// The failures that reads of an object count as at most which others change faster than it is read: half a second.
@@ -86,9 +86,13 @@ impl NamespaceState {
         let bytes = outcome.too_large();
         let effect = effect(before, flight, &outcome, object.remote.is_some());
         let editor = match &mut outcome {
-            Outcome::Fetched { editor, .. } => editor.take(),
-            _ => None,
+            Outcome::Fetched { editor, .. } => std::mem::take(editor),
+            _ => Editor::Unknown,
         };
+        let (version, unanswered) = (
+            object.remote.as_ref().map(|remote| remote.version),
+            object.unanswered,
+        );
         let differed = flight == Flight::Fetch && self.differs_from_desired(&T::objects(self)[id]);
         self.take_effect::<T>(id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
@@ -98,6 +102,14 @@ impl NamespaceState {
         let entry = T::objects_mut(self).get_mut(id)?;
         if flight == Flight::Fetch && effect != Effect::Failed {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
+            // A slice that appeared is read before it is managed.
+            let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
+            let now = entry.object().remote.as_ref().map(|remote| remote.version);
+            let changed = effect == Effect::Read && before == Phase::Managed && now != version;
+            if appeared || (changed && !unanswered) {
+                self.note_foreign_version::<T>(id, &editor);
+            }
+            let entry = &mut T::objects_mut(self)[id];
             if entry.object_mut().looked(others) {
                 self.notify_contested::<T>(id);
             }
@@ -108,7 +120,9 @@ impl NamespaceState {
                 object.interference = None;
             } else if others && !differed {
                 // If a write was due anyway, it is not known whether what was read is a reason for one.
-                object.interference = Some(Box::new(Interference::Changed { editor }));
+                object.interference = Some(Box::new(Interference::Changed {
+                    editor: editor.other(),
+                }));
             }
         }
         let entry = T::objects_mut(self).get_mut(id)?;
@@ -202,7 +216,9 @@ impl NamespaceState {
         let object = entry.object();
         match object.phase {
             Phase::Managed => object.needs_refetch || entry.differs(self),
-            Phase::Deleting | Phase::Adopting { .. } | Phase::Leftover { .. } => true,
+            // Whatever made its turn come early: it goes when it gives way no longer.
+            Phase::Deleting => object.needs_refetch || !entry.gives_way(),
+            Phase::Adopting { .. } | Phase::Leftover { .. } => true,
             // Fetched only to learn whether the API server has it at all.
             Phase::Unmanaged => object.needs_refetch,
         }

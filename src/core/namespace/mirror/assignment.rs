@@ -99,9 +99,8 @@ impl NamespaceState {
         self.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
         if whole {
             losses = self.take_stance(name, stance, losses, &slices);
-            self.mirrors.replaced.remove(name);
         }
-        let waits = stance == Stance::GiveWay && !self.has_builtin_slices(name, false);
+        let waits = stance == Stance::GiveWay;
         let mirror = self.mirrors.by_name.get_mut(name)?;
         if stance == Stance::Unread {
             // What has changed is looked at when the Endpoints have been read.
@@ -321,9 +320,6 @@ impl NamespaceState {
             mirror.forget_content();
             mirror.told = LeftOut::default();
             mirror.places = Places::default();
-            if assignment.waits && !mirror.slices.is_empty() {
-                self.mirrors.replaced.insert(name.clone());
-            }
         }
         let content = mirror.content.as_deref();
         let now = MirrorTotals {
@@ -340,6 +336,9 @@ impl NamespaceState {
         self.mirrors.totals.replace(before, now);
         if gone {
             self.mirrors.by_name.remove(name);
+        }
+        if assignment.waits {
+            self.check_replacement(name);
         }
     }
 }

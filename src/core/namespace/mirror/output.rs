@@ -1,7 +1,6 @@
 //! Mirrored slices as published objects: what they should hold, and what the lifecycle needs of them.
 
 use crate::core::address::Family;
-use crate::core::backoff::Retry;
 use crate::core::body::{Encode, Metadata as BodyMetadata, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
@@ -14,14 +13,15 @@ use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A slice that mirrors Endpoints, owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub(in crate::core::namespace) struct MirroredSlice {
-    pub(super) name: Arc<str>,
+    pub(in crate::core::namespace) name: Arc<str>,
     /// The Service that its label names.
-    pub(super) service_name: Arc<str>,
-    pub(super) object: ObjectState,
+    pub(in crate::core::namespace) service_name: Arc<str>,
+    pub(in crate::core::namespace) object: ObjectState,
     /// Its address type; `None` if it is one that is never written.
     pub(super) family: Option<Family>,
     /// Its ports: with the family, they tell which group of the Endpoints it shows.
@@ -39,7 +39,9 @@ pub(in crate::core::namespace) struct MirroredSlice {
     /// True if it is to be deleted, and nothing that is written for its Service has to come first.
     pub(super) at_once: bool,
     /// True if it is to be deleted once others have taken its place.
-    pub(super) gives_way: bool,
+    pub(in crate::core::namespace) gives_way: bool,
+    /// When it goes at the latest, since it has begun to give way.
+    pub(in crate::core::namespace) gives_way_until: Option<Duration>,
     /// True if a watch showed it first, so that somebody else has made it, and it has not been needed yet.
     pub(super) appeared: bool,
 }
@@ -59,6 +61,7 @@ impl MirroredSlice {
             place: None,
             at_once: false,
             gives_way: false,
+            gives_way_until: None,
             appeared: false,
         }
     }
@@ -138,16 +141,16 @@ impl Published for MirroredSlice {
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::mirrored(self.name.clone());
         let item = WorkItem::new(name, self.service_name.clone(), &self.object);
-        // If no slices take its place, it goes all the same.
-        let soon = matches!(item.retry, Retry::Now | Retry::Floor | Retry::After { .. });
-        let waits = self.gives_way && soon;
         // A delete has no later changes to take along, but may have to come after an update that has.
         let batched = self.object.phase != Phase::Deleting || !self.at_once;
         WorkItem {
-            retry: if waits { Retry::Replacement } else { item.retry },
             exists: item.exists && batched,
             ..item
         }
+    }
+
+    fn gives_way(&self) -> bool {
+        self.gives_way
     }
 
     /// Slices are created before others are deleted.
@@ -246,6 +249,9 @@ impl Published for MirroredSlice {
             state.mirrored.want(id);
         } else {
             slice.object.remote = Some(meta.remote());
+            let service = slice.service_name.clone();
+            state.drop_mirrored_content(id);
+            state.check_leaving(&service);
         }
     }
 
@@ -258,6 +264,7 @@ impl Published for MirroredSlice {
         if slice.service_name != facts.meta.service {
             return state.move_mirrored(id, &facts.meta);
         }
+        state.hold_mirrored_content(id, &facts);
         let published = observed_fingerprint(&state.namespace, &facts);
         let slice = &mut state.mirrored[id];
         let moved = slice.object.read(facts.meta.remote());

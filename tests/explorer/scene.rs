@@ -1,0 +1,580 @@
+//! One Service, one or two controllers that write for it, another controller's slices, and what happens to all of them in
+//! this order. What a controller does by itself after a message is one step here, so that the orders that matter between
+//! two of them can all be tried: when each hears of a change or of a write, and when the server looks at its requests.
+
+use crate::model::{self, Model, PodSpec, ServiceSpec, WatchEvent};
+use crate::process::{Flight, Listed, Process, ToShard};
+use crate::search::{Part, System};
+use endpointd::core::address::Family;
+use endpointd::core::body::Request;
+use endpointd::core::facts::{EndpointFacts, Extras, Manager, SliceFacts, SliceMeta};
+use endpointd::core::ids::Uid;
+use endpointd::core::inbox::Change;
+use endpointd::core::namespace::{Kind, Settings};
+use endpointd::core::object::ObjectName;
+use endpointd::core::outputs::Outputs;
+use endpointd::core::ports::SlicePorts;
+use endpointd::core::publish::Load;
+use endpointd::core::time::Time;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time for which slices wait for those that take their place.
+const WAIT: Duration = Duration::from_secs(10);
+/// The most endpoints of a slice.
+const LIMIT: usize = 2;
+
+/// Something that happens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Happening {
+    /// There are so many pods from now on.
+    Scale(u8),
+    /// The Service selects by its annotation, or by its selector.
+    Annotated(bool),
+    /// The Service is deleted and made again.
+    Again,
+    /// Another controller has a slice with the addresses of these pods.
+    Others(&'static [u8]),
+    /// The other controller's slice goes.
+    OthersGone,
+}
+
+/// A scene.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    pub(crate) outputs: Outputs,
+    pub(crate) annotated: bool,
+    pub(crate) controllers: usize,
+    pub(crate) pods: u8,
+    pub(crate) script: Vec<Happening>,
+    /// So many endpoints of a slice may be held.
+    pub(crate) limit: usize,
+}
+
+/// What is on its way to a controller.
+#[derive(Clone, Debug)]
+enum News {
+    Watch(WatchEvent),
+    Change(Vec<Change>),
+}
+
+#[derive(Clone, Debug)]
+struct Controller {
+    process: Process,
+    slices: VecDeque<News>,
+    inputs: VecDeque<News>,
+}
+
+/// A step.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Happen,
+    /// The controller hears of pods and Services, or of slices.
+    Input(usize),
+    Slices(usize),
+    Serve(usize, ObjectName),
+    Answer(usize, ObjectName),
+    Time,
+}
+
+#[derive(Clone)]
+struct Server(Model);
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (&self.0.store, &self.0.version, &self.0.pods, &self.0.services).fmt(f)
+    }
+}
+
+/// A state of the whole.
+#[derive(Clone)]
+pub(crate) struct Stage<'s> {
+    scene: &'s Scene,
+    server: Part<Server>,
+    controllers: Vec<Controller>,
+    happened: usize,
+    generation: u8,
+    pods: u8,
+    now: Duration,
+    /// Since when slices for the annotation give way.
+    yields: Option<Duration>,
+}
+
+impl fmt::Debug for Stage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (
+            &self.server,
+            &self.controllers,
+            self.happened,
+            self.now,
+            &self.yields,
+        )
+            .fmt(f)
+    }
+}
+
+fn pod(number: u8) -> PodSpec {
+    PodSpec {
+        name: number,
+        ..PodSpec::plain()
+    }
+}
+
+impl<'s> Stage<'s> {
+    /// All controllers have begun, and what they publish is in sync.
+    pub(crate) fn start(scene: &'s Scene) -> Self {
+        let mut server = Model::new(scene.limit);
+        server.node(0, Some(0));
+        let mut stage = Self {
+            scene,
+            server: Part::new(Server(server)),
+            controllers: Vec::new(),
+            happened: 0,
+            generation: 0,
+            pods: scene.pods,
+            now: Duration::ZERO,
+            yields: None,
+        };
+        stage.put_service(scene.annotated);
+        for number in 0..scene.pods {
+            let facts = pod(number).facts();
+            stage.server.change().0.pods.insert(facts.name.clone(), facts);
+        }
+        for at in 0..scene.controllers {
+            let settings = Settings {
+                max_endpoints: scene.limit,
+                outputs: scene.outputs,
+                seed: 7 + at as u64,
+                ..Settings::default()
+            };
+            let mut process = Process::new(settings, 3, false);
+            process.looks_at_time = true;
+            for kind in Kind::needed_for(scene.outputs) {
+                let server = &stage.server.0;
+                let listed = match kind {
+                    Kind::Node => Listed::Nodes(server.zones.clone().into_iter().collect()),
+                    Kind::Pod => Listed::Pods(server.pods.values().cloned().collect()),
+                    Kind::Service => Listed::Services(server.services.values().cloned().collect()),
+                    Kind::Slice => Listed::Slices(server.store.values().cloned().collect()),
+                    Kind::Endpoints => Listed::Endpoints(Vec::new()),
+                    Kind::Mirrored => Listed::Mirrored(Vec::new()),
+                };
+                process.list(listed, server.version);
+            }
+            stage.controllers.push(Controller {
+                process,
+                slices: VecDeque::new(),
+                inputs: VecDeque::new(),
+            });
+            stage.run(at);
+            stage.settle();
+        }
+        stage
+    }
+
+    /// Takes steps, but none that happens by itself, until there is none.
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            let steps = self.steps().into_iter();
+            let Some(step) = steps.into_iter().find(|step| !matches!(step, Step::Happen)) else {
+                return;
+            };
+            self.take(step).unwrap();
+        }
+        panic!("the cluster does not come to rest before the scene begins");
+    }
+
+    /// Takes steps in a random order, up to so many. Fails where the search would.
+    pub(crate) fn walk(&mut self, seed: u64, most: usize) -> Result<(), String> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..most {
+            let steps = self.steps();
+            if self.is_quiet(&steps) {
+                self.check_quiet()?;
+            }
+            if steps.is_empty() {
+                return Ok(());
+            }
+            // Time passes only where nothing else happens, as far as that is up to chance.
+            let quick = steps.len() - usize::from(matches!(steps.last(), Some(Step::Time)));
+            let at = random.usize(..quick.max(1));
+            self.take(steps[at].clone())?;
+            self.check()?;
+        }
+        Err(format!("it does not come to rest within {most} steps"))
+    }
+
+    /// Lets a controller do all that it does by itself.
+    fn run(&mut self, at: usize) {
+        let process = &mut self.controllers[at].process;
+        process.now = self.now;
+        while !process.to_shard.is_empty() || !process.to_writer.is_empty() {
+            while !process.to_shard.is_empty() {
+                process.shard_turn();
+            }
+            while !process.to_writer.is_empty() {
+                process.writer_turn();
+            }
+        }
+    }
+
+    fn wakes(&self) -> Option<Duration> {
+        let wakes = self.controllers.iter().flat_map(|controller| {
+            let process = &controller.process;
+            [process.timer, process.shard.state.next_look()]
+        });
+        wakes.flatten().min()
+    }
+
+    fn tell(&mut self, changes: &[Change]) {
+        for controller in &mut self.controllers {
+            controller.inputs.push_back(News::Change(changes.to_vec()));
+        }
+    }
+
+    fn put_service(&mut self, annotated: bool) {
+        let spec = ServiceSpec {
+            generation: self.generation,
+            selector: (!annotated).then_some(0),
+            annotation: annotated.then_some(0),
+            ..ServiceSpec::plain()
+        };
+        let facts = spec.facts();
+        let resolved = facts.clone().resolve(model::NAMESPACE, self.scene.outputs);
+        let server = &mut self.server.change().0;
+        server.services.insert(facts.name.clone(), resolved);
+        self.tell(&[Change::Service(facts, 1)]);
+    }
+
+    fn happen(&mut self) {
+        let happening = self.scene.script[self.happened].clone();
+        self.happened += 1;
+        match happening {
+            Happening::Scale(pods) => {
+                let mut changes = Vec::new();
+                for number in self.pods..pods {
+                    let facts = pod(number).facts();
+                    let server = &mut self.server.change().0;
+                    server.pods.insert(facts.name.clone(), facts.clone());
+                    changes.push(Change::Pod(facts, 1));
+                }
+                for number in pods..self.pods {
+                    let name = pod(number).facts().name;
+                    self.server.change().0.pods.remove(&name);
+                    changes.push(Change::PodGone(name));
+                }
+                self.pods = pods;
+                self.tell(&changes);
+            }
+            Happening::Annotated(annotated) => {
+                self.yields = (!annotated).then_some(self.now);
+                self.put_service(annotated);
+            }
+            Happening::Again => {
+                self.generation += 1;
+                self.put_service(self.scene.annotated);
+            }
+            Happening::Others(pods) => {
+                let facts = self.others(pods);
+                self.server.change().0.put_slice(facts);
+            }
+            Happening::OthersGone => self.server.change().0.delete_slice("others"),
+        }
+    }
+
+    /// A slice of the built-in controller.
+    fn others(&self, pods: &[u8]) -> SliceFacts {
+        let service = ServiceSpec::plain().facts();
+        let endpoints = pods.iter().map(|number| EndpointFacts {
+            addresses: vec![pod(*number).facts().v4.expect("it has one").to_string().into()],
+            ready: Some(true),
+            ..EndpointFacts::default()
+        });
+        let manager = (
+            "endpointslice.kubernetes.io/managed-by",
+            Manager::Builtin.as_str(),
+        );
+        SliceFacts {
+            meta: SliceMeta {
+                name: "others".into(),
+                service: service.name.clone(),
+                manager: Manager::Builtin,
+                uid: Uid::from("others"),
+                version: 0,
+                owner: service.uid.into(),
+                deleting: false,
+            },
+            created: Some(Time::from_seconds(1)),
+            labels: [("kubernetes.io/service-name", &*service.name), manager]
+                .into_iter()
+                .collect(),
+            extras: Extras::default(),
+            family: Some(Family::V4),
+            ports: SlicePorts::default(),
+            endpoints: endpoints.collect(),
+        }
+    }
+
+    /// The slices that a controller has sent a request to delete.
+    fn deletes(&self, at: usize) -> BTreeSet<Arc<str>> {
+        let flights = self.controllers[at].process.flights.iter();
+        let deletes = flights.filter(|(_, flight)| matches!(flight, Flight::Sent(Request::Delete(_))));
+        deletes.map(|(object, _)| object.name.clone()).collect()
+    }
+
+    /// Old slices go only for what takes their place, as far as the controller can know.
+    fn check_deleted(&self, at: usize, name: &str) -> Result<(), String> {
+        let controller = &self.controllers[at];
+        let old = self.server.0.store.get(name);
+        let (Some(since), Some(old)) = (self.yields, old.filter(|old| old.is_custom())) else {
+            return Ok(());
+        };
+        if !controller.slices.is_empty() || !controller.inputs.is_empty() || old.endpoints.is_empty() {
+            return Ok(());
+        }
+        let (left, others) = (self.addresses(Manager::Custom), self.addresses(Manager::Builtin));
+        let waited = self.now >= since + WAIT;
+        let store = &mut self.server.0.store.values();
+        let any = store.any(|slice| slice.meta.manager == Manager::Builtin);
+        let complete = self.scene.outputs.slices && others.len() >= usize::from(self.pods);
+        if others.len() >= left.len() || (waited && (!any || !others.is_empty())) || complete {
+            return Ok(());
+        }
+        let now = self.now - since;
+        Err(format!(
+            "after {now:?} {left:?} is deleted, and there are {others:?}"
+        ))
+    }
+
+    /// The addresses in the slices of a controller.
+    fn addresses(&self, manager: Manager) -> BTreeSet<String> {
+        let slices = self.server.0.store.values();
+        let slices = slices.filter(|slice| slice.meta.manager == manager);
+        let endpoints = slices.flat_map(|slice| &slice.endpoints);
+        endpoints.map(|endpoint| endpoint.addresses.join("+")).collect()
+    }
+}
+
+impl System for Stage<'_> {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (at, controller) in self.controllers.iter().enumerate() {
+            for (object, flight) in &controller.process.flights {
+                steps.push(match flight {
+                    Flight::Sent(_) => Step::Serve(at, object.clone()),
+                    Flight::Answered(..) => Step::Answer(at, object.clone()),
+                });
+            }
+            if !controller.inputs.is_empty() {
+                steps.push(Step::Input(at));
+            }
+            if !controller.slices.is_empty() {
+                steps.push(Step::Slices(at));
+            }
+        }
+        if self.happened < self.scene.script.len() {
+            steps.push(Step::Happen);
+        }
+        // Time is long against messages.
+        if self.wakes().is_some() && steps.iter().all(|step| matches!(step, Step::Happen)) {
+            steps.push(Step::Time);
+        }
+        steps
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), String> {
+        let controller = match step {
+            Step::Happen => {
+                self.happen();
+                None
+            }
+            Step::Input(at) | Step::Slices(at) => {
+                let controller = &mut self.controllers[at];
+                let news = match step {
+                    Step::Input(_) => controller.inputs.pop_front(),
+                    _ => controller.slices.pop_front(),
+                };
+                match news.ok_or("there is no news")? {
+                    News::Watch(event) => controller.process.show(event),
+                    News::Change(changes) => controller.process.deliver(changes),
+                }
+                Some(at)
+            }
+            Step::Serve(at, object) => {
+                let flights = &mut self.controllers[at].process.flights;
+                let Some(Flight::Sent(request)) = flights.get(&object).cloned() else {
+                    return Err("no such request is out".to_owned());
+                };
+                let outcome = self.server.change().0.carry_out(&object, &request);
+                flights.insert(object, Flight::Answered(outcome, Load::Answered));
+                None
+            }
+            Step::Answer(at, object) => {
+                self.controllers[at].process.answer(&object);
+                Some(at)
+            }
+            Step::Time => {
+                self.now = self.now.max(self.wakes().ok_or("nothing waits for a time")?);
+                for at in 0..self.controllers.len() {
+                    let before = self.deletes(at);
+                    let process = &mut self.controllers[at].process;
+                    if process.timer.is_some_and(|timer| timer <= self.now) {
+                        process.pass_time();
+                    }
+                    if process
+                        .shard
+                        .state
+                        .next_look()
+                        .is_some_and(|look| look <= self.now)
+                    {
+                        process.to_shard.push_back(ToShard::Due);
+                    }
+                    self.run(at);
+                    for name in self.deletes(at).difference(&before) {
+                        self.check_deleted(at, name)?;
+                    }
+                }
+                None
+            }
+        };
+        if let Some(at) = controller {
+            let before = self.deletes(at);
+            self.run(at);
+            let after = self.deletes(at);
+            for name in after.difference(&before) {
+                self.check_deleted(at, name)?;
+            }
+        }
+        if !self.server.0.watch.is_empty() {
+            for event in std::mem::take(&mut self.server.change().0.watch) {
+                for controller in &mut self.controllers {
+                    controller.slices.push_back(News::Watch(event.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn is_quiet(&self, steps: &[Step]) -> bool {
+        steps.is_empty()
+    }
+
+    fn check_quiet(&self) -> Result<(), String> {
+        for controller in &self.controllers {
+            if let Some(what) = controller.process.clone().leftovers() {
+                return Err(what);
+            }
+        }
+        let server = &self.server.0;
+        let (published, expected) = (server.published(), server.expected());
+        if self.scene.outputs.slices && published != expected {
+            return Err(format!("slices say {published:?}, and should say {expected:?}"));
+        }
+        let wanted = usize::from(self.pods).div_ceil(self.scene.limit).max(1);
+        let slices = server.store.len();
+        // Slices that were filled by two are not packed again.
+        if self.yields.is_none() && slices > 2 * wanted {
+            return Err(format!("there are {slices} slices, for which {wanted} would do"));
+        }
+        Ok(())
+    }
+}
+
+const SLICES: Outputs = Outputs {
+    slices: true,
+    ..Outputs::NONE
+};
+const CUSTOM: Outputs = Outputs {
+    custom: true,
+    ..Outputs::NONE
+};
+
+/// Scenes that are searched whole.
+pub(crate) fn all() -> Vec<Scene> {
+    use Happening::{Again, Annotated, Others, OthersGone, Scale};
+    let yields = |name, script: &[Happening]| Scene {
+        name,
+        outputs: CUSTOM,
+        annotated: true,
+        controllers: 1,
+        pods: 2,
+        script: script.to_vec(),
+        limit: LIMIT,
+    };
+    let both = Outputs {
+        custom: true,
+        ..SLICES
+    };
+    vec![
+        yields("gives way: nobody publishes", &[Annotated(false)]),
+        yields(
+            "gives way, while its pods change",
+            &[Scale(1), Annotated(false), Scale(2)],
+        ),
+        yields(
+            "gives way: others appear and fill up",
+            &[Annotated(false), Others(&[]), Others(&[0]), Others(&[0, 1])],
+        ),
+        yields(
+            "gives way: others stay empty, and go",
+            &[Annotated(false), Others(&[]), OthersGone],
+        ),
+        yields(
+            "gives way: others have other pods",
+            &[Annotated(false), Others(&[5]), Others(&[5, 6])],
+        ),
+        yields(
+            "gives way, and comes back",
+            &[Annotated(false), Others(&[]), Annotated(true)],
+        ),
+        Scene {
+            outputs: both,
+            ..yields("gives way to slices of its own", &[Annotated(false), Scale(3)])
+        },
+        Scene {
+            outputs: SLICES,
+            annotated: false,
+            ..yields("a Service that is made again", &[Scale(3), Again])
+        },
+    ]
+}
+
+/// Two controllers in scenes that are too large to be searched whole: they are played in orders chosen by chance.
+pub(crate) fn large() -> Vec<Scene> {
+    use Happening::{Again, Scale};
+    let scene = |name, pods, script: &[Happening]| Scene {
+        name,
+        outputs: SLICES,
+        annotated: false,
+        controllers: 2,
+        pods,
+        script: script.to_vec(),
+        limit: 10,
+    };
+    vec![
+        Scene {
+            limit: LIMIT,
+            ..scene("two controllers: scaled from 1 to 3", 1, &[Scale(3)])
+        },
+        scene("two controllers: scaled from 3 to 15", 3, &[Scale(15)]),
+        scene(
+            "two controllers: scaled up, down and up",
+            3,
+            &[Scale(45), Scale(12), Scale(60)],
+        ),
+        scene(
+            "two controllers: the Service is made again",
+            15,
+            &[Again, Scale(25), Again],
+        ),
+    ]
+}
