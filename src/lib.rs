@@ -125,19 +125,7 @@ fn written(outcome: std::io::Result<()>) -> ExitCode {
 
 async fn run(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> ExitCode {
     start_logging(&args);
-    if !ignored.is_empty() {
-        tracing::warn!(
-            flags = ignored.join(" "),
-            "these flags of kube-controller-manager have no meaning here and are ignored"
-        );
-    }
-    let elsewhere = args.publishing.controllers_elsewhere();
-    if !elsewhere.is_empty() {
-        tracing::warn!(
-            controllers = elsewhere.join(" "),
-            "these controllers are named in --controllers but endpointd does not run them"
-        );
-    }
+    warn_of_flags(&args, ignored);
     let target = args.connection.target();
     let admin = match admin(&args.admin, &target).await {
         Ok(admin) => admin,
@@ -225,6 +213,23 @@ async fn run(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> Exit
             tracing::error!(%error, "endpointd stopped because of an error");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Logs the flags that have no effect.
+fn warn_of_flags(args: &RunArgs, ignored: &[String]) {
+    if !ignored.is_empty() {
+        tracing::warn!(
+            flags = ignored.join(" "),
+            "these flags of kube-controller-manager have no meaning here and are ignored"
+        );
+    }
+    let elsewhere = args.publishing.controllers_elsewhere();
+    if !elsewhere.is_empty() {
+        tracing::warn!(
+            controllers = elsewhere.join(" "),
+            "these controllers are named in --controllers but endpointd does not run them"
+        );
     }
 }
 

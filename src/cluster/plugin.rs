@@ -71,7 +71,10 @@ mod tests {
     fn the_last_lines_are_shown_on_one() {
         assert_eq!(last_lines(b" \n\n"), None);
         assert_eq!(last_lines(b"one\n\n  two \n").as_deref(), Some("one / two"));
-        let many: String = (0..20).map(|n| format!("line {n}\n")).collect();
+        let many = (0..20)
+            .map(|n| format!("line {n}"))
+            .collect::<Vec<_>>()
+            .join("\n");
         let shown = last_lines(many.as_bytes()).unwrap();
         assert_eq!(shown, "line 15 / line 16 / line 17 / line 18 / line 19");
     }

@@ -2,7 +2,7 @@
 //! this order. What a controller does by itself after a message is one step here, so that the orders that matter between
 //! two of them can all be tried: when each hears of a change or of a write, and when the server looks at its requests.
 
-use crate::model::{self, Model, PodSpec, ServiceSpec, WatchEvent};
+use crate::model::{self, CustomSpec, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process, ToShard};
 use crate::search::{Part, System};
 use endpointd::core::address::Family;
@@ -31,7 +31,7 @@ const LIMIT: usize = 2;
 pub(crate) enum Happening {
     /// There are so many pods from now on.
     Scale(u8),
-    /// The Service selects by its annotation, or by its selector.
+    /// The Service selects by its annotation, or by its selector. Where Endpoints are mirrored, it has no annotation.
     Annotated(bool),
     /// The Service is deleted and made again.
     Again,
@@ -85,7 +85,8 @@ struct Server(Model);
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (&self.0.store, &self.0.version, &self.0.pods, &self.0.services).fmt(f)
+        let outputs = (&self.0.store, &self.0.mirrored, &self.0.version);
+        (outputs, &self.0.pods, &self.0.services).fmt(f)
     }
 }
 
@@ -143,6 +144,20 @@ impl<'s> Stage<'s> {
             let facts = pod(number).facts();
             stage.server.change().0.pods.insert(facts.name.clone(), facts);
         }
+        if scene.outputs.mirrored {
+            let service = ServiceSpec::plain().facts().name;
+            let spec = CustomSpec {
+                // Two addresses.
+                subsets: vec![(3, 0, 0)],
+                labels: 0,
+                skip: false,
+                leader: false,
+                again: false,
+            };
+            let server = &mut stage.server.change().0;
+            server.custom_endpoints(&service, &spec);
+            server.watch.clear();
+        }
         for at in 0..scene.controllers {
             let settings = Settings {
                 max_endpoints: scene.limit,
@@ -159,8 +174,8 @@ impl<'s> Stage<'s> {
                     Kind::Pod => Listed::Pods(server.pods.values().cloned().collect()),
                     Kind::Service => Listed::Services(server.services.values().cloned().collect()),
                     Kind::Slice => Listed::Slices(server.store.values().cloned().collect()),
-                    Kind::Endpoints => Listed::Endpoints(Vec::new()),
-                    Kind::Mirrored => Listed::Mirrored(Vec::new()),
+                    Kind::Endpoints => Listed::Endpoints(server.endpoints.values().cloned().collect()),
+                    Kind::Mirrored => Listed::Mirrored(server.mirrored.values().cloned().collect()),
                 };
                 process.list(listed, server.version);
             }
@@ -239,7 +254,7 @@ impl<'s> Stage<'s> {
         let spec = ServiceSpec {
             generation: self.generation,
             selector: (!annotated).then_some(0),
-            annotation: annotated.then_some(0),
+            annotation: (annotated && !self.scene.outputs.mirrored).then_some(0),
             ..ServiceSpec::plain()
         };
         let facts = spec.facts();
@@ -278,7 +293,7 @@ impl<'s> Stage<'s> {
                 self.put_service(self.scene.annotated);
             }
             Happening::Others(pods) => {
-                let facts = self.others(pods);
+                let facts = Self::others(pods);
                 self.server.change().0.put_slice(facts);
             }
             Happening::OthersGone => self.server.change().0.delete_slice("others"),
@@ -286,7 +301,7 @@ impl<'s> Stage<'s> {
     }
 
     /// A slice of the built-in controller.
-    fn others(&self, pods: &[u8]) -> SliceFacts {
+    fn others(pods: &[u8]) -> SliceFacts {
         let service = ServiceSpec::plain().facts();
         let endpoints = pods.iter().map(|number| EndpointFacts {
             addresses: vec![pod(*number).facts().v4.expect("it has one").to_string().into()],
@@ -328,14 +343,18 @@ impl<'s> Stage<'s> {
     /// Old slices go only for what takes their place, as far as the controller can know.
     fn check_deleted(&self, at: usize, name: &str) -> Result<(), String> {
         let controller = &self.controllers[at];
-        let old = self.server.0.store.get(name);
-        let (Some(since), Some(old)) = (self.yields, old.filter(|old| old.is_custom())) else {
+        let server = &self.server.0;
+        let custom = server.store.get(name).filter(|old| old.is_custom());
+        let old = custom.or_else(|| server.mirrored.get(name));
+        let (Some(since), Some(old)) = (self.yields, old) else {
             return Ok(());
         };
         if !controller.slices.is_empty() || !controller.inputs.is_empty() || old.endpoints.is_empty() {
             return Ok(());
         }
-        let (left, others) = (self.addresses(Manager::Custom), self.addresses(Manager::Builtin));
+        let mut left = self.addresses(Manager::Custom);
+        left.extend(server.mirrored.values().flat_map(addresses));
+        let others = self.addresses(Manager::Builtin);
         let waited = self.now >= since + WAIT;
         let store = &mut self.server.0.store.values();
         let any = store.any(|slice| slice.meta.manager == Manager::Builtin);
@@ -343,7 +362,7 @@ impl<'s> Stage<'s> {
         if others.len() >= left.len() || (waited && (!any || !others.is_empty())) || complete {
             return Ok(());
         }
-        let now = self.now - since;
+        let now = self.now.saturating_sub(since);
         Err(format!(
             "after {now:?} {left:?} is deleted, and there are {others:?}"
         ))
@@ -353,9 +372,13 @@ impl<'s> Stage<'s> {
     fn addresses(&self, manager: Manager) -> BTreeSet<String> {
         let slices = self.server.0.store.values();
         let slices = slices.filter(|slice| slice.meta.manager == manager);
-        let endpoints = slices.flat_map(|slice| &slice.endpoints);
-        endpoints.map(|endpoint| endpoint.addresses.join("+")).collect()
+        slices.flat_map(addresses).collect()
     }
+}
+
+fn addresses(slice: &SliceFacts) -> impl Iterator<Item = String> {
+    let endpoints = slice.endpoints.iter();
+    endpoints.map(|endpoint| endpoint.addresses.join("+"))
 }
 
 impl System for Stage<'_> {
@@ -479,6 +502,12 @@ impl System for Stage<'_> {
         if self.scene.outputs.slices && published != expected {
             return Err(format!("slices say {published:?}, and should say {expected:?}"));
         }
+        let (published, expected) = (server.published_mirrored(), server.expected_mirrored());
+        if self.scene.outputs.mirrored && published != expected {
+            return Err(format!(
+                "mirrored slices say {published:?}, and should say {expected:?}"
+            ));
+        }
         let wanted = usize::from(self.pods).div_ceil(self.scene.limit).max(1);
         let slices = server.store.len();
         // Slices that were filled by two are not packed again.
@@ -497,6 +526,10 @@ const CUSTOM: Outputs = Outputs {
     custom: true,
     ..Outputs::NONE
 };
+const MIRRORED: Outputs = Outputs {
+    mirrored: true,
+    ..Outputs::NONE
+};
 
 /// Scenes that are searched whole.
 pub(crate) fn all() -> Vec<Scene> {
@@ -509,6 +542,10 @@ pub(crate) fn all() -> Vec<Scene> {
         pods: 2,
         script: script.to_vec(),
         limit: LIMIT,
+    };
+    let mirrors = |name, script: &[Happening]| Scene {
+        outputs: MIRRORED,
+        ..yields(name, script)
     };
     let both = Outputs {
         custom: true,
@@ -540,6 +577,15 @@ pub(crate) fn all() -> Vec<Scene> {
             outputs: both,
             ..yields("gives way to slices of its own", &[Annotated(false), Scale(3)])
         },
+        mirrors("mirrored slices give way: nobody publishes", &[Annotated(false)]),
+        mirrors(
+            "mirrored slices give way: others appear and fill up",
+            &[Annotated(false), Others(&[]), Others(&[0]), Others(&[0, 1])],
+        ),
+        mirrors(
+            "mirrored slices give way, and come back",
+            &[Annotated(false), Others(&[]), Annotated(true)],
+        ),
         Scene {
             outputs: SLICES,
             annotated: false,

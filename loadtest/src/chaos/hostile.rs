@@ -20,6 +20,7 @@ mod attacks;
 mod bulk;
 mod collisions;
 mod delays;
+mod kinds;
 mod lease;
 mod meter;
 mod neighbours;
@@ -34,8 +35,9 @@ use memory_apiserver::{Config, start};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use self::{
-    attacks::{Attack, Strikes},
+    attacks::Strikes,
     delays::Delays,
+    kinds::Attack,
     lease::LeaseWatch,
     neighbours::{Neighbours, Probe},
     relay::Relay,

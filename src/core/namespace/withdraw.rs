@@ -207,8 +207,9 @@ impl Replacement {
             return true;
         };
         waiting.missing = missing;
-        let families = held.iter().map(|ip| Family::of(*ip).index());
-        let (first, last) = (families.clone().next(), families.last());
+        // They are sorted, so the first and the last show the families.
+        let family = |ip: &IpAddr| Family::of(*ip).index();
+        let (first, last) = (held.first().map(family), held.last().map(family));
         let as_many = |family: usize| self.there.distinct[family] >= self.most[family];
         self.unread == 0 && first.into_iter().chain(last).all(as_many)
     }
@@ -483,13 +484,11 @@ impl NamespaceState {
             let unselected = matches!(leaving, Leaving::Custom(_)) && !selected;
             self.work.slices_touched += 1;
             let work = &mut self.work.addresses_visited;
-            let goes = match replacement.goes(leaving, replacing, self.now, work) {
-                Some(goes) => goes || unselected,
-                None => {
-                    kept = (!unselected).then_some(leaving).or(kept);
-                    unselected
-                }
-            };
+            let goes = replacement.goes(leaving, replacing, self.now, work);
+            if goes.is_none() && !unselected {
+                kept = Some(leaving);
+            }
+            let goes = goes == Some(true) || unselected;
             match replacement.leaving.get(&leaving) {
                 Some(_) if goes => {
                     replacement.leave(leaving);

@@ -284,6 +284,36 @@ fn endpoints(name: &str, ip: &str) -> Value {
     })
 }
 
+/// A slice of the Service that nobody needs.
+fn stray() -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
+        "metadata": {"name": "stray", "labels": {
+            "kubernetes.io/service-name": "s",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }},
+    })
+}
+
+/// Publishes a Service with two pods, before the answer begins to count.
+async fn publish(world: &mut World, rules: Vec<(Picks, Constant)>) {
+    world.pods(2).await;
+    world.make(service()).await;
+    world.start_up().await;
+    stub(&world.gate, rules);
+}
+
+/// Makes Services that follow a Lease in ten namespaces.
+async fn follow_leases(world: &mut World) {
+    for number in 0..10 {
+        let namespace = format!("team-{number}");
+        let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        world.api.create(&made, "").await.unwrap();
+        world.api.create(&led(), &namespace).await.unwrap();
+        world.api.create(&lease(1), &namespace).await.unwrap();
+    }
+}
+
 /// Plays a case until its answer has begun to count.
 async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     let custom = Outputs {
@@ -303,10 +333,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             world.start();
         }
         Scene::Pod => {
-            world.pods(2).await;
-            world.make(service()).await;
-            world.start_up().await;
-            stub(&world.gate, rules);
+            publish(world, rules).await;
             world.flip("p1", false, 1).await;
         }
         Scene::Service => {
@@ -316,31 +343,15 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             world.make(service()).await;
         }
         Scene::Gone => {
-            world.pods(2).await;
-            world.make(service()).await;
-            world.start_up().await;
-            stub(&world.gate, rules);
+            publish(world, rules).await;
             world.delete("Service", "s").await;
         }
         Scene::Stray => {
-            world.pods(2).await;
-            world.make(service()).await;
-            world.start_up().await;
-            stub(&world.gate, rules);
-            let stray = json!({
-                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
-                "metadata": {"name": "stray", "labels": {
-                    "kubernetes.io/service-name": "s",
-                    "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
-                }},
-            });
-            world.make(stray).await;
+            publish(world, rules).await;
+            world.make(stray()).await;
         }
         Scene::Edited => {
-            world.pods(2).await;
-            world.make(service()).await;
-            world.start_up().await;
-            stub(&world.gate, rules);
+            publish(world, rules).await;
             let label = json!({"metadata": {"labels": {"edited": "1"}}});
             world.patch("Endpoints", "s", label.clone()).await;
             let slice = world.slices().await.remove(0);
@@ -387,13 +398,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             world.delete("Lease", "db").await;
         }
         Scene::Led => {
-            for number in 0..10 {
-                let namespace = format!("team-{number}");
-                let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-                world.api.create(&made, "").await.unwrap();
-                world.api.create(&led(), &namespace).await.unwrap();
-                world.api.create(&lease(1), &namespace).await.unwrap();
-            }
+            follow_leases(world).await;
             stub(&world.gate, rules);
             world.start();
         }

@@ -1,74 +1,15 @@
 //! What the owner of a namespace can do, up to the limits of the API: 1.5 MB an object, and 20 writes a second.
 
-use std::fmt;
-
 use anyhow::Context;
-use clap::ValueEnum;
 use memory_apiserver::{Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs};
 use serde_json::{Value, json};
 
+use super::kinds::{Attack, NAMESPACE, collection, path, pod_number};
 use super::{bulk, collisions, objects};
 use crate::{api::Http, observe::pod_ip, oracle::Family};
 
-const NAMESPACE: &str = "hostile";
-/// Numbers of pods, from which their addresses follow, begin here: below are the neighbours'.
-const FIRST_POD: u32 = 1_000_000;
 /// An object of about 1.4 MB, as its largest part.
 const LARGE: usize = 1_400_000;
-
-/// Ways to be hostile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum Attack {
-    /// Nobody is hostile: what the others are compared with.
-    None,
-    /// 4 pods of 25,000 labels each, whose keys collide in a hash that everybody knows, and then a label more or less.
-    Collisions,
-    /// 10 pods of 10,000 labels, and a Service with a selector of as many keys, which changes.
-    Selectors,
-    /// 4 Services of 10,000 named ports, of which one changes, and pods with as many, each with one of its own, which are
-    /// replaced.
-    Ports,
-    /// 100 Services with selectors of 20,000 pairs, all but one of them the same, and a pod that has all, of which one
-    /// changes.
-    Matches,
-    /// 100,000 Services in one namespace.
-    Services,
-    /// 5,000 Services that select one pod, which flips.
-    Fan,
-    /// A slice that another controller edits a hundred times a second.
-    Slice,
-    /// Pods of the greatest size that the API takes, which change all the time.
-    Large,
-    /// A node with 1,000 pods, which changes its zone 50 times a second.
-    Zones,
-    /// 1,000 Services whose writes are refused, with the Events and the lines of the log that come of it.
-    Refused,
-    /// 10 Endpoints to mirror of 1.2 MB: subsets of 1,000 addresses with 130 ports that share a name. One address changes twice a
-    /// second.
-    Mirrored,
-    /// 20 Endpoints that are refused for mirroring, of 1,000 addresses and 140 such ports in 28 KB, one of which
-    /// changes each second.
-    Refusals,
-    /// 200 namespaces of 30 Services each, which wait to be written, since their pods change more than can be written,
-    /// while the pods of a single neighbour change.
-    Backlog,
-    /// 60 Services with annotated selectors of 33,000 values, 13 MB of them, of which one changes.
-    Annotated,
-    /// All of them in turn but the last five, one write of each.
-    All,
-}
-
-/// What an attack may cost at most, beside what holds for all of them.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Bounds {
-    /// Reads of the attacker's objects for each strike.
-    pub(super) reads: Option<f64>,
-    /// Requests that the controller sends between a neighbour's event and the request that shows it, one flip in a hundred
-    /// apart.
-    pub(super) requests: Option<u64>,
-    /// Bytes of memory for each byte of the attacker's objects.
-    pub(super) memory: Option<f64>,
-}
 
 /// An attack that has been prepared.
 pub(super) struct Strikes {
@@ -80,68 +21,6 @@ pub(super) struct Strikes {
     slice: Option<String>,
     /// Bytes of the objects that the attack's memory is compared with.
     bytes: u64,
-}
-
-impl fmt::Display for Attack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
-    }
-}
-
-impl Attack {
-    pub(super) const ALL: [Self; 16] = [
-        Self::None,
-        Self::Collisions,
-        Self::Selectors,
-        Self::Ports,
-        Self::Matches,
-        Self::Services,
-        Self::Fan,
-        Self::Slice,
-        Self::Large,
-        Self::Zones,
-        Self::Refused,
-        Self::Mirrored,
-        Self::Refusals,
-        Self::Backlog,
-        Self::Annotated,
-        Self::All,
-    ];
-
-    /// What it may cost at most.
-    pub(super) fn bounds(self) -> Bounds {
-        let none = Bounds::default();
-        match self {
-            Self::Mirrored => Bounds {
-                memory: Some(12.0),
-                ..none
-            },
-            // A change is read once, and perhaps once more.
-            Self::Refusals => Bounds {
-                reads: Some(2.0),
-                ..none
-            },
-            // A turn for each namespace and each class, and as many again.
-            Self::Backlog => Bounds {
-                requests: Some(1_600),
-                ..none
-            },
-            Self::Annotated => Bounds {
-                memory: Some(5.0),
-                ..none
-            },
-            _ => none,
-        }
-    }
-
-    /// Flags that the controller needs for it.
-    pub(super) fn flags(self) -> &'static [&'static str] {
-        match self {
-            Self::Annotated => &["--controllers=*,custom-selector-controller"],
-            _ => &[],
-        }
-    }
 }
 
 impl Strikes {
@@ -533,24 +412,6 @@ impl Strikes {
 
 fn port_name(number: u64) -> String {
     format!("p{number:06}")
-}
-
-/// Each attack's pods have numbers of their own.
-pub(super) fn pod_number(attack: Attack, number: u32) -> u32 {
-    FIRST_POD + attack as u32 * 100_000 + number
-}
-
-pub(super) fn collection(resource: &str) -> String {
-    format!("/api/v1/namespaces/{NAMESPACE}/{resource}")
-}
-
-/// Whether a request is for an object of the attacker.
-pub(super) fn is_of_attacker(path: &str) -> bool {
-    path.contains("/namespaces/hostile")
-}
-
-pub(super) fn path(resource: &str, name: &str) -> String {
-    format!("{}/{name}", collection(resource))
 }
 
 /// The server refuses the controller's writes for the namespace, half of them as not valid and half as not allowed.

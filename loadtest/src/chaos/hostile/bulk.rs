@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    attacks::{self, Attack, collection, path},
+    kinds::{Attack, collection, path, pod_number},
     objects,
 };
 use crate::{observe::pod_ip, oracle::Family};
@@ -24,7 +24,7 @@ fn made(collection: String, object: Value) -> Made {
 }
 
 /// A Service without a selector, and its Endpoints.
-fn by_hand(name: &str, subsets: Value) -> [Made; 2] {
+fn by_hand(name: &str, subsets: &Value) -> [Made; 2] {
     let mut service = objects::service(name, &json!({}), &json!({}));
     service["spec"]
         .as_object_mut()
@@ -48,7 +48,7 @@ fn ports(count: u64) -> Value {
 fn addresses(object: u32, count: usize) -> Vec<Value> {
     (0..count as u32)
         .map(|number| {
-            let at = attacks::pod_number(Attack::Mirrored, object * 1_000 + number);
+            let at = pod_number(Attack::Mirrored, object * 1_000 + number);
             let long = |length: usize| format!("{}{number:06}", "x".repeat(length - 6));
             let target = json!({
                 "kind": "Pod", "namespace": "hostile", "name": long(253), "uid": long(253),
@@ -64,7 +64,7 @@ fn addresses(object: u32, count: usize) -> Vec<Value> {
 pub(super) fn mirrored(count: usize, of: usize) -> Vec<Made> {
     let subsets = |number| json!([{ "addresses": addresses(number, of), "ports": ports(130) }]);
     (0..count as u32)
-        .flat_map(|number| by_hand(&format!("mirrored-{number}"), subsets(number)))
+        .flat_map(|number| by_hand(&format!("mirrored-{number}"), &subsets(number)))
         .collect()
 }
 
@@ -83,13 +83,13 @@ pub(super) fn change_mirrored(round: u64, count: u64, of: usize) -> (String, Val
 pub(super) fn refused(count: usize) -> Vec<Made> {
     let subsets = |number: u32| {
         let addresses: Vec<_> = (0..1_000)
-            .map(|at| attacks::pod_number(Attack::Refusals, number * 1_000 + at))
+            .map(|at| pod_number(Attack::Refusals, number * 1_000 + at))
             .map(|at| json!({ "ip": pod_ip(at, Family::V4).to_string() }))
             .collect();
         json!([{ "addresses": addresses, "ports": ports(140) }])
     };
     (0..count as u32)
-        .flat_map(|number| by_hand(&format!("refused-{number}"), subsets(number)))
+        .flat_map(|number| by_hand(&format!("refused-{number}"), &subsets(number)))
         .collect()
 }
 
@@ -127,7 +127,7 @@ pub(super) fn backlog(namespaces: usize, services: usize) -> Vec<Made> {
 }
 
 fn backlog_status(number: u64, ready: bool, at: u64) -> (String, Value) {
-    let pod = attacks::pod_number(Attack::Backlog, number as u32);
+    let pod = pod_number(Attack::Backlog, number as u32);
     let path = format!("/api/v1/namespaces/{}/pods/pod/status", backlog_namespace(number));
     (path, objects::status(pod_ip(pod, Family::V4), ready, at))
 }

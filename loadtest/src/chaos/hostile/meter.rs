@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::attacks;
+use super::kinds;
 use crate::controller::Usage;
 
 /// The time that stands for a request.
@@ -71,7 +71,7 @@ impl Meter {
     /// The controller has sent a request.
     pub(super) fn count(&self, method: &str, path: &str) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if !attacks::is_of_attacker(path) {
+        if !kinds::is_of_attacker(path) {
             return;
         }
         match method {
