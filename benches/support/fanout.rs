@@ -25,6 +25,9 @@ use std::time::Duration;
 /// How long a controller takes from a pod's event to its decision.
 const REACTION: Duration = Duration::from_millis(1);
 
+/// How long after all watchers have listed, since their connections had broken, everything has to be as it was before.
+pub(crate) const RECOVERY: Duration = Duration::from_secs(10);
+
 /// Which pods change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -52,6 +55,8 @@ pub(crate) struct Case {
     pub pods: usize,
     pub seed: u64,
     pub servers: Config,
+    /// When the connections of all watchers break, so that all of them list at once.
+    pub breaks: Option<Duration>,
 }
 
 impl Case {
@@ -72,6 +77,7 @@ impl Case {
             pods: 100,
             seed: 1,
             servers: Config::for_watchers(watchers),
+            breaks: None,
         }
     }
 
@@ -151,6 +157,8 @@ pub(crate) struct Outcome {
     pub unechoed: usize,
     /// When all was written and passed on, or nothing if it never was.
     pub over: Option<Duration>,
+    /// The times until watchers saw changes, of what they saw [`RECOVERY`] or later after they had listed again.
+    pub recovered: Histogram,
 }
 
 impl Outcome {
@@ -174,6 +182,10 @@ enum Event {
     Changes,
     /// The controller has decided about a pod.
     Noticed(u64),
+    /// The connections of all watchers break.
+    Break,
+    /// The servers and their clients have had [`RECOVERY`] since.
+    Recovered,
 }
 
 /// A pod that changed.
@@ -205,6 +217,10 @@ struct Player<'a> {
     answered: Vec<u64>,
     echoed: Vec<u64>,
     unechoed: usize,
+    /// True while watchers list whose connections have broken.
+    lists: bool,
+    /// What watchers had seen when they should have recovered.
+    before: Histogram,
     outcome: Outcome,
 }
 
@@ -275,10 +291,16 @@ pub(crate) fn play(case: &Case, controller: &mut dyn Controller) -> Outcome {
         events: BinaryHeap::from([Reverse((Duration::ZERO, 0, Event::Changes))]),
         now: Duration::ZERO,
         unechoed: 0,
+        lists: false,
+        before: Histogram::default(),
         outcome: Outcome::default(),
     };
+    if let Some(at) = case.breaks {
+        player.events.push(Reverse((at, 0, Event::Break)));
+    }
     player.play();
     player.outcome.servers = player.cluster.figures().clone();
+    player.outcome.recovered = player.outcome.servers.seen().since(&player.before);
     player.outcome
 }
 
@@ -300,6 +322,11 @@ impl Player<'_> {
                     self.happens(event);
                 }
             }
+            if self.lists && self.cluster.figures().listed >= self.case.servers.watchers as u64 {
+                self.lists = false;
+                let recovered = (self.now + RECOVERY, 0, Event::Recovered);
+                self.events.push(Reverse(recovered));
+            }
             self.controller.backlog(self.cluster.backlog());
             while let Some(grant) = self.controller.next(self.now) {
                 self.send(grant);
@@ -314,6 +341,11 @@ impl Player<'_> {
 
     fn happens(&mut self, event: Event) {
         match event {
+            Event::Break => {
+                self.cluster.break_connections(self.now);
+                self.lists = true;
+            }
+            Event::Recovered => self.before = self.cluster.figures().seen(),
             Event::Changes => {
                 let (object, priority) = self.pick();
                 let pod = self.changed.len() as u64;

@@ -141,8 +141,8 @@ impl WriterHandle {
         self.wake(mailbox);
     }
 
-    /// Hands on what our own watches have shown. The writer is woken only if it waits for that: otherwise it takes the
-    /// signals when something else wakes it.
+    /// Hands on what our own watches have shown. The writer is woken only if it waits for that, or if the number of nodes
+    /// has changed: otherwise it takes the signals when something else wakes it.
     pub fn signal(&self, signals: impl IntoIterator<Item = Signal>) {
         let mut mailbox = self.0.mailbox.lock();
         for signal in signals {
@@ -165,7 +165,12 @@ impl WriterHandle {
 
     /// Wakes the writer if something waits and it has not been woken yet.
     fn wake(&self, mut mailbox: MutexGuard<'_, ReportBox>) {
-        let waits = !mailbox.reports.is_empty() || (mailbox.awaits_echo && !mailbox.signals.is_empty());
+        let signalled = if mailbox.awaits_echo {
+            !mailbox.signals.is_empty()
+        } else {
+            mailbox.signals.has_nodes()
+        };
+        let waits = signalled || !mailbox.reports.is_empty();
         let wake = waits && !std::mem::replace(&mut mailbox.woken, true);
         drop(mailbox);
         if wake {
@@ -259,5 +264,38 @@ impl EventHandle {
         // Notices recorded from here on wake the actor again.
         self.0.woken.store(false, Ordering::Release);
         self.0.inbox.lock().take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::object::Output;
+
+    #[test]
+    fn a_signal_wakes_a_writer_that_waits_for_it() {
+        let shown = || Signal::Shown {
+            output: Output::Slice,
+            version: 7,
+            at: Duration::ZERO,
+        };
+        let woken = |handle: &WriterHandle| handle.0.mailbox.lock().woken;
+        let handle = WriterHandle::default();
+        handle.signal([shown()]);
+        assert!(
+            !woken(&handle),
+            "it takes the signal when something else wakes it"
+        );
+        handle.signal([Signal::Nodes(3)]);
+        assert!(
+            woken(&handle),
+            "another number of nodes moves the budget that it may wait for"
+        );
+
+        let handle = WriterHandle::default();
+        assert!(!handle.await_echoes(true));
+        handle.signal([shown()]);
+        assert!(woken(&handle));
+        assert_eq!(handle.take_signals().len(), 1);
     }
 }

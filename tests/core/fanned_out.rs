@@ -3,6 +3,7 @@
 use crate::fanout::product::{DEFAULT, Product};
 use crate::fanout::{Case, Kind, Outcome, Sort, play};
 use memory_apiserver::fanout::{Clients, Cluster, Config};
+use std::time::Duration;
 
 /// Seconds until half of all watchers and changes, and 99 in 100.
 fn seen(outcome: &Outcome) -> (f64, f64) {
@@ -171,6 +172,46 @@ fn no_watch_is_ended_without_a_budget() {
             let outcome = play(&case, &mut Product::without_budget(&case, DEFAULT));
             assert_eq!(outcome.servers.ended, 0, "{clients:?} {watchers} {rate} {seed}");
         }
+    }
+}
+
+/// All watchers lose their connections at once, and list everything: the servers are busy with that for seconds.
+#[test]
+fn all_is_well_ten_seconds_after_all_watchers_have_listed() {
+    for (watchers, rate) in [(100, 20.0), (100, 50.0), (300, 20.0), (1_000, 20.0)] {
+        let mut case = Case::new(Kind::Random, rate, watchers).with_room();
+        case.lasting = Duration::from_secs(60);
+        case.breaks = Some(Duration::from_secs(5));
+        let what = format!("{watchers} {rate}");
+        let (kcm, now) = (Sort::KcmLike.play(&case), Sort::Now.play(&case));
+        assert!(
+            now.servers.listed >= watchers as u64,
+            "{what}: {}",
+            now.servers.listed
+        );
+        assert_eq!((kcm.servers.ended, now.servers.ended), (0, 0), "{what}");
+        let figures = |outcome: &Outcome| {
+            let recovered = &outcome.recovered;
+            assert!(recovered.total() > 100 * watchers as u64, "{what}");
+            (
+                recovered.quantile(0.5).as_secs_f64(),
+                recovered.quantile(0.99).as_secs_f64(),
+            )
+        };
+        let ours = figures(&now);
+        let bound = if rate < 50.0 {
+            case.breaks = None;
+            let (p50, p99) = seen(&Sort::Now.play(&case));
+            (p50 * 1.1, p99 * 1.25)
+        } else {
+            // More than the budget: changes wait anyway.
+            let (p50, p99) = figures(&kcm);
+            (p50 * 0.75, p99)
+        };
+        assert!(
+            ours.0 <= bound.0 && ours.1 <= bound.1,
+            "{what}: {ours:?} {bound:?}"
+        );
     }
 }
 

@@ -165,6 +165,8 @@ struct Places {
 struct Stream {
     /// True while the watch is open.
     open: bool,
+    /// True once the watch was open: objects of this output may be written.
+    served: bool,
     /// True while the watch is open and tells nothing.
     silent: bool,
     /// Everything up to this version was shown.
@@ -322,9 +324,16 @@ impl Echoes {
         self.places[resource as usize].usual_at(now)
     }
 
-    /// Returns whether our own watch of an output tells how late echoes are.
-    pub(super) fn counts(&self, output: Output) -> bool {
-        self.streams[output as usize].counts()
+    /// Returns whether our own watches tell how late the echoes are of all that is written of a resource. A watch that was
+    /// never open is of an output that is not written.
+    pub(super) fn counts(&self, resource: Resource) -> bool {
+        let outputs = Output::ALL.into_iter();
+        let mut served = outputs
+            .filter(|output| Resource::from(*output) == resource)
+            .map(|output| &self.streams[output as usize])
+            .filter(|stream| stream.served)
+            .peekable();
+        served.peek().is_some() && served.all(Stream::counts)
     }
 
     /// Takes a place for a write that is granted.
@@ -409,6 +418,7 @@ impl Echoes {
         self.forget(output);
         let stream = &mut self.streams[output as usize];
         (stream.open, stream.silent, stream.moved) = (from.is_some(), false, now);
+        stream.served |= stream.open;
         // Versions may have gone backwards.
         stream.shown = from.unwrap_or_default();
     }

@@ -81,7 +81,7 @@ impl FanOut {
 
     /// Returns what may be written now.
     pub(super) fn allow(&mut self, now: Duration) -> Allowed {
-        self.budget.set_blind(!self.echoes.counts(Output::Slice), now);
+        self.budget.set_blind(!self.echoes.counts(Resource::Slices), now);
         let (removals, others) = self.budget.allow(now);
         let by_budget = refused(Resource::Slices, removals, others);
         let mut by_echo = Classes::NONE;

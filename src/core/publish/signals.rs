@@ -8,8 +8,9 @@ use crate::core::hash::Hashed;
 use crate::core::object::{ObjectKey, Output};
 use std::time::Duration;
 
-/// Number of signals above which versions of an output are merged.
-const KEPT: usize = 64;
+/// Number of signals above which versions of an output are merged. The later time counts for both then, so that no echo
+/// seems quicker than it was; only a writer that has not run for so many reads of the watches sees any that seem slower.
+const KEPT: usize = 512;
 /// Number of signals above which deletions are left out.
 const MOST: usize = 1024;
 
@@ -40,19 +41,27 @@ pub enum Signal {
 
 /// The signals that wait for the writer.
 #[derive(Clone, Default, Debug)]
-pub struct Signals(Vec<Signal>);
+pub struct Signals {
+    /// In order; all but the number of nodes.
+    of_watches: Vec<Signal>,
+    nodes: Option<usize>,
+}
 
 impl Signals {
     /// Adds a signal.
     pub fn push(&mut self, signal: Signal) {
+        let known = &mut self.of_watches;
         match &signal {
             Signal::Opened(this, _) => {
                 // What an earlier watch has shown does not matter any more.
-                self.0.retain(|other| other.output() != Some(*this));
+                known.retain(|other| other.output() != Some(*this));
             }
-            Signal::Nodes(_) => self.0.retain(|other| !matches!(other, Signal::Nodes(_))),
-            Signal::Shown { output, version, at } if self.0.len() >= KEPT => {
-                let last = self.0.iter_mut().rev().find_map(|other| match other {
+            Signal::Nodes(nodes) => {
+                self.nodes = Some(*nodes);
+                return;
+            }
+            Signal::Shown { output, version, at } if known.len() >= KEPT => {
+                let last = known.iter_mut().rev().find_map(|other| match other {
                     Signal::Shown {
                         output: of,
                         version,
@@ -65,20 +74,28 @@ impl Signals {
                     return;
                 }
             }
-            Signal::Deleted { .. } if self.0.len() >= MOST => return,
+            Signal::Deleted { .. } if known.len() >= MOST => return,
             Signal::Shown { .. } | Signal::Deleted { .. } => {}
         }
-        self.0.push(signal);
+        known.push(signal);
     }
 
-    /// Takes all of them, in order.
+    /// Takes all of them: those of each watch in order.
     pub fn take(&mut self) -> Vec<Signal> {
-        std::mem::take(&mut self.0)
+        let mut taken = std::mem::take(&mut self.of_watches);
+        taken.extend(self.nodes.take().map(Signal::Nodes));
+        taken
     }
 
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.of_watches.is_empty() && self.nodes.is_none()
+    }
+
+    /// Returns whether the number of nodes has changed. That moves the budget, so a writer that waits for it must not
+    /// sleep on.
+    pub fn has_nodes(&self) -> bool {
+        self.nodes.is_some()
     }
 }
 

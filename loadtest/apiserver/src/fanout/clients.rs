@@ -26,6 +26,19 @@ impl Cluster {
         self.end_if_over(watcher);
     }
 
+    /// The connections of all watchers break, but not that of the controller. Each of them lists everything again.
+    pub fn break_connections(&mut self, now: Duration) {
+        self.move_to(now);
+        for watcher in 0..self.config.watchers as u32 {
+            let state = &mut self.watchers[watcher as usize];
+            state.forgets = true;
+            if state.state == State::Open {
+                state.close();
+                self.end_if_over(watcher);
+            }
+        }
+    }
+
     /// The client of a watch that has ended asks for another one, or pauses.
     pub(super) fn end_if_over(&mut self, watcher: u32) {
         let state = &mut self.watchers[watcher as usize];
@@ -38,7 +51,8 @@ impl Cluster {
             at: Duration::from_nanos(self.now),
         });
         let failed = self.now - state.began < SHORT && !state.brought;
-        let resumes = state.own || self.config.clients == Clients::Resume;
+        let resumes = state.own || (self.config.clients == Clients::Resume && !state.forgets);
+        state.forgets = false;
         self.pause(watcher, !resumes || failed);
     }
 

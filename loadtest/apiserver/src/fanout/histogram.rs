@@ -39,6 +39,17 @@ impl Histogram {
         self.total += other.total;
     }
 
+    /// Returns the times that were counted since an earlier state of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for (count, less) in since.counts.iter_mut().zip(&earlier.counts) {
+            *count -= less;
+        }
+        since.total -= earlier.total;
+        since
+    }
+
     /// Returns how many times were counted.
     pub fn total(&self) -> u64 {
         self.total
@@ -102,5 +113,13 @@ mod tests {
         assert!((0.099..0.102).contains(&p99), "{p99}");
         assert_eq!(histogram.quantile(0.0), histogram.quantile(0.01));
         assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
+
+        let earlier = histogram.clone();
+        for _ in 0..100 {
+            histogram.add(Duration::from_secs(1));
+        }
+        let since = histogram.since(&earlier);
+        assert_eq!(since.total(), 100);
+        assert!(since.quantile(0.0) >= Duration::from_secs(1));
     }
 }

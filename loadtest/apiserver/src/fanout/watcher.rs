@@ -60,6 +60,8 @@ pub(super) struct Watcher {
     /// When the watch began, and whether it has brought anything since.
     pub began: u64,
     pub brought: bool,
+    /// True if the client lists after this watch, whatever it does otherwise.
+    pub forgets: bool,
     /// True if the client is going to list.
     pub lists: bool,
     /// The pauses that the client has made in a row, and when it made the last one.
@@ -90,6 +92,7 @@ impl Watcher {
             sent: 0,
             began: 0,
             brought: false,
+            forgets: false,
             lists: false,
             pauses: 0,
             paused: 0,

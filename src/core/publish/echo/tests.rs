@@ -44,6 +44,26 @@ fn a_place_is_held_from_the_grant_to_the_echo() {
 }
 
 #[test]
+fn echoes_of_all_that_is_written_of_a_resource_count_or_none_do() {
+    let mut echoes = Echoes::default();
+    assert!(!echoes.counts(Resource::Slices), "no watch was open yet");
+    echoes.opened(Output::Mirrored, Some(0), NOW);
+    assert!(
+        echoes.counts(Resource::Slices),
+        "only mirrored slices are written"
+    );
+    assert!(!echoes.counts(Resource::Endpoints));
+    echoes.opened(Output::Slice, Some(0), NOW);
+    assert!(echoes.counts(Resource::Slices));
+    // A write of a mirrored slice needs no place now.
+    echoes.opened(Output::Mirrored, None, NOW);
+    assert!(!echoes.counts(Resource::Slices));
+    echoes.opened(Output::Mirrored, Some(0), NOW);
+    echoes.opened(Output::Slice, None, NOW);
+    assert!(!echoes.counts(Resource::Slices));
+}
+
+#[test]
 fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Add, NOW);
@@ -239,7 +259,7 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     echoes.answered(&key(1), Effect::Deleted, MS);
     assert_eq!(held(&echoes), 3);
     echoes.opened(Output::Slice, None, 2 * MS);
-    assert_eq!((held(&echoes), echoes.counts(Output::Slice)), (0, false));
+    assert_eq!((held(&echoes), echoes.counts(Resource::Slices)), (0, false));
     echoes.granted(&key(4), Add, NOW);
     echoes.answered(&key(2), Effect::Written(11), 3 * MS);
     assert_eq!(held(&echoes), 0);
@@ -250,11 +270,11 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     echoes.granted(&key(5), Add, NOW);
     echoes.answered(&key(5), Effect::Written(20), SECOND);
     echoes.pass(SECOND + SILENT);
-    assert!(echoes.counts(Output::Slice));
+    assert!(echoes.counts(Resource::Slices));
     echoes.pass(SECOND + SILENT + MS);
-    assert_eq!((held(&echoes), echoes.counts(Output::Slice)), (0, false));
+    assert_eq!((held(&echoes), echoes.counts(Resource::Slices)), (0, false));
     echoes.shown(Output::Slice, 15, SECOND * 20);
-    assert!(echoes.counts(Output::Slice), "it moves again");
+    assert!(echoes.counts(Resource::Slices), "it moves again");
 
     // A watch that moves is late, and a write that it never shows is given up.
     echoes.granted(&key(6), Add, NOW);
