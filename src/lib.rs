@@ -145,6 +145,7 @@ async fn run(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> Exit
         version = env!("CARGO_PKG_VERSION"),
         commit = env!("ENDPOINTD_COMMIT"),
         target = target.to_string(),
+        controllers = args.publishing.controllers_here(),
         max_endpoints_per_slice = args.publishing.max_endpoints_per_slice,
         qps = args.kube_api_qps,
         burst = args.kube_api_burst,

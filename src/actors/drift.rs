@@ -305,6 +305,7 @@ mod tests {
                 output: Output::Slice,
                 name: (number >= 2).then(|| format!("s-{number}").into()),
                 verb: if number < 2 { Verb::Create } else { Verb::Delete },
+                left_over: false,
                 as_whole: false,
                 why: Vec::new(),
             })

@@ -210,6 +210,7 @@ mod tests {
                     output: Output::Slice,
                     name: Some(name.into()),
                     verb: Verb::Update,
+                    left_over: false,
                     as_whole: false,
                     why: vec![(difference, None)],
                 }),

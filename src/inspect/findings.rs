@@ -29,6 +29,8 @@ pub struct Finding {
     pub name: Option<Arc<str>>,
     /// The write that would fix it.
     pub verb: Verb,
+    /// True if there is no such Service: the object is left over.
+    pub left_over: bool,
     /// Set when its differences last together or not at all: it is anyone's choice which addresses a truncated object
     /// leaves out, and any pod may change it.
     pub(crate) as_whole: bool,
@@ -67,6 +69,7 @@ impl Finding {
             output: object.output,
             name: (!made_up).then(|| object.name.clone()),
             verb: *verb,
+            left_over: core.service(service).is_none(),
             as_whole: matches!(desired, Some(Desired::Endpoints(desired)) if desired.over_capacity.is_some()),
             why: why.collect(),
         }
@@ -101,6 +104,7 @@ impl Finding {
             output: self.output,
             name: self.name.clone(),
             verb: self.verb,
+            left_over: self.left_over,
             as_whole: self.as_whole,
             why,
         })
@@ -235,8 +239,15 @@ pub struct Report {
 impl Report {
     /// Returns the number of Services that are out of sync.
     pub fn out_of_sync(&self) -> usize {
-        let services = self.findings.iter().map(|f| (&f.namespace, &f.service));
+        let findings = self.findings.iter().filter(|finding| !finding.left_over);
+        let services = findings.map(|f| (&f.namespace, &f.service));
         services.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Returns the number of objects that are left over from Services that are gone.
+    pub fn left_over(&self) -> usize {
+        let findings = self.findings.iter();
+        findings.filter(|finding| finding.left_over).count()
     }
 
     /// Returns the number of Services with problems, as far as these were asked for.
@@ -273,6 +284,11 @@ impl Report {
             plural(namespaces, "namespace")
         ))
         .then(judged(self.out_of_sync(), BAD, "out of sync"));
+        let left_over = self.left_over();
+        if left_over > 0 {
+            let left_over = format!("{} left over", plural(left_over, "object"));
+            sum = sum.then(", ").then(painted(BAD, left_over));
+        }
         if self.problems.is_some() {
             sum = sum
                 .then(", ")
@@ -383,11 +399,12 @@ impl Serialize for Finding {
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Report", 8)?;
+        let mut out = serializer.serialize_struct("Report", 9)?;
         out.serialize_field("inSync", &self.is_in_sync())?;
         out.serialize_field("services", &self.counts.services)?;
         out.serialize_field("namespaces", &self.counts.namespaces)?;
         out.serialize_field("outOfSync", &self.out_of_sync())?;
+        out.serialize_field("leftOver", &self.left_over())?;
         out.serialize_field("findings", &self.findings)?;
         if let Some(problems) = &self.problems {
             out.serialize_field("withProblems", &self.with_problems())?;

@@ -159,17 +159,24 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
         let start = line.len() - line.trim_start_matches(' ').len();
         let column = line[start..].rfind("  ").map(|at| start + at + 2);
         let (head, rest) = line.split_at(column.unwrap_or(start));
+        // Blanks that stand for empty cells are no indentation.
+        let is_blank = start > DEEPEST;
+        let outer = if is_blank { 0 } else { start };
         let mut indent = shown(head);
         let mut used = indent;
-        out.push_str(head);
-        if column.is_some() && indent + LEAST > width {
-            out.truncate(out.trim_end_matches(' ').len());
-            // Blanks that stand for empty cells are no indentation.
-            indent = start.min(DEEPEST) + 4;
+        if (column.is_some() || is_blank) && indent + LEAST > width {
+            indent = outer + 4;
             used = indent;
-            let _ = write!(out, "\n{:indent$}", "");
-        } else if column.is_none() {
-            indent = start + 2;
+            let head = head.trim_end_matches(' ');
+            if !head.is_empty() {
+                let _ = writeln!(out, "{head}");
+            }
+            let _ = write!(out, "{:indent$}", "");
+        } else {
+            out.push_str(head);
+            if column.is_none() && !is_blank {
+                indent = start + 2;
+            }
         }
         let mut is_first = true;
         for word in rest.split(' ') {
@@ -280,5 +287,27 @@ mod tests {
         assert_eq!(listed(&["a", "b", "c"], 1), "a and 2 more");
         assert_eq!(plural(1, "pod"), "1 pod");
         assert_eq!(plural(0, "pod"), "0 pods");
+    }
+
+    #[test]
+    fn rows_with_empty_cells_go_on_where_full_ones_do() {
+        let reason = "the address should be another one, and is not";
+        let full = format!("shop/web  endpointslice web-s49j6  update  {reason}\n");
+        let blank = format!("{:43}{reason}\n", "");
+        let starts = |text: &str, width| {
+            let fitted = fit(text, width);
+            let start = |line: &str| line.len() - line.trim_start().len();
+            let lines = fitted.lines().filter(|line| !line.starts_with("shop/web"));
+            lines.map(start).collect::<Vec<_>>()
+        };
+        for (width, column) in [(70, 43), (56, 4)] {
+            for text in [&full, &blank] {
+                let starts = starts(text, width);
+                assert!(
+                    !starts.is_empty() && starts.iter().all(|start| *start == column),
+                    "{starts:?}"
+                );
+            }
+        }
     }
 }

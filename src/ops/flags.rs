@@ -74,7 +74,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Show which pods of a Service are published, where, and why the others are not
     ///
-    /// This command only reads. The exit code is 0, or 2 if that could not be found out.
+    /// This command only reads. The exit code is 0 if what is published is what should be, 1 if it is not, and 2 if that could
+    /// not be found out.
     Explain(ExplainArgs),
     /// Print the version, with the commit that it was built from
     Version,

@@ -77,11 +77,20 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
         let opened = reader(&args.connection, args.timeout).await?;
         let (reader, namespace) = (opened.reader, namespace.unwrap_or(&opened.namespace));
         let max_mirrored = usize::from(args.mirroring.max_per_subset);
-        let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
-        explanation.map_err(|error| match error {
-            ExplainError::Read(error) => unread(&error, &opened.server),
-            _ => one_line(&error),
-        })
+        let look = || async {
+            let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
+            explanation.map_err(|error| match error {
+                ExplainError::Read(error) => unread(&error, &opened.server),
+                _ => one_line(&error),
+            })
+        };
+        let explanation = look().await?;
+        if explanation.in_sync != Some(false) {
+            return Ok(explanation);
+        }
+        // A controller that has just seen a change takes a moment.
+        sleep(args.settle).await;
+        look().await
     };
     let explanation = match explanation.await {
         Ok(explanation) => explanation,
@@ -93,6 +102,7 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
         _ => show(&explanation.to_text(args.all), args.color),
     };
     match printed {
+        Ok(()) if explanation.in_sync == Some(false) => ExitCode::from(OUT_OF_SYNC),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => cannot_tell(&error.to_string()),
     }

@@ -83,7 +83,7 @@ impl Explanation {
                 out.line(2, unknown.then(": see above"));
             }
             (_, Some(false)) => {
-                let so = " (right after a change, look again in a moment); the controller would";
+                let so = "; the controller would";
                 out.line(2, painted(BAD, "OUT OF SYNC").then(so));
                 out.table(4, &table(&self.out_of_sync, false));
             }
@@ -242,10 +242,17 @@ fn row(pod: &PodFinding) -> [Piece; 6] {
             painted(WARN, state(pod.state))
         }
     };
+    // Those that no slice holds, such as of the other family, stand in parentheses beside those that one does.
+    let held = |address: &&String| pod.published.iter().any(|place| place.address == **address);
+    let (held, others): (Vec<_>, Vec<_>) = pod.addresses.iter().partition(held);
     let addresses = if pod.addresses.is_empty() {
         "-".to_owned()
-    } else {
+    } else if held.is_empty() {
         pod.addresses.join(" ")
+    } else {
+        let others = others.iter().map(|address| format!("({address})"));
+        let all: Vec<String> = held.into_iter().cloned().chain(others).collect();
+        all.join(" ")
     };
     let mut slices: Vec<&str> = pod.published.iter().map(|place| &*place.slice).collect();
     slices.dedup();

@@ -149,6 +149,22 @@ fn enabled(values: &[Controllers], controller: &str, by_default: bool) -> bool {
     named.unwrap_or_else(|| by_default && items.any(|item| *item == Item::Star))
 }
 
+/// Returns the names of the controllers that run, separated by commas.
+pub(super) fn names(outputs: Outputs) -> String {
+    let all = [
+        (outputs.endpoints, ENDPOINTS),
+        (outputs.slices, SLICES),
+        (outputs.mirrored, MIRRORING),
+        (outputs.custom, CUSTOM),
+    ];
+    let names: Vec<&str> = all
+        .into_iter()
+        .filter(|(runs, _)| *runs)
+        .map(|(_, name)| name)
+        .collect();
+    names.join(",")
+}
+
 /// Returns the controllers that are asked for by name and are not run here, each once.
 pub(super) fn elsewhere(values: &[Controllers]) -> Vec<&'static str> {
     let mut out = Vec::new();

@@ -92,6 +92,17 @@ pub(crate) struct ExplainArgs {
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json", "yaml"], default_value = "text")]
     pub output: String,
 
+    /// How long to wait before a Service that is out of sync is looked at again; only what remains is reported, since a
+    /// controller at work takes a moment
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub settle: Duration,
+
     /// What is mirrored, as for `run`.
     #[command(flatten)]
     pub mirroring: MirroringArgs,
@@ -175,10 +186,33 @@ impl ServiceName {
     }
 }
 
-/// Parses a Service's name. kubectl's names of the type stand for no namespace: who has one called `svc` gives it by flag.
+/// kubectl's names of other types that a Service is easily confused with.
+const OTHER_TYPES: [&str; 14] = [
+    "deploy",
+    "deployment",
+    "deployments",
+    "endpoints",
+    "endpointslice",
+    "endpointslices",
+    "ep",
+    "no",
+    "node",
+    "nodes",
+    "po",
+    "pod",
+    "pods",
+    "statefulset",
+];
+
+/// Parses a Service's name. A namespace that is called like one of kubectl's types has to be given by flag.
 fn parse_service(text: &str) -> Result<ServiceName, &'static str> {
     let (namespace, name) = match text.split_once('/') {
         Some(("service" | "services" | "svc", name)) => (None, name),
+        Some((other, _)) if OTHER_TYPES.contains(&other) => {
+            return Err(
+                "only Services can be explained: expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE",
+            );
+        }
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),
     };
@@ -213,7 +247,17 @@ mod tests {
         ] {
             assert_eq!(parse_service(text).unwrap().in_namespace(flag), found, "{text}");
         }
-        for bad in ["", "/", "a/", "/a", "a/b/c", "svc/", "svc/a/b"] {
+        for bad in [
+            "pod/web",
+            "deploy/web",
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a/b/c",
+            "svc/",
+            "svc/a/b",
+        ] {
             parse_service(bad).unwrap_err();
         }
     }

@@ -67,6 +67,11 @@ impl PublishingArgs {
         controllers::outputs(&self.controllers)
     }
 
+    /// Returns the names of the controllers that run, separated by commas.
+    pub(crate) fn controllers_here(&self) -> String {
+        controllers::names(controllers::outputs(&self.controllers))
+    }
+
     /// Returns the controllers of kube-controller-manager that are asked for by name and are not run here.
     pub(crate) fn controllers_elsewhere(&self) -> Vec<&'static str> {
         controllers::elsewhere(&self.controllers)

@@ -78,7 +78,11 @@ impl View {
             None => "not counted yet".to_owned(),
             Some(_) if model.watch_failure.is_some() => "until the watch ended".to_owned(),
             Some(counted) if counted >= COUNTED => "in the last minute".to_owned(),
-            Some(counted) => format!("in the last {}", age(counted)),
+            // A count of almost two seconds is not one of one.
+            Some(counted) => {
+                let counted = Duration::from_secs_f64(counted.as_secs_f64().round());
+                format!("in the last {}", age(counted))
+            }
         };
         let mut heading = format!("Services by slice changes {counted}, sorted by {}", sort.as_str());
         if !filter.is_empty() {

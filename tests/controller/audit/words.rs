@@ -192,8 +192,9 @@ async fn leftovers_are_named_and_others_objects_are_not() {
         plain(&report),
         "SERVICE       OBJECT     WOULD   WHY\n\
          default/left  endpoints  delete  left over: no such Service\n\n\
-         1 Service in 1 namespace checked: 1 out of sync\n"
+         1 Service in 1 namespace checked: 0 out of sync, 1 object left over\n"
     );
+    assert!(!report.is_clean());
 }
 
 #[tokio::test(start_paused = true)]

@@ -164,7 +164,11 @@ async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
         .server()
         .set_access(Some(access("services, nodes, pods, endpointslices")));
     let ended = look().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.code, Some(1), "its slice is missing: {ended:?}");
+    assert!(
+        ended.stdout.contains("OUT OF SYNC; the controller would\n"),
+        "{ended:?}"
+    );
     let note = "Endpoints could not be read, so nothing can be said about them: cannot get endpoints default/s: forbidden";
     assert_eq!(ended.stdout.matches(note).count(), 1, "{ended:?}");
     assert!(ended.stdout.contains("Endpoints: could not be read"), "{ended:?}");
