@@ -139,7 +139,8 @@ pub struct ServiceFacts {
     pub headless: bool,
     /// True if `spec.clusterIP` is `None`; such a Service may have no ports at all.
     pub no_cluster_ip: bool,
-    /// The families that the Service has slices in, indexed by [`Family::index`].
+    /// The families that the Service has slices in, indexed by [`Family::index`]. None if the object does not say, which
+    /// [`Self::resolve`] and [`Self::keep_families`] settle.
     pub families: [bool; 2],
     /// The family of its Endpoints object; `None` if each pod's primary address counts.
     pub endpoints_family: Option<Family>,

@@ -2,6 +2,7 @@
 
 use crate::model::{Fate, Model, PodSpec, ServiceSpec};
 use crate::ops;
+use endpointd::core::address::Family;
 use endpointd::core::namespace::Kind;
 use endpointd::core::object::ObjectName;
 use endpointd::core::object::Output;
@@ -229,4 +230,43 @@ fn endpoints_that_people_keep_are_not_deleted_when_their_service_is_replaced() {
     model.service(other);
     model.converge();
     assert!(model.endpoints.contains_key(&name), "it belongs to people");
+}
+
+/// API servers fill in the families of a headless Service from before dual-stack in lists, and not in events of a watch.
+#[test]
+fn a_service_whose_events_leave_out_its_families_keeps_those_of_the_list() {
+    let mut model = published(2, 3);
+    let mut listed = ServiceSpec::plain().facts();
+    (listed.headless, listed.no_cluster_ip) = (true, true);
+    model.service(listed.clone());
+    model.converge();
+    let slices = model.store.len();
+    assert!(model.store.values().all(|slice| slice.family == Some(Family::V4)));
+
+    let mut event = listed.clone();
+    event.families = [false; 2];
+    event.endpoints_family = None;
+    model.service(event.clone());
+    assert_eq!(model.plan(), [], "nothing has changed");
+    event.labels = [("event", "another")].into_iter().collect();
+    model.service(event.clone());
+    model.converge();
+    assert_eq!(
+        model.store.len(),
+        slices,
+        "and no family has come with another change"
+    );
+    assert!(model.store.values().all(|slice| slice.family == Some(Family::V4)));
+
+    // Another Service of that name is not that one: as for kube-controller-manager, it is in both.
+    event.uid = ServiceSpec {
+        generation: 7,
+        ..ServiceSpec::plain()
+    }
+    .facts()
+    .uid;
+    model.service(event);
+    model.converge();
+    let has = |family| model.store.values().any(|slice| slice.family == Some(family));
+    assert!(has(Family::V4) && has(Family::V6));
 }

@@ -114,10 +114,9 @@ impl Decode for Namespaced<ServiceFacts> {
             .next()
             .or_else(|| cluster_ip.and_then(parse_sloppy).map(Family::of));
         if families == [false; 2] {
-            // Services from before the field: derive it from the cluster IP, or assume both families if there is none.
-            match cluster_ip.and_then(parse_sloppy) {
-                Some(ip) => families[Family::of(ip).index()] = true,
-                None => families = [true; 2],
+            // Services from before the field: derive it from the cluster IP, if there is one.
+            if let Some(ip) = cluster_ip.and_then(parse_sloppy) {
+                families[Family::of(ip).index()] = true;
             }
         }
         let annotation = |key| meta.annotations.get(key);

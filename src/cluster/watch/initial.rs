@@ -85,6 +85,7 @@ impl Reader {
             version: 0,
         };
         let version = match way {
+            Way::Stream if !S::STREAMS => self.pages(PAGE, &mut listing).await?,
             Way::Stream => match self.stream(&mut listing, seconds).await {
                 Err(Cause::Status {
                     code: 400 | 422,

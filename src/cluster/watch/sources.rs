@@ -15,6 +15,8 @@ pub(crate) trait Source: Send + Sync + 'static {
     const WATCHED: Form = Form::Whole;
     /// Set for outputs, which are listed once the inputs have been.
     const OUTPUT: bool = false;
+    /// Set if a list as the beginning of a watch has all that a plain list has.
+    const STREAMS: bool = true;
     /// Query parameters that restrict lists.
     const LIST: &'static str = "";
     /// Query parameters that restrict watches.
@@ -86,6 +88,8 @@ pub(crate) struct Services;
 
 impl Source for Services {
     const KIND: Kind = Kind::Service;
+    /// See [`ServiceFacts::keep_families`].
+    const STREAMS: bool = false;
     type Listed = Namespaced<ServiceFacts>;
     type Watched = Namespaced<ServiceFacts>;
 

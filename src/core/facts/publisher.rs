@@ -101,11 +101,30 @@ impl Manager {
 }
 
 impl ServiceFacts {
+    /// Returns whether the object says in which families the Service has slices, by `spec.ipFamilies` or its cluster IP.
+    pub fn says_families(&self) -> bool {
+        self.families != [false; 2]
+    }
+
+    /// Takes over the families of an earlier version of the same Service, if this one does not say any. API servers fill them
+    /// in for a headless Service that was stored before there was dual-stack when it is listed or read, and not in events of
+    /// a watch.
+    pub fn keep_families(&mut self, known: &Self) {
+        if !self.says_families() {
+            self.families = known.families;
+            self.endpoints_family = known.endpoints_family;
+        }
+    }
+
     /// Decides what is published for the Service, given what this process publishes: for one without a selector whose
     /// annotations say so, the pods that they select, or the one that leads. `default/kubernetes` is never taken over: its endpoints are the API
     /// servers, and whoever could annotate it would receive their traffic.
     #[must_use]
     pub fn resolve(mut self, namespace: &str, outputs: Outputs) -> Self {
+        if !self.says_families() {
+            // As kube-controller-manager 1.36 does.
+            self.families = [true; 2];
+        }
         if outputs.custom
             && self.selectorless
             && (self.annotated.is_some() || self.leader.is_some())

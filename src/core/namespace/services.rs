@@ -29,7 +29,13 @@ impl NamespaceState {
     }
 
     /// Does what [`Self::apply_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
-    pub fn begin_service(&mut self, facts: ServiceFacts, epoch: u8) {
+    pub fn begin_service(&mut self, mut facts: ServiceFacts, epoch: u8) {
+        if let Some(id) = self.services.find(&facts.name)
+            && let known = &self.services[id].facts
+            && known.uid == facts.uid
+        {
+            facts.keep_families(known);
+        }
         let facts = facts.resolve(&self.namespace, self.settings.outputs);
         if let Some(id) = self.services.find(&facts.name) {
             let service = &mut self.services[id];

@@ -222,7 +222,11 @@ async fn tampered(scenario: &Value, kind: &str, what: &str, tamper: Tamper) -> b
     }
     let report = report(&world).await;
     let all = report.to_text();
-    assert_eq!(report.out_of_sync() + report.left_over(), 1, "{name}, {kind} {what}: {all}");
+    assert_eq!(
+        report.out_of_sync() + report.left_over(),
+        1,
+        "{name}, {kind} {what}: {all}"
+    );
     assert!(
         report
             .findings
