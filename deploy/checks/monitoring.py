@@ -1,4 +1,4 @@
-"""Alerts and dashboard name metrics that exist, and every alert has a test and a section in the runbook."""
+"""Alerts and dashboard name metrics that exist, and tell clusters apart; every alert has tests and a section in the runbook."""
 
 import json
 import pathlib
@@ -11,8 +11,9 @@ import common
 import yaml
 
 FUNCTIONS = set(
-    "absent avg by and bool changes clamp_min count delta deriv group group_left group_right histogram_quantile "
-    "ignoring increase irate label_values max min offset on or quantile rate sum time topk unless vector without".split()
+    "absent absent_over_time avg by and bool changes clamp_min count delta deriv group group_left group_right "
+    "histogram_quantile ignoring increase irate label_values last_over_time max min offset on or quantile rate sum time topk "
+    "unless vector without".split()
 )
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
 
@@ -85,7 +86,16 @@ def panel_expressions():
     found = [(panel["title"], target["expr"]) for panel in dashboard()["panels"] for target in panel.get("targets", [])]
     found += [(item["name"], item["expr"]) for item in dashboard()["annotations"]["list"] if "expr" in item]
     for title, expression in found:
-        yield title, expression.replace("$__rate_interval", "5m").replace("$namespace", "kube-system")
+        for variable, value in [("$__rate_interval", "5m"), ("$namespace", "kube-system"), ("$cluster", "a")]:
+            expression = expression.replace(variable, value)
+        yield title, expression
+
+
+def of_one_cluster(expression):
+    """What in an expression does not tell clusters apart: a selector without the variable, a sum without the label."""
+    yield from (text for text in re.findall(r"\{[^}]*\}", expression) if 'cluster=~"a"' not in text)
+    yield from (text for text in re.findall(r"\b(?:by|on) \([^)]*\)", expression) if not re.search(r"\(cluster\b", text))
+    yield from re.findall(r"\b(?:sum|max|min|avg|count|group)\(", expression)
 
 
 def check_dashboard():
@@ -110,6 +120,13 @@ def check_dashboard():
         for source in [panel["datasource"], *(target["datasource"] for target in panel["targets"])]:
             if source["uid"] != "${datasource}":
                 problems.append(f"{panel['title']}: its data source is fixed")
+    problems += [f"{title}: {text}" for title, expression in panel_expressions() for text in of_one_cluster(expression)]
+    if len(list(of_one_cluster('sum(a{job="x"}) unless on (instance) max by (le) (b{cluster=~"a"})'))) != 4:
+        problems.append("an expression over all clusters would not be found")
+    # Where there is no such label, all of it has to be chosen.
+    for variable in dashboard()["templating"]["list"][1:]:
+        if not variable["includeAll"] or variable["allValue"] != ".*" or variable["current"]["value"] != ["$__all"]:
+            problems.append(f"variable {variable['name']} leaves out what has no such label")
     rules = [{"record": f"panel:{number}", "expr": expression} for number, (_, expression) in enumerate(panel_expressions())]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
@@ -145,8 +162,61 @@ def check_alerts():
     problems += [f"{name} is in the runbook or in the rules only" for name in set(headings) ^ set(found)]
     asked = {case["expr"] for test in tests for case in test.get("promql_expr_test", [])}
     problems += [f"{name}: a test of its value is needed" for name in recorded if name not in asked]
+    problems += in_two_clusters(found, recorded)
     problems += runbook_of_chart(found)
+    problems += cluster_label_of_chart()
     common.report(problems, f"{len(found)} alerts, {len(tried)} cases, {len(recorded)} recording rules")
+
+
+def series_by_cluster(test):
+    """The names of a test's series, by cluster."""
+    found = {}
+    for item in test["input_series"]:
+        name, labels = re.match(r"(\w+)\{(.*)\}", item["series"]).groups()
+        found.setdefault(re.search(r'\bcluster="(\w+)"', labels).group(1), set()).add(name)
+    return found
+
+
+def in_two_clusters(found, recorded):
+    """Alerts without a test in which they fire for one cluster and are silent for another that has the same series; recording
+    rules without a test of their values in two clusters."""
+    tests = yaml.safe_load((common.DEPLOY / "monitoring/clusters_test.yaml").read_text())["tests"]
+    fired, valued = set(), set()
+    for test in tests:
+        clusters = series_by_cluster(test)
+        for case in test["promql_expr_test"]:
+            labels = [dict(re.findall(r'(\w+)="(\w+)"', sample["labels"])) for sample in case["exp_samples"]]
+            seen = {label.get("cluster") for label in labels}
+            for name in recorded:
+                if case["expr"].startswith(name) and seen == set(clusters) and len(seen) > 1:
+                    valued.add(name)
+            if "ALERTS" in case["expr"]:
+                for name in {label["alertname"] for label in labels}:
+                    firing = {label.get("cluster") for label in labels if label["alertname"] == name}
+                    silent = set(clusters) - firing
+                    if firing < set(clusters) and all(clusters[one] >= clusters[other] for one in silent for other in firing):
+                        fired.add(name)
+    yield from (f"{name}: a test with two clusters, of which one fires, is needed" for name in set(found) - fired)
+    yield from (f"{name}: a test of its values in two clusters is needed" for name in set(recorded) - valued)
+
+
+def cluster_label_of_chart():
+    """What names clusters by another label than the value says."""
+    label = "k8s_cluster"
+    objects = common.chart("prometheusRule.enabled=true", "dashboard.enabled=true", f"prometheusRule.clusterLabel={label}")
+    (rule,), (config,) = common.find(objects, "PrometheusRule"), common.find(objects, "ConfigMap")
+    there = {"groups": rule["spec"]["groups"]}
+    original = yaml.safe_load((common.DEPLOY / "monitoring/rules.yaml").read_text())
+    variables = json.loads(config["data"]["endpointd.json"])
+    texts = [item["expr"] for group in there["groups"] for item in group["rules"]]
+    texts += [target["expr"] for panel in variables["panels"] for target in panel.get("targets", [])]
+    texts += [target["legendFormat"] for panel in variables["panels"] for target in panel.get("targets", [])]
+    texts += [variable["definition"] for variable in variables["templating"]["list"] if "definition" in variable]
+    yield from (f"the chart names no {label}: {text}" for text in texts if re.search(r"(?<!\$)\bcluster\b", text))
+    if json.dumps(there).replace(label, "cluster") != json.dumps(original):
+        yield "the chart's rules differ from the original by more than the label"
+    if json.loads(json.dumps(variables).replace(label, "cluster")) != dashboard():
+        yield "the chart's dashboard differs from the original by more than the label"
 
 
 def runbook_of_chart(found):

@@ -58,6 +58,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- include "endpointd.guard.runs" (dict "items" $items "names" (list "custom-selector-controller") "inStar" false) -}}
 {{- end -}}
 
+{{/* Alerts or the dashboard, with the value's name for the label that tells clusters apart. The dashboard's variable keeps its name. */}}
+{{- define "endpointd.withClusterLabel" -}}
+{{- $text := regexReplaceAll "\\b(by|on) \\(cluster\\b" .text (printf "${1} (%s" .label) -}}
+{{- $text = regexReplaceAll "\\bcluster=~" $text (printf "%s=~" .label) -}}
+{{- $text = regexReplaceAll "\\{\\{cluster\\}\\}" $text (printf "{{%s}}" .label) -}}
+{{- regexReplaceAll "(label_values\\([^)]*), cluster\\)" $text (printf "${1}, %s)" .label) -}}
+{{- end -}}
+
 {{- define "endpointd.scheme" -}}
 {{- if .Values.admin.tls.secretName -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
