@@ -128,6 +128,24 @@ impl Http {
         self.request(Method::GET, path, &Value::Null).await
     }
 
+    /// Reads what is at `path`, which need not be JSON.
+    pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
+        let request = Request::get(path).body(Vec::new())?;
+        let answer = self.client.request_text(request).await;
+        answer.with_context(|| format!("GET {path}"))
+    }
+
+    /// Has the server apply an object at `path`, as `kubectl apply --server-side` does, or only say what would come of it.
+    pub(crate) async fn apply(&self, path: &str, object: &Value, dry_run: bool) -> anyhow::Result<Value> {
+        let dry_run = if dry_run { "&dryRun=All" } else { "" };
+        let uri = format!("{path}?fieldManager=loadtest&force=true&fieldValidation=Strict{dry_run}");
+        let request = Request::patch(uri)
+            .header(CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(serde_json::to_vec(object)?)?;
+        let answer = self.client.request(request).await;
+        answer.with_context(|| format!("applying {path}"))
+    }
+
     async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
         let _: IgnoredAny = self.request(method, path, body).await?;
         Ok(())

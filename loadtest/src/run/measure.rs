@@ -31,13 +31,14 @@ use super::{
 };
 use crate::{
     api::{Http, Resource},
-    controller::{Controller, Server},
+    controller::{self, Server},
     figures::{number, time},
     observe::{
         marks::Marks,
         watch::{OutputWatch, Scope, Seen},
     },
     oracle::{self, Outputs},
+    process::Process,
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
@@ -74,7 +75,7 @@ struct Processes {
     flags: Vec<OsString>,
     /// Where the controller's metrics are, if that is known.
     metrics: Option<Uri>,
-    controller: Option<Controller>,
+    controller: Option<Process>,
     measured: Arc<Mutex<Vec<MeasuredProcess>>>,
 }
 
@@ -260,8 +261,8 @@ impl Processes {
         Ok(processes)
     }
 
-    fn spawn(&self) -> anyhow::Result<Controller> {
-        Controller::start(&self.server, self.max_endpoints_per_slice, &self.flags)
+    fn spawn(&self) -> anyhow::Result<Process> {
+        controller::start(&self.server, self.max_endpoints_per_slice, &self.flags)
     }
 
     /// Runs `work`, which fails as soon as a controller that was started here is gone.
@@ -403,7 +404,7 @@ impl Run<'_> {
             return Err(processes.failure(&what));
         }
         let converged_in = last_change.saturating_duration_since(start);
-        let pid = processes.controller.as_ref().map(Controller::pid);
+        let pid = processes.controller.as_ref().map(Process::pid);
         stage.end(&format!(
             "{}: {} endpoints in {} slices{}",
             time(converged_in),
