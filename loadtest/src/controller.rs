@@ -33,21 +33,12 @@ pub(crate) fn command(
 ) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["endpointd", "run", "--leader-elect=false", "--admin-port=0"]);
-    server.add_to(&mut command);
+    match server {
+        Server::Url(url) => command.arg("--server").arg(url),
+        Server::Kubeconfig(path) => command.arg("--kubeconfig").arg(path),
+    };
     command
         .arg(format!("--max-endpoints-per-slice={max_endpoints_per_slice}"))
         .args(flags);
     Ok(command)
-}
-
-// === impl Server ===
-
-impl Server {
-    /// Adds the flag by which endpointd finds the API server.
-    pub(crate) fn add_to(&self, command: &mut Command) {
-        match self {
-            Self::Url(url) => command.arg("--server").arg(url),
-            Self::Kubeconfig(path) => command.arg("--kubeconfig").arg(path),
-        };
-    }
 }

@@ -106,12 +106,17 @@ impl Process {
     }
 
     /// Ends the process by a signal, as a supervisor or the kernel would, and waits until it is gone.
-    pub(crate) async fn end(mut self, signal: Signal) -> anyhow::Result<()> {
+    pub(crate) async fn end(self, signal: Signal) -> anyhow::Result<()> {
         self.signal(signal)?;
+        self.gone(signal == Signal::TERM).await
+    }
+
+    /// Waits until the process is gone that was sent a signal. `in_order`: it has to have ended well.
+    pub(crate) async fn gone(mut self, in_order: bool) -> anyhow::Result<()> {
         match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
             Ok(status) => {
                 let status: ExitStatus = status?;
-                if signal == Signal::TERM && !status.success() {
+                if in_order && !status.success() {
                     return Err(self.failure(&format!("{} did not end well: {status}", self.name)));
                 }
                 Ok(())

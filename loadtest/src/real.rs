@@ -9,10 +9,13 @@
 //!
 //! Each part starts what it needs and ends it, so each can be run alone.
 
+mod cluster;
 mod folder;
 mod identity;
+mod manifests;
 mod parts;
 mod plane;
+mod relay;
 mod table;
 mod workplace;
 
@@ -64,6 +67,12 @@ pub struct Args {
     /// Run everything in small
     #[arg(long)]
     quick: bool,
+    /// Control planes that work at the same time, in parts that can use several; three for each processor by default
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=32))]
+    planes: Option<u8>,
+    /// Folder of recorded scenarios
+    #[arg(long, value_name = "DIR", default_value = "tests/goldens")]
+    scenarios: PathBuf,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -107,6 +116,11 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Control planes that the machine can carry: most of the time, they wait.
+fn planes() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) * 3
+}
+
 // === impl Work ===
 
 impl Work {
@@ -116,7 +130,11 @@ impl Work {
         if let Some(folder) = &folder {
             for program in Program::ALL {
                 match folder.find(program) {
-                    Some(path) => eprintln!("{program} {} ({})", folder.version(program)?, path.display()),
+                    Some(path) => {
+                        let version = folder.version(program);
+                        let version = version.unwrap_or_else(|error| format!("of unknown version: {error:#}"));
+                        eprintln!("{program} {version} ({})", path.display());
+                    }
                     None => eprintln!("{program}: not there"),
                 }
             }
@@ -126,6 +144,8 @@ impl Work {
             folder,
             server: args.server.clone(),
             quick: args.quick,
+            planes: args.planes.map_or_else(planes, usize::from),
+            scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,
         })
     }

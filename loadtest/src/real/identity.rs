@@ -47,10 +47,10 @@ impl Account {
         }
     }
 
-    fn group(self) -> &'static str {
+    fn group(self) -> Option<&'static str> {
         match self {
-            Self::Admin => "system:masters",
-            Self::ControllerManager => "system:authenticated",
+            Self::Admin => Some("system:masters"),
+            Self::ControllerManager => None,
         }
     }
 }
@@ -83,10 +83,13 @@ impl Identity {
         };
         write_secret(&identity.certificate(), &certificate.pem())?;
         write_secret(&identity.key(), &key.serialize_pem())?;
-        write_secret(&identity.account_key(), &KeyPair::generate()?.serialize_pem())?;
+        let accounts_key = KeyPair::generate()?;
+        write_secret(&identity.account_key(), &accounts_key.serialize_pem())?;
+        write_secret(&identity.account_public_key(), &accounts_key.public_key_pem())?;
         let accounts = identity.tokens.iter().map(|(account, token)| {
-            let (user, group) = (account.user(), account.group());
-            format!("{token},{user},{user},\"{group}\"\n")
+            let user = account.user();
+            let group = account.group().map(|group| format!(",\"{group}\""));
+            format!("{token},{user},{user}{}\n", group.unwrap_or_default())
         });
         write_secret(&identity.token_file(), &accounts.collect::<String>())?;
         Ok(identity)
@@ -105,6 +108,11 @@ impl Identity {
     /// The key that tokens of service accounts are signed with.
     pub(super) fn account_key(&self) -> PathBuf {
         self.folder.join("service-accounts.key")
+    }
+
+    /// The key that they are checked with.
+    pub(super) fn account_public_key(&self) -> PathBuf {
+        self.folder.join("service-accounts.pub")
     }
 
     /// The tokens of accounts that are not service accounts, as kube-apiserver reads them.

@@ -1,10 +1,14 @@
 //! The parts of a run.
 
 mod control_plane;
+mod outages;
+mod scenarios;
+mod take_over;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use super::{
+    cluster::Cluster,
     folder::{Folder, Program},
     table::Outcome,
 };
@@ -14,6 +18,14 @@ use super::{
 pub(crate) enum Part {
     /// A control plane starts, is restarted, gets an older store, and leaves nothing behind
     ControlPlane,
+    /// endpointd settles on what was recorded, in both encodings and all configurations
+    Scenarios,
+    /// kube-controller-manager settles on what was recorded from it; one of another version may not
+    Recordings,
+    /// Two replicas take over from each other under churn, with a clean audit after each time
+    TakeOver,
+    /// The API server is restarted, etcd restored from an older snapshot, watches are cut: right again within 30 seconds
+    Outages,
 }
 
 /// What all parts work with.
@@ -22,8 +34,17 @@ pub(super) struct Work {
     pub(super) folder: Option<Folder>,
     pub(super) server: Option<String>,
     pub(super) quick: bool,
+    /// Control planes that work at the same time where a part can use several.
+    pub(super) planes: usize,
+    /// The folder of recorded scenarios.
+    pub(super) scenarios: PathBuf,
     /// Where logs and reports go.
     pub(super) out: PathBuf,
+}
+
+/// A command line, in words.
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
 }
 
 // === impl Part ===
@@ -32,20 +53,26 @@ impl Part {
     /// The programs without which it cannot be run.
     pub(super) fn needs(self) -> &'static [Program] {
         match self {
-            Self::ControlPlane => &[Program::Etcd, Program::ApiServer],
+            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => &[Program::Etcd, Program::ApiServer],
+            Self::Recordings => &[Program::Etcd, Program::ApiServer, Program::ControllerManager],
         }
     }
 
     /// Whether an API server is all that it needs.
     pub(super) fn fits_any_server(self) -> bool {
         match self {
-            Self::ControlPlane => false,
+            Self::Scenarios | Self::TakeOver => true,
+            Self::ControlPlane | Self::Recordings | Self::Outages => false,
         }
     }
 
     pub(super) async fn run(self, work: &Work) -> anyhow::Result<Outcome> {
         match self {
             Self::ControlPlane => control_plane::run(work).await,
+            Self::Scenarios => scenarios::endpointd(work).await,
+            Self::Recordings => scenarios::upstream(work).await,
+            Self::TakeOver => take_over::run(work).await,
+            Self::Outages => outages::run(work).await,
         }
     }
 }
@@ -58,5 +85,13 @@ impl Work {
         self.folder
             .as_ref()
             .expect("a part that needs programs is skipped without a folder")
+    }
+
+    /// A cluster for a part: a new control plane whose API server has these options, or the server that was given.
+    async fn cluster(&self, name: &str, options: &[&str]) -> anyhow::Result<Cluster> {
+        match &self.server {
+            Some(url) => Cluster::given(url, name, &self.out),
+            None => Cluster::start(self.folder(), name, &self.out, options).await,
+        }
     }
 }

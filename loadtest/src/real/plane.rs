@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     api::Http,
-    controller::Server,
     process::{Log, Process},
     target::Target,
 };
@@ -139,6 +138,8 @@ impl Plane {
             format!("--initial-cluster=real={peers}"),
             // Nothing here is worth a disk that is waited for.
             "--unsafe-no-fsync".to_owned(),
+            // A load writes gigabytes between two compactions.
+            "--quota-backend-bytes=8589934592".to_owned(),
             "--log-level=warn".to_owned(),
         ];
         let process = self.start_program(Program::Etcd, flags.map(OsString::from).to_vec())?;
@@ -162,7 +163,7 @@ impl Plane {
             file("token-auth-file", self.identity.token_file()),
             "--authorization-mode=RBAC".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            file("service-account-key-file", self.identity.account_key()),
+            file("service-account-key-file", self.identity.account_public_key()),
             file("service-account-signing-key-file", self.identity.account_key()),
             "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".to_owned(),
             // Pods here belong to namespaces without accounts: no controller makes any.
@@ -213,29 +214,25 @@ impl Plane {
         self.files.path().join("store")
     }
 
-    /// How an account reaches the plane.
-    pub(super) fn server(&self, account: Account) -> anyhow::Result<Server> {
-        let path = self.identity.kubeconfig(account, self.ports.api_server)?;
-        Ok(Server::Kubeconfig(path))
+    /// A kubeconfig by which an account reaches the plane.
+    pub(super) fn kubeconfig(&self, account: Account) -> anyhow::Result<PathBuf> {
+        self.identity.kubeconfig(account, self.ports.api_server)
     }
 
-    /// How the holder of a token reaches the plane, perhaps through another port.
-    pub(super) fn server_with_token(
+    /// A kubeconfig by which the holder of a token reaches the plane, perhaps through another port.
+    pub(super) fn kubeconfig_with_token(
         &self,
         name: &str,
         token: &str,
         port: Option<u16>,
-    ) -> anyhow::Result<Server> {
+    ) -> anyhow::Result<PathBuf> {
         let port = port.unwrap_or(self.ports.api_server);
-        let path = self.identity.kubeconfig_with_token(name, token, port)?;
-        Ok(Server::Kubeconfig(path))
+        self.identity.kubeconfig_with_token(name, token, port)
     }
 
     /// The administrator's requests.
     pub(super) async fn http(&self) -> anyhow::Result<Http> {
-        let Server::Kubeconfig(path) = self.server(Account::Admin)? else {
-            bail!("a plane is reached by a kubeconfig");
-        };
+        let path = self.kubeconfig(Account::Admin)?;
         Ok(Http::new(Target::cluster(&path).await?.client()?))
     }
 
@@ -244,17 +241,8 @@ impl Plane {
         self.ports.api_server
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(super) fn folder(&self) -> &Folder {
         &self.folder
-    }
-
-    /// The log of a program that runs on the plane.
-    pub(super) fn log_of(&self, program: &str) -> Log {
-        self.log(program)
     }
 
     /// The numbers of the processes: kube-apiserver's and etcd's, if they run.
