@@ -16,6 +16,7 @@ mod manifests;
 mod parts;
 mod plane;
 mod relay;
+mod render;
 mod table;
 mod workplace;
 
@@ -30,7 +31,7 @@ use self::{
     parts::{Part, Work},
     table::{Outcome, Row, Verdict},
 };
-use crate::figures::time;
+use crate::{figures::time, parse};
 
 const HELP: &str = "\
 Each part starts control planes of its own on loopback, with certificates and tokens that nothing
@@ -73,6 +74,15 @@ pub struct Args {
     /// Folder of recorded scenarios
     #[arg(long, value_name = "DIR", default_value = "tests/goldens")]
     scenarios: PathBuf,
+    /// Folder of manifests
+    #[arg(long, value_name = "DIR", default_value = "deploy")]
+    deploy: PathBuf,
+    /// Random changes of the differential run, in all; 10000 by default, or 400 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = parse::count(10_000_000))]
+    steps: Option<usize>,
+    /// Seed of the random changes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -132,7 +142,8 @@ impl Work {
                 match folder.find(program) {
                     Some(path) => {
                         let version = folder.version(program);
-                        let version = version.unwrap_or_else(|error| format!("of unknown version: {error:#}"));
+                        let version =
+                            version.unwrap_or_else(|error| format!("of unknown version: {error:#}"));
                         eprintln!("{program} {version} ({})", path.display());
                     }
                     None => eprintln!("{program}: not there"),
@@ -144,6 +155,9 @@ impl Work {
             folder,
             server: args.server.clone(),
             quick: args.quick,
+            deploy: args.deploy.clone(),
+            steps: args.steps.unwrap_or(if args.quick { 400 } else { 10_000 }),
+            seed: args.seed,
             planes: args.planes.map_or_else(planes, usize::from),
             scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,

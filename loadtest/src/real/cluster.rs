@@ -10,12 +10,13 @@ use std::{
 use anyhow::{Context, ensure};
 use kube::Client;
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     folder::{Folder, Program},
     identity::Account,
-    manifests::{Applier, account_token, rules, until, wait_for_namespace},
+    manifests::{ACCOUNT, Applier, NAMESPACE, account_token, rules, until, wait_for_namespace},
     plane::{Plane, outliving_nothing},
     workplace::free_ports,
 };
@@ -55,27 +56,44 @@ pub(super) struct Endpointd {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts a control plane, with endpointd's account and rules. kube-apiserver gets these options, too.
+    /// Starts a control plane, with endpointd's account and all rules of the manifests. kube-apiserver gets these options, too.
     pub(super) async fn start(
         folder: &Folder,
         name: &str,
         logs: &Path,
         options: &[&str],
     ) -> anyhow::Result<Self> {
+        let mut cluster = Self::bare(folder, name, logs, options).await?;
+        cluster.install(&rules()?).await?;
+        Ok(cluster)
+    }
+
+    /// Starts a control plane on which endpointd has no account yet.
+    pub(super) async fn bare(
+        folder: &Folder,
+        name: &str,
+        logs: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
         let plane = Plane::start(folder, name, logs, options).await?;
-        let http = plane.http().await?;
-        wait_for_namespace(&http).await?;
-        Applier::new(http.clone()).apply_all(&rules()?).await?;
-        let token = account_token(&http).await?;
-        let cluster = Self {
+        wait_for_namespace(&plane.http().await?).await?;
+        let admin = plane.kubeconfig(Account::Admin)?;
+        Ok(Self {
             logs: logs.to_owned(),
             name: name.to_owned(),
-            admin: plane.kubeconfig(Account::Admin)?,
-            endpointd: plane.kubeconfig_with_token("endpointd", &token, None)?,
+            endpointd: admin.clone(),
+            admin,
             plane: Some(plane),
-        };
-        cluster.wait_for_rules().await?;
-        Ok(cluster)
+        })
+    }
+
+    /// Applies objects, endpointd's account among them, and has endpointds that start from now on use it.
+    pub(super) async fn install(&mut self, objects: &[Value]) -> anyhow::Result<()> {
+        let http = self.http().await?;
+        Applier::new(http.clone()).apply_all(objects).await?;
+        let token = account_token(&http).await?;
+        self.endpointd = self.plane()?.kubeconfig_with_token("endpointd", &token, None)?;
+        self.wait_for_rules().await
     }
 
     /// The server at a URL, which needs no credentials.
@@ -94,18 +112,22 @@ impl Cluster {
 
     /// The control plane, if it is one of ours.
     pub(super) fn plane(&mut self) -> anyhow::Result<&mut Plane> {
-        self.plane.as_mut().context("this needs a control plane of its own")
+        self.plane
+            .as_mut()
+            .context("this needs a control plane of its own")
     }
 
     /// Has endpointds that start from now on reach the API server through another port.
     pub(super) async fn through(&mut self, port: u16) -> anyhow::Result<()> {
         let token = account_token(&self.http().await?).await?;
-        self.endpointd = self.plane()?.kubeconfig_with_token("endpointd", &token, Some(port))?;
+        self.endpointd = self
+            .plane()?
+            .kubeconfig_with_token("endpointd", &token, Some(port))?;
         Ok(())
     }
 
     /// Waits until endpointd's account may read what it has to.
-    pub(super) async fn wait_for_rules(&self) -> anyhow::Result<()> {
+    async fn wait_for_rules(&self) -> anyhow::Result<()> {
         let http = Http::new(client(&self.endpointd).await?);
         let slices = api::Resource::Slices.path("", "");
         until("endpointd's rights", async || http.read(&slices).await.map(drop)).await
@@ -126,8 +148,26 @@ impl Cluster {
         Ok(Http::new(self.client().await?))
     }
 
-    pub(super) fn log(&self, program: &str) -> Log {
-        Log::kept(self.logs.join(format!("{}-{program}.log", self.name)))
+    fn log(&self, program: &str) -> Log {
+        Log::kept(self.log_path(program))
+    }
+
+    /// Where the log of a program is.
+    pub(super) fn log_path(&self, program: &str) -> PathBuf {
+        self.logs.join(format!("{}-{program}.log", self.name))
+    }
+
+    /// The holder of endpointd's Lease, which is empty if it was given up; none if there is no such Lease.
+    pub(super) async fn lease_holder(&self) -> anyhow::Result<Option<String>> {
+        let path = api::Resource::Leases.path(NAMESPACE, ACCOUNT);
+        match self.http().await?.read(&path).await {
+            Ok(lease) => {
+                let holder = lease["spec"]["holderIdentity"].as_str();
+                Ok(Some(holder.unwrap_or_default().to_owned()))
+            }
+            Err(error) if api::code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Starts endpointd, and waits until it is ready. It has no leader election unless the flags say so.
@@ -159,7 +199,11 @@ impl Cluster {
         command
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--controllers={controllers}"))
-            .args(["--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=true"])
+            .args([
+                "--leader-elect=false",
+                "--secure-port=0",
+                "--use-service-account-credentials=true",
+            ])
             .args(flags);
         Process::start("kube-controller-manager", command, log)
     }
@@ -167,7 +211,10 @@ impl Cluster {
     /// Runs `endpointd audit` as the administrator, and fails unless it finds everything in sync.
     pub(super) async fn audit(&self, flags: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["endpointd", "audit", "--kubeconfig"]).arg(&self.admin).args(flags);
+        command
+            .args(["endpointd", "audit", "--kubeconfig"])
+            .arg(&self.admin)
+            .args(flags);
         let mut command = tokio::process::Command::from(command);
         let output = timeout(AUDIT_LIMIT, command.kill_on_drop(true).output());
         let output = output.await.context("endpointd audit takes too long")??;
@@ -217,8 +264,13 @@ impl Endpointd {
     /// The value of a metric; none if the process does not answer, or has no such metric.
     pub(super) async fn metric(&self, name: &str) -> Option<f64> {
         let http = Http::new(api::client(&format!("http://127.0.0.1:{}", self.admin_port)).ok()?);
-        let page = timeout(Duration::from_secs(1), http.text("/metrics")).await.ok()?.ok()?;
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let page = timeout(Duration::from_secs(1), http.text("/metrics"))
+            .await
+            .ok()?
+            .ok()?;
+        let line = page
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line?.trim().parse().ok()
     }
 

@@ -12,6 +12,7 @@ use crate::api::{self, Http};
 const LIMIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 pub(super) const NAMESPACE: &str = "kube-system";
+/// The name of endpointd's account, and of its Lease.
 pub(super) const ACCOUNT: &str = "endpointd";
 /// As long as a run can take.
 const TOKEN_SECONDS: u32 = 12 * 3600;
@@ -23,6 +24,9 @@ const RULES: [&str; 4] = [
     include_str!("../../../deploy/kustomize/base/flowschema.yaml"),
     include_str!("../../../deploy/kustomize/overlays/mirroring/rbac.yaml"),
 ];
+
+/// What the overlay `opt-in` changes in the reader's role: a JSON patch, which adds the right to read Leases that Services follow.
+const OPT_IN: &str = include_str!("../../../deploy/kustomize/overlays/opt-in/reader.yaml");
 
 /// Applies objects, of whatever kinds the server has.
 pub(super) struct Applier {
@@ -72,6 +76,11 @@ impl Applier {
         })
     }
 
+    /// Whether the server has objects of this kind.
+    pub(super) async fn knows(&mut self, object: &Value) -> bool {
+        self.path(object).await.is_ok()
+    }
+
     /// Applies an object, or has the server only check it.
     pub(super) async fn apply(&mut self, object: &Value, dry_run: bool) -> anyhow::Result<Value> {
         let what = || format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', "");
@@ -85,34 +94,43 @@ impl Applier {
         }
         Ok(())
     }
-
-    /// Deletes an object, which may be gone.
-    pub(super) async fn delete(&mut self, object: &Value) -> anyhow::Result<()> {
-        let path = self.path(object).await?;
-        match self.http.delete(&path, 0).await {
-            Err(error) if api::code(&error) != Some(404) => Err(error),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// The documents of a YAML text.
 pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| anyhow!("{error}"))?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect())
 }
 
-/// The rules of [`RULES`], in the order in which they are applied.
+/// The objects of [`RULES`], in the order in which they are applied, with the rules that [`OPT_IN`] adds.
 pub(super) fn rules() -> anyhow::Result<Vec<Value>> {
     let documents = RULES.iter().map(|text| documents(text));
     let documents: Vec<Vec<Value>> = documents.collect::<anyhow::Result<_>>()?;
-    Ok(documents.concat())
+    let mut objects = documents.concat();
+    let patch: Vec<Value> = serde_saphyr::from_str(OPT_IN).map_err(|error| anyhow!("{error}"))?;
+    let added = patch
+        .into_iter()
+        .filter(|change| change["op"] == "add" && change["path"] == "/rules/-");
+    let added = added.map(|mut change| change["value"].take());
+    let reader = objects
+        .iter_mut()
+        .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "endpointd-reader");
+    let reader = reader.context("there is no role endpointd-reader")?;
+    let rules = reader["rules"].as_array_mut().context("it has no rules")?;
+    rules.extend(added);
+    Ok(objects)
 }
 
 /// Waits until there is the namespace that the API server itself makes.
 pub(super) async fn wait_for_namespace(http: &Http) -> anyhow::Result<()> {
     let path = api::Resource::Namespaces.path("", NAMESPACE);
-    until("the namespace kube-system", async || http.read(&path).await.map(drop)).await
+    until("the namespace kube-system", async || {
+        http.read(&path).await.map(drop)
+    })
+    .await
 }
 
 /// A token of endpointd's service account.
@@ -128,10 +146,7 @@ pub(super) async fn account_token(http: &Http) -> anyhow::Result<String> {
 }
 
 /// Waits until something works.
-pub(super) async fn until(
-    what: &str,
-    try_it: impl AsyncFn() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+pub(super) async fn until(what: &str, try_it: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let deadline = Instant::now() + LIMIT;
     loop {
         match try_it().await {
@@ -154,7 +169,15 @@ mod tests {
         let of = |kind: &str| rules.iter().filter(|object| object["kind"] == kind).count();
         assert_eq!(of("ServiceAccount"), 1);
         assert!(of("ClusterRole") >= 3 && of("ClusterRoleBinding") >= 3 && of("FlowSchema") == 2);
-        let account = rules.iter().find(|object| object["kind"] == "ServiceAccount").unwrap();
+        let leases = |object: &Value| object["rules"].to_string().contains("\"leases\"");
+        let readers = rules
+            .iter()
+            .filter(|object| object["kind"] == "ClusterRole" && leases(object));
+        assert_eq!(readers.count(), 1, "Leases that Services follow can be read");
+        let account = rules
+            .iter()
+            .find(|object| object["kind"] == "ServiceAccount")
+            .unwrap();
         assert_eq!(account["metadata"]["name"], ACCOUNT);
         assert_eq!(account["metadata"]["namespace"], NAMESPACE);
     }

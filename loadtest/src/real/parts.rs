@@ -1,6 +1,8 @@
 //! The parts of a run.
 
 mod control_plane;
+mod differential;
+mod manifests;
 mod outages;
 mod scenarios;
 mod take_over;
@@ -22,6 +24,10 @@ pub(crate) enum Part {
     Scenarios,
     /// kube-controller-manager settles on what was recorded from it; one of another version may not
     Recordings,
+    /// The same random changes to two control planes end in the same state with kube-controller-manager and with endpointd
+    Differential,
+    /// Every object of the manifests is accepted, and endpointd does its work with the flags and rights of each overlay
+    Manifests,
     /// Two replicas take over from each other under churn, with a clean audit after each time
     TakeOver,
     /// The API server is restarted, etcd restored from an older snapshot, watches are cut: right again within 30 seconds
@@ -38,6 +44,11 @@ pub(super) struct Work {
     pub(super) planes: usize,
     /// The folder of recorded scenarios.
     pub(super) scenarios: PathBuf,
+    /// The folder of manifests.
+    pub(super) deploy: PathBuf,
+    /// Changes of the differential run, in all.
+    pub(super) steps: usize,
+    pub(super) seed: u64,
     /// Where logs and reports go.
     pub(super) out: PathBuf,
 }
@@ -53,8 +64,13 @@ impl Part {
     /// The programs without which it cannot be run.
     pub(super) fn needs(self) -> &'static [Program] {
         match self {
-            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => &[Program::Etcd, Program::ApiServer],
-            Self::Recordings => &[Program::Etcd, Program::ApiServer, Program::ControllerManager],
+            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => {
+                &[Program::Etcd, Program::ApiServer]
+            }
+            Self::Manifests => &Program::ALL,
+            Self::Recordings | Self::Differential => {
+                &[Program::Etcd, Program::ApiServer, Program::ControllerManager]
+            }
         }
     }
 
@@ -62,7 +78,9 @@ impl Part {
     pub(super) fn fits_any_server(self) -> bool {
         match self {
             Self::Scenarios | Self::TakeOver => true,
-            Self::ControlPlane | Self::Recordings | Self::Outages => false,
+            Self::ControlPlane | Self::Recordings | Self::Differential | Self::Manifests | Self::Outages => {
+                false
+            }
         }
     }
 
@@ -71,6 +89,8 @@ impl Part {
             Self::ControlPlane => control_plane::run(work).await,
             Self::Scenarios => scenarios::endpointd(work).await,
             Self::Recordings => scenarios::upstream(work).await,
+            Self::Differential => differential::run(work).await,
+            Self::Manifests => manifests::run(work).await,
             Self::TakeOver => take_over::run(work).await,
             Self::Outages => outages::run(work).await,
         }

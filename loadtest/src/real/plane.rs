@@ -165,7 +165,7 @@ impl Plane {
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             file("service-account-key-file", self.identity.account_public_key()),
             file("service-account-signing-key-file", self.identity.account_key()),
-            "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/16,fd00:10::/112".to_owned(),
             // Pods here belong to namespaces without accounts: no controller makes any.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ]

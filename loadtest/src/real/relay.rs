@@ -31,7 +31,12 @@ impl Relay {
         let (cuts, cut) = watch::channel(0);
         let (held, hold) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, to)), cut, hold));
+        tasks.spawn(accept(
+            listener,
+            SocketAddr::from((Ipv4Addr::LOCALHOST, to)),
+            cut,
+            hold,
+        ));
         Ok(Self {
             port,
             cuts,
@@ -141,7 +146,11 @@ mod tests {
     #[tokio::test]
     async fn connections_pass_are_held_up_and_are_cut() {
         let relay = Relay::start(echo().await).await.unwrap();
-        let connect = async || TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port())).await.unwrap();
+        let connect = async || {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port()))
+                .await
+                .unwrap()
+        };
         let mut stream = connect().await;
         assert_eq!(ask(&mut stream).await.unwrap(), *b"ping");
 
@@ -156,6 +165,10 @@ mod tests {
 
         relay.cut();
         assert_eq!(stream.read(&mut answer).await.unwrap_or(0), 0);
-        assert_eq!(ask(&mut connect().await).await.unwrap(), *b"ping", "others may come");
+        assert_eq!(
+            ask(&mut connect().await).await.unwrap(),
+            *b"ping",
+            "others may come"
+        );
     }
 }

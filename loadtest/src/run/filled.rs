@@ -8,13 +8,7 @@ use clap::Parser;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    Args, Session, World,
-    generator::Generator,
-    judged,
-    measure,
-    phase::Phase,
-};
+use super::{Args, Session, World, generator::Generator, judged, measure, phase::Phase};
 use crate::{
     api::Http,
     observe::watch::{OutputWatch, Scope},

@@ -35,7 +35,9 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
         &cluster.admin().to_string_lossy(),
     ]))
     .await?;
-    let mut endpointd = cluster.start_endpointd("endpointd", 100, &["--leader-elect=true"]).await?;
+    let mut endpointd = cluster
+        .start_endpointd("endpointd", 100, &["--leader-elect=true"])
+        .await?;
     filled.right_within(LIMIT).await.context("at first")?;
     let rounds = if work.quick { 1 } else { 3 };
     let mut longest = [Duration::ZERO; 4];
@@ -62,7 +64,9 @@ async fn outages(cluster: &mut Cluster, relay: &Relay, filled: &Filled) -> anyho
     let plane = cluster.plane()?;
     plane.stop_api_server().await?;
     plane.start_api_server().await?;
-    let restarted = right(cluster, filled).await.context("the API server was restarted")?;
+    let restarted = right(cluster, filled)
+        .await
+        .context("the API server was restarted")?;
 
     let snapshot = cluster.plane()?.snapshot().await?;
     filled.churn(CHURN).await?;

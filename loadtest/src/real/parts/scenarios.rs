@@ -125,7 +125,13 @@ async fn play(work: &Work, part: &str, contestants: &[Contestant]) -> anyhow::Re
     }
     let path = work.out.join(format!("{part}.txt"));
     let mut report = std::fs::File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-    for Played { contestant, batch, name, wrong } in &played {
+    for Played {
+        contestant,
+        batch,
+        name,
+        wrong,
+    } in &played
+    {
         let wrong = wrong.as_deref().unwrap_or("equal");
         writeln!(report, "{contestant}, {batch}, {name}: {wrong}")?;
     }
@@ -187,7 +193,11 @@ fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     files.sort();
-    ensure!(!files.is_empty(), "there are no scenarios in {}", folder.display());
+    ensure!(
+        !files.is_empty(),
+        "there are no scenarios in {}",
+        folder.display()
+    );
     Ok(files)
 }
 
@@ -269,7 +279,11 @@ async fn check(
     batch: &Batch,
     file: &Path,
 ) -> anyhow::Result<Played> {
-    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = file
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["record", "--check", "--kubeconfig"])
@@ -279,7 +293,11 @@ async fn check(
         .arg(format!("--max-endpoints-per-slice={}", batch.max_endpoints))
         .arg(file);
     let mut command = tokio::process::Command::from(command);
-    let output = command.kill_on_drop(true).output().await.context("running loadtest record")?;
+    let output = command
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("running loadtest record")?;
     let text = [output.stdout, output.stderr].concat();
     let wrong = String::from_utf8_lossy(&text).trim().to_owned();
     Ok(Played {
@@ -336,7 +354,9 @@ mod tests {
             name: name.to_owned(),
             max_endpoints: 100,
             custom: false,
-            files: (0..files).map(|number| PathBuf::from(format!("{name}-{number}"))).collect(),
+            files: (0..files)
+                .map(|number| PathBuf::from(format!("{name}-{number}")))
+                .collect(),
         }
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
-use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{Work, words};
@@ -12,7 +11,6 @@ use crate::{
     figures::time,
     real::{
         cluster::{Cluster, Endpointd},
-        manifests::NAMESPACE,
         table::Outcome,
     },
     run::Filled,
@@ -87,7 +85,10 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
     let right = filled.right_within(RIGHT_LIMIT).await.context("in the end")?;
     pair.end(&cluster).await?;
     cluster.stop().await?;
-    let taken = FATES.iter().zip(taken).map(|((_, name), longest)| format!("{name} {}", time(longest)));
+    let taken = FATES
+        .iter()
+        .zip(taken)
+        .map(|((_, name), longest)| format!("{name} {}", time(longest)));
     let taken: Vec<String> = taken.collect();
     Ok(Outcome::passed(format!(
         "{} of each under churn, each followed by a clean audit; longest until the other one leads: {}; right {} after the \
@@ -174,9 +175,7 @@ impl Pair {
     async fn end(self, cluster: &Cluster) -> anyhow::Result<()> {
         self.standby.stop().await?;
         self.leader.stop().await?;
-        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/endpointd");
-        let lease: Value = cluster.http().await?.read(&path).await?;
-        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let holder = cluster.lease_holder().await?.context("there is no lease")?;
         ensure!(holder.is_empty(), "the lease was not given up: {holder} holds it");
         Ok(())
     }
