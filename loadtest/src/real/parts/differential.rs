@@ -207,8 +207,8 @@ async fn lane(
         let (part, script) = history.await.with_context(|| format!("history {name}"))?;
         if !part.unknown.is_empty() {
             let path = out.join(format!("{name}.json"));
-            std::fs::write(&path, script.to_string())
-                .with_context(|| format!("writing {}", path.display()))?;
+            let script = serde_json::to_string(&script)?;
+            std::fs::write(&path, script).with_context(|| format!("writing {}", path.display()))?;
         }
         found.add(part);
         number += 1;

@@ -265,11 +265,24 @@ pub(super) async fn annotated(http: &Http) -> anyhow::Result<()> {
             .await?;
     }
     published(http, "selected", "192.0.2.3").await?;
-    // A Lease that was there before says nothing of whether its holder is alive, so it comes when endpointd looks.
     let mut lease = object("Lease", "led", json!({}));
     lease["spec"] = json!({ "holderIdentity": "web-2", "leaseDurationSeconds": 3600 });
     http.create(&Resource::Leases.path(NAMESPACE, ""), &lease).await?;
-    published(http, "led", "192.0.2.2").await
+    // The first look at a Lease says nothing of whether its holder lives, so it goes on renewing.
+    let mut renewals = 0;
+    let renewing = async {
+        loop {
+            sleep(LOOK).await;
+            renewals += 1;
+            let spec = json!({ "spec": { "leaseTransitions": renewals } });
+            http.patch(&Resource::Leases.path(NAMESPACE, "led"), &spec)
+                .await?;
+        }
+    };
+    tokio::select! {
+        failed = renewing => failed,
+        done = published(http, "led", "192.0.2.2") => done,
+    }
 }
 
 /// Waits until an address is in a slice of a Service.

@@ -16,9 +16,18 @@ const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 const EXTERNAL_NAME: &str = "Endpoints of a Service that becomes an `ExternalName`";
 const SELECTOR_COMES: &str = "A Service gets a selector, and had mirrored slices";
 const TRIGGER_TIME: &str = "Several changes share a write";
+const ENDED_PODS: &str = "A selector comes to match pods that have ended";
+const EMPTY_SLICE: &str =
+    "The first pod of an address family comes, and another pod has none of the Service's ports";
 /// All lines that are used here.
 #[cfg(test)]
-const LINES: [&str; 3] = [EXTERNAL_NAME, SELECTOR_COMES, TRIGGER_TIME];
+const LINES: [&str; 5] = [
+    EXTERNAL_NAME,
+    SELECTOR_COMES,
+    TRIGGER_TIME,
+    ENDED_PODS,
+    EMPTY_SLICE,
+];
 
 /// What is published of each Service.
 pub(super) type Published = BTreeMap<String, Value>;
@@ -38,6 +47,8 @@ pub(super) struct Facts {
     pub(super) external: BTreeSet<String>,
     /// They had no selector at some time.
     pub(super) without_selector: BTreeSet<String>,
+    /// When pods ended, as their conditions have it.
+    pub(super) ends: BTreeSet<String>,
 }
 
 /// Sorts a normalised state by Services.
@@ -119,7 +130,10 @@ pub(super) fn compare(
 impl Difference {
     /// The reason of a difference that lasts for as long as the Service is as it is.
     fn standing(&self, facts: &Facts, max: usize) -> Option<&'static str> {
-        (facts.external.contains(&self.service) && self.is_of_mirrored_slices(max)).then_some(EXTERNAL_NAME)
+        if facts.external.contains(&self.service) && self.is_of_mirrored_slices(max) {
+            return Some(EXTERNAL_NAME);
+        }
+        self.is_of_empty_slices(max).then_some(EMPTY_SLICE)
     }
 
     /// The reason of a difference that has lasted too long for one that goes by itself; none if it has none.
@@ -127,7 +141,12 @@ impl Difference {
         if facts.without_selector.contains(&self.service) && self.is_of_mirrored_slices(max) {
             return Some(SELECTOR_COMES);
         }
-        self.is_of_later_trigger_times().then_some(TRIGGER_TIME)
+        let (later, of_ended) = self.trigger_times(facts)?;
+        match (later, of_ended) {
+            (true, _) => Some(TRIGGER_TIME),
+            (_, true) => Some(ENDED_PODS),
+            _ => None,
+        }
     }
 
     fn is_of_mirrored_slices(&self, max: usize) -> bool {
@@ -141,14 +160,50 @@ impl Difference {
         differences(&without(&self.upstream), &without(&self.own), max).is_empty()
     }
 
-    /// Only trigger times differ, and endpointd's are the earlier ones, object by object.
-    fn is_of_later_trigger_times(&self) -> bool {
+    /// Upstream has empty slices without ports beside others of their family, and that is all.
+    fn is_of_empty_slices(&self, max: usize) -> bool {
+        let is_empty = |slice: &Value| {
+            let none = |field: &str| slice[field].as_array().is_some_and(Vec::is_empty);
+            none("endpoints") && none("ports")
+        };
+        let mut upstream = self.upstream.clone();
+        for field in ["endpointslices", "groups"] {
+            let Some(slices) = upstream[field].as_array_mut() else {
+                continue;
+            };
+            let others: Vec<Value> = slices.iter().filter(|slice| !is_empty(slice)).cloned().collect();
+            let beside = |slice: &Value| {
+                others
+                    .iter()
+                    .any(|other| other["addressType"] == slice["addressType"])
+            };
+            slices.retain(|slice| !is_empty(slice) || !beside(slice));
+        }
+        if let Some(fields) = upstream.as_object_mut() {
+            // Asking for a field that is not there has made one.
+            fields.retain(|_, value| !value.is_null());
+        }
+        differences(&upstream, &self.own, max).is_empty()
+    }
+
+    /// If only trigger times differ: whether endpointd's are the earlier ones, object by object, and whether upstream's are those
+    /// of pods that have ended.
+    fn trigger_times(&self, facts: &Facts) -> Option<(bool, bool)> {
         let (mut upstream, mut own) = (Vec::new(), Vec::new());
         trigger_times(&self.upstream, &mut upstream);
         trigger_times(&self.own, &mut own);
-        without_trigger_times(&self.upstream) == without_trigger_times(&self.own)
-            && upstream.len() == own.len()
-            && upstream.iter().zip(&own).all(|(upstream, own)| own <= upstream)
+        let alike = without_trigger_times(&self.upstream) == without_trigger_times(&self.own);
+        if !alike || upstream.len() != own.len() {
+            return None;
+        }
+        let pairs = || {
+            upstream
+                .iter()
+                .zip(&own)
+                .filter(|(upstream, own)| upstream != own)
+        };
+        let of_ended = pairs().all(|(upstream, _)| facts.ends.contains(upstream));
+        Some((pairs().all(|(upstream, own)| own < upstream), of_ended))
     }
 }
 
@@ -254,6 +309,45 @@ mod tests {
         assert_eq!(reason(&late, &early), Some(TRIGGER_TIME));
         assert_eq!(reason(&early, &late), None);
         assert_eq!(reason(&late, &other), None);
+    }
+
+    #[test]
+    fn the_time_of_a_pod_that_has_ended_is_explained() {
+        let (early, late) = (slice("ours", "t1", "a"), slice("ours", "t2", "a"));
+        let facts = Facts {
+            ends: BTreeSet::from(["t1".to_owned()]),
+            ..Facts::default()
+        };
+        let (found, _) = compared(&[early], &[late], &facts);
+        assert_eq!(found[0].reason(&facts, 100), Some(ENDED_PODS));
+    }
+
+    #[test]
+    fn an_empty_slice_is_explained_only_beside_another_of_its_family() {
+        let of = |family: &str, endpoints: Value| {
+            json!({
+                "labels": { SERVICE_NAME: "web" }, "addressType": family, "ports": [], "endpoints": endpoints,
+            })
+        };
+        let (full, empty) = (
+            of("IPv6", json!([{ "addresses": ["::1"] }])),
+            of("IPv6", json!([])),
+        );
+        let (found, reasons) = compared(&[full.clone(), empty.clone()], &[full.clone()], &Facts::default());
+        assert_eq!((found.len(), &reasons[..]), (0, &[EMPTY_SLICE][..]));
+        let other = of("IPv4", json!([]));
+        assert_eq!(
+            compared(&[full.clone(), other], &[full.clone()], &Facts::default())
+                .0
+                .len(),
+            1
+        );
+        assert_eq!(
+            compared(&[full.clone()], &[full, empty], &Facts::default())
+                .0
+                .len(),
+            1
+        );
     }
 
     #[test]

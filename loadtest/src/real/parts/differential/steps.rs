@@ -8,7 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::known::Facts;
-use crate::chaos::world::{Pod, Service, World};
+use crate::{
+    chaos::world::{Pod, Service, World},
+    objects::seconds,
+};
 
 /// A namespace never has more.
 const MOST_PODS: usize = 30;
@@ -204,7 +207,9 @@ impl Steps {
         let pod = &mut self.world.pods[at];
         pod.phase = self.rng.choice(["Succeeded", "Failed"]).unwrap_or("Failed");
         pod.ready = false;
-        Some(self.report_turned(at))
+        let report = self.report_turned(at);
+        self.facts.ends.insert(seconds(self.now));
+        Some(report)
     }
 
     fn create_service(&mut self) -> Option<Value> {
