@@ -53,6 +53,17 @@ pub(crate) fn message(error: &anyhow::Error) -> Option<&str> {
     }
 }
 
+/// An error and its causes, without those that the error before has said already, as kube's do.
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Sends a request again for as long as the server says that it is too busy, within bounds.
 pub(crate) async fn retrying(send: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut pause = FIRST_PAUSE;

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    chaos, clean, real, record,
+    api, chaos, clean, real, record,
     report::compare,
     run::{self, INTERRUPTED, demo},
     serve,
@@ -115,19 +115,8 @@ async fn interruptible(command: impl Future<Output = anyhow::Result<ExitCode>>) 
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", in_words(error));
+    eprintln!("error: {}", api::in_words(error));
     ExitCode::FAILURE
-}
-
-/// An error and its causes, without those that the error before has said already, as kube's do.
-fn in_words(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 /// A command that is killed outright cannot stop its processes, so the system is asked to. Without mercy: the API

@@ -31,7 +31,7 @@ use self::{
     parts::{Part, Work},
     table::{Outcome, Row, Verdict},
 };
-use crate::{figures::time, parse};
+use crate::{api, figures::time, parse};
 
 const HELP: &str = "\
 Each part starts control planes of its own on loopback, with certificates and tokens that nothing
@@ -107,7 +107,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => part
                 .run(&work)
                 .await
-                .unwrap_or_else(|error| Outcome::failed(format!("{error:#}"))),
+                .unwrap_or_else(|error| Outcome::failed(api::in_words(&error))),
         };
         let took = Instant::now().saturating_duration_since(start);
         eprintln!("== {name}: {} ({})", outcome.words, time(took));

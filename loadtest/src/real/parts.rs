@@ -2,6 +2,7 @@
 
 mod control_plane;
 mod differential;
+mod guard;
 mod manifests;
 mod outages;
 mod scenarios;
@@ -28,6 +29,8 @@ pub(crate) enum Part {
     Differential,
     /// Every object of the manifests is accepted, and endpointd does its work with the flags and rights of each overlay
     Manifests,
+    /// The admission policy allows and refuses what it should, and lets endpointd do its work
+    Guard,
     /// Two replicas take over from each other under churn, with a clean audit after each time
     TakeOver,
     /// The API server is restarted, etcd restored from an older snapshot, watches are cut: right again within 30 seconds
@@ -67,7 +70,7 @@ impl Part {
             Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => {
                 &[Program::Etcd, Program::ApiServer]
             }
-            Self::Manifests => &Program::ALL,
+            Self::Manifests | Self::Guard => &Program::ALL,
             Self::Recordings | Self::Differential => {
                 &[Program::Etcd, Program::ApiServer, Program::ControllerManager]
             }
@@ -76,12 +79,7 @@ impl Part {
 
     /// Whether an API server is all that it needs.
     pub(super) fn fits_any_server(self) -> bool {
-        match self {
-            Self::Scenarios | Self::TakeOver => true,
-            Self::ControlPlane | Self::Recordings | Self::Differential | Self::Manifests | Self::Outages => {
-                false
-            }
-        }
+        matches!(self, Self::Scenarios | Self::TakeOver)
     }
 
     pub(super) async fn run(self, work: &Work) -> anyhow::Result<Outcome> {
@@ -91,6 +89,7 @@ impl Part {
             Self::Recordings => scenarios::upstream(work).await,
             Self::Differential => differential::run(work).await,
             Self::Manifests => manifests::run(work).await,
+            Self::Guard => guard::run(work).await,
             Self::TakeOver => take_over::run(work).await,
             Self::Outages => outages::run(work).await,
         }

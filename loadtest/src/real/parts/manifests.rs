@@ -28,7 +28,7 @@ const RIGHT_LIMIT: Duration = Duration::from_secs(30);
 const CHURN: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(200);
 /// A namespace for what `loadtest run` does not make.
-pub(super) const NAMESPACE: &str = "real";
+const NAMESPACE: &str = "real";
 /// Words of the log when something is refused.
 const REFUSED: [&str; 2] = ["forbidden", "does not permit"];
 
@@ -190,6 +190,11 @@ async fn exercise(cluster: &mut Cluster, purpose: Purpose, flags: &[String]) -> 
     if let Some(process) = upstream {
         process.end_or_kill(Duration::from_secs(10)).await?;
     }
+    nothing_refused(cluster)
+}
+
+/// Fails if the log of an endpointd says that the API server has refused something.
+pub(super) fn nothing_refused(cluster: &Cluster) -> anyhow::Result<()> {
     for name in ["endpointd", "endpointd-2"] {
         let log = std::fs::read_to_string(cluster.log_path(name)).unwrap_or_default();
         let mut lines = log.lines();
@@ -217,8 +222,14 @@ async fn filled(cluster: &Cluster) -> anyhow::Result<Filled> {
     .await
 }
 
+async fn namespace(http: &Http) -> anyhow::Result<()> {
+    let namespace = object("Namespace", NAMESPACE, json!({}));
+    http.create(&Resource::Namespaces.path("", ""), &namespace).await
+}
+
 /// Endpoints of a Service without a selector, which become a slice.
 async fn mirrored(http: &Http) -> anyhow::Result<()> {
+    namespace(http).await?;
     let mut service = object("Service", "mirrored", json!({}));
     service["spec"] = json!({ "ports": [{ "port": 80 }] });
     http.create(&Resource::Services.path(NAMESPACE, ""), &service)
@@ -232,6 +243,7 @@ async fn mirrored(http: &Http) -> anyhow::Result<()> {
 
 /// Services whose annotations say what is published: a selector, and a Lease.
 pub(super) async fn annotated(http: &Http) -> anyhow::Result<()> {
+    namespace(http).await?;
     http.create(
         &Resource::Nodes.path("", ""),
         &object("Node", "annotated", json!({})),
