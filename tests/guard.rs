@@ -5,32 +5,30 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
-#[path = "guard/cases.rs"]
-mod cases;
 #[path = "guard/policy.rs"]
 mod policy;
-#[path = "guard/requests.rs"]
-mod requests;
 
-use cases::{CUSTOM, Cases, ENDPOINTD, MANAGER, MESSAGES, MIRRORED, SLICES, all, large_slices};
-use policy::{Guard, Policy, Verdict, read};
-use requests::{create, delete, empty, of, slice, update};
+use policy::{Guard, Policy, Verdict, read, surprise, surprises};
+use scenario::guard::{
+    CUSTOM, Cases, ENDPOINTD, MANAGER, MESSAGES, MIRRORED, SLICES, all, create, delete, empty, large_slices,
+    of, slice, update,
+};
 use serde_json::{Value, json};
 
 const NONE: [String; 0] = [];
 
 #[test]
 fn requests_are_allowed_and_refused_for_the_right_reason() {
-    assert_eq!(all().surprises(&Policy::adapted()), NONE);
-    assert_eq!(large_slices().surprises(&Policy::adapted()), NONE);
+    assert_eq!(surprises(&all(), &Policy::adapted()), NONE);
+    assert_eq!(surprises(&large_slices(), &Policy::adapted()), NONE);
 }
 
 #[test]
 fn the_match_condition_only_saves_work() {
     let mut policy = Policy::adapted();
     policy.match_conditions.clear();
-    assert!(!all().surprises(&policy).is_empty());
-    assert_eq!(all().without_match_conditions().surprises(&policy), NONE);
+    assert!(!surprises(&all(), &policy).is_empty());
+    assert_eq!(surprises(&all().without_match_conditions(), &policy), NONE);
 }
 
 #[test]
@@ -58,7 +56,7 @@ fn as_shipped_the_guard_knows_the_controllers_of_the_base() {
     for namespace in ["default", "kube-system", "payments"] {
         cases.allows(namespace, create(ENDPOINTD, of(&ours, namespace, "web")));
     }
-    assert_eq!(cases.surprises(&Policy::shipped()), NONE);
+    assert_eq!(surprises(&cases, &Policy::shipped()), NONE);
 }
 
 /// Without a validation, each request that nothing else refuses is allowed: there are such, and the words are its own.
@@ -74,7 +72,7 @@ fn a_validation_that_is_left_out_is_missed() {
         assert!(policy.validations.remove(at).message.contains(words));
         let guard = Guard::new(&policy);
         let alone = cases.0.iter().filter(|case| case.expected == Some(&[*words]));
-        let verdicts: Vec<_> = alone.map(|case| case.surprise(&guard)).collect();
+        let verdicts: Vec<_> = alone.map(|case| surprise(case, &guard)).collect();
         assert!(!verdicts.is_empty(), "{words:?} refuses nothing alone");
         assert!(
             verdicts.iter().all(|it| *it == Some(Verdict::Allowed)),
@@ -152,9 +150,9 @@ fn an_expression_that_is_changed_is_missed() {
             let guard = Guard::new(&policy);
             policy.match_conditions.clear();
             let without_condition = Guard::new(&policy);
-            let surprises = cases.0.iter().filter_map(|case| case.surprise(&guard));
+            let surprises = cases.0.iter().filter_map(|case| surprise(case, &guard));
             let others = cases_without_condition.0.iter();
-            let others = others.filter_map(|case| case.surprise(&without_condition));
+            let others = others.filter_map(|case| surprise(case, &without_condition));
             if surprises.chain(others).next().is_none() {
                 not_missed.push(mutant);
             }

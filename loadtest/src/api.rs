@@ -53,6 +53,17 @@ pub(crate) fn message(error: &anyhow::Error) -> Option<&str> {
     }
 }
 
+/// An error and its causes, without those that the error before has said already, as kube's do.
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Sends a request again for as long as the server says that it is too busy, within bounds.
 pub(crate) async fn retrying(send: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut pause = FIRST_PAUSE;
@@ -126,6 +137,24 @@ impl Http {
     /// Reads what is at `path`.
     pub(crate) async fn read(&self, path: &str) -> anyhow::Result<Value> {
         self.request(Method::GET, path, &Value::Null).await
+    }
+
+    /// Reads what is at `path`, which need not be JSON.
+    pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
+        let request = Request::get(path).body(Vec::new())?;
+        let answer = self.client.request_text(request).await;
+        answer.with_context(|| format!("GET {path}"))
+    }
+
+    /// Has the server apply an object at `path`, as `kubectl apply --server-side` does, or only say what would come of it.
+    pub(crate) async fn apply(&self, path: &str, object: &Value, dry_run: bool) -> anyhow::Result<Value> {
+        let dry_run = if dry_run { "&dryRun=All" } else { "" };
+        let uri = format!("{path}?fieldManager=loadtest&force=true&fieldValidation=Strict{dry_run}");
+        let request = Request::patch(uri)
+            .header(CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(serde_json::to_vec(object)?)?;
+        let answer = self.client.request(request).await;
+        answer.with_context(|| format!("applying {path}"))
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ mod plan;
 mod shape;
 mod trace;
 mod trial;
-mod world;
+pub(crate) mod world;
 
 use std::{
     collections::BTreeMap,

@@ -1,12 +1,12 @@
 //! The command line.
 
-use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
+use std::{ffi::OsString, io::IsTerminal, os::unix::process::CommandExt, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    chaos, clean, record,
+    api, chaos, clean, real, record,
     report::compare,
     run::{self, INTERRUPTED, demo},
     serve,
@@ -30,6 +30,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Play scenarios on a cluster, and record or compare what its controllers settle on.
     Record(record::Args),
+    /// Start throw-away control planes from real binaries, and hold endpointd against them, part by part.
+    Real(real::Args),
     /// Delete the objects that runs left behind in a cluster.
     Clean(clean::Args),
     /// Run the in-memory API server alone, until Ctrl-C.
@@ -43,6 +45,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Become another program, which the system ends together with the process that started it.
+    #[command(hide = true, disable_help_flag = true)]
+    WithParent {
+        /// The program.
+        program: PathBuf,
+        /// What it is given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 /// Parses the command line of the process and does what it says.
@@ -51,6 +62,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => block_on(interruptible(demo::run(args))),
         Command::Run(args) => block_on(run::run(*args)),
         Command::Record(args) => block_on(record::run(args)),
+        Command::Real(args) => block_on(interruptible(real::run(args))),
         Command::Clean(args) => block_on(interruptible(clean::run(args))),
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Chaos(args) if args.hostile.is_wanted() => {
@@ -64,6 +76,11 @@ pub fn main() -> ExitCode {
         Command::Endpointd { args } => {
             die_with_parent();
             endpointd::main_from(std::iter::once(OsString::from("endpointd")).chain(args))
+        }
+        Command::WithParent { program, args } => {
+            die_with_parent();
+            let error = std::process::Command::new(&program).args(args).exec();
+            fail(&anyhow::Error::new(error).context(format!("running {}", program.display())))
         }
     }
 }
@@ -98,23 +115,12 @@ async fn interruptible(command: impl Future<Output = anyhow::Result<ExitCode>>) 
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", in_words(error));
+    eprintln!("error: {}", api::in_words(error));
     ExitCode::FAILURE
 }
 
-/// An error and its causes, without those that the error before has said already, as kube's do.
-fn in_words(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
-/// A demo that is killed outright cannot stop its controller, so the system is asked to. Without mercy: the API
-/// server went with the demo, so a controller that ended in order would wait for answers that never come.
+/// A command that is killed outright cannot stop its processes, so the system is asked to. Without mercy: the API
+/// server goes with the command, so a controller that ended in order would wait for answers that never come.
 fn die_with_parent() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))

@@ -14,6 +14,7 @@ mod args;
 mod budget;
 pub mod demo;
 mod fill;
+mod filled;
 mod generator;
 mod goals;
 mod kinds;
@@ -39,6 +40,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
 use serde::de::DeserializeOwned;
 
 pub use self::args::Args;
+pub(crate) use self::filled::Filled;
 use self::{
     measure::{Measured, followed, measure},
     session::Session,

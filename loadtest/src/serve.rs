@@ -1,5 +1,7 @@
 //! `loadtest serve`: the API server alone.
 
+mod tls;
+
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
@@ -13,6 +15,7 @@ use clap::ArgAction;
 use futures::{Stream, StreamExt, stream};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::tls::Front;
 use crate::play::Play;
 
 /// Flags of `loadtest serve`.
@@ -21,6 +24,12 @@ pub struct Args {
     /// Port on the loopback interface; 0 picks a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
+    /// Serve HTTPS on that port, with this certificate chain in PEM, and HTTP on another one.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
     /// Write a kubeconfig for this server to this file.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
@@ -38,11 +47,18 @@ pub struct Args {
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args {
         port,
+        tls_cert_file,
+        tls_private_key_file,
         kubeconfig_out,
         gc,
         play,
     } = args;
     // Who plays by hand wants to see who has edited what. Load tests would pay for it.
+    let front = match tls_cert_file.zip(tls_private_key_file) {
+        Some((certificate, key)) => Some(Front::listen(port, &certificate, &key).await?),
+        None => None,
+    };
+    let port = if front.is_some() { 0 } else { port };
     let config = config(gc).port(port).managed_fields(play);
     // Before anything is printed: who reads the address may send a signal right away.
     let stop = asked_to_stop()?;
@@ -59,6 +75,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         std::fs::write(path, server.kubeconfig()).with_context(|| format!("writing {}", path.display()))?;
     }
     let mut lines = format!("serving on {}\n", server.url());
+    if let Some(front) = &front {
+        let _ = writeln!(lines, "and on {}", front.url()?);
+    }
     if let Some(path) = &kubeconfig_out {
         let path = std::path::absolute(path)?;
         let _ = writeln!(lines, "export KUBECONFIG={}", path.display());
@@ -68,12 +87,16 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
+    let front = front.map(|front| tokio::spawn(front.serve(server.addr())));
     match play {
         Some(play) => tokio::select! {
             () = stop => {}
             () = play.run() => {}
         },
         None => stop.await,
+    }
+    if let Some(front) = front {
+        front.abort();
     }
     server.shutdown().await;
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! The policy as it is delivered, and what an API server does with it.
 
-use crate::requests::Request;
 use cel::{Context, Env, Program, Value as CelValue};
+use scenario::guard::{Case, Cases, Request};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -154,4 +154,25 @@ fn holds(program: &Program, context: &Context<'_, '_>) -> Result<bool, String> {
         Ok(other) => Err(format!("{other:?} is no bool")),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// What is decided that is not expected, in any form of the request.
+pub(crate) fn surprise(case: &Case, guard: &Guard) -> Option<Verdict> {
+    let forms = case.request.forms();
+    let mut verdicts = forms.iter().map(|request| guard.decide(request));
+    verdicts.find(|verdict| match (verdict, case.expected) {
+        (Verdict::Skipped, None) | (Verdict::Allowed, Some([])) => false,
+        (Verdict::Refused(messages), Some(expected)) => {
+            let mut pairs = messages.iter().zip(expected);
+            messages.len() != expected.len() || !pairs.all(|(message, words)| message.contains(words))
+        }
+        _ => true,
+    })
+}
+
+/// Every surprise of a policy, by the case's name.
+pub(crate) fn surprises(cases: &Cases, policy: &Policy) -> Vec<String> {
+    let guard = Guard::new(policy);
+    let named = |case: &Case| Some(format!("{}: {:?}", case.name, surprise(case, &guard)?));
+    cases.0.iter().filter_map(named).collect()
 }

@@ -17,6 +17,7 @@
 mod api;
 mod check;
 mod compare;
+pub mod guard;
 mod normal;
 mod play;
 

@@ -44,7 +44,7 @@ use self::{
 };
 use crate::{
     api::Http,
-    controller::{Controller, Server},
+    controller::{self, Server},
     figures::time,
     observe::{
         latencies::Latencies,
@@ -52,6 +52,7 @@ use crate::{
     },
     oracle::Outputs,
     parse,
+    process::Process,
     report::model::Latency,
 };
 
@@ -190,7 +191,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     let bytes = strikes.bytes();
     let delays = Arc::new(Delays::new());
     let relay = Relay::start(handle.addr(), Arc::clone(&delays))?;
-    let mut controller = Controller::start(&Server::Url(relay.url()), 100, &flags)?;
+    let mut controller = controller::start(&Server::Url(relay.url()), 100, &flags)?;
     delays.meter.watch(controller.pid());
     controller.during(neighbours.published(watch.seen())).await?;
     watch.seen().slices.lock().clear();
@@ -238,7 +239,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     })
 }
 
-fn cpu_time(controller: &Controller) -> Option<Duration> {
+fn cpu_time(controller: &Process) -> Option<Duration> {
     controller.usage().map(|usage| usage.cpu)
 }
 

@@ -17,66 +17,66 @@ const ZONES: [&str; 3] = ["east", "west", "north"];
 const NODES: usize = 5;
 
 /// The cluster as it was left by the history.
-pub(super) struct World {
-    pub(super) namespaces: Vec<Namespace>,
-    pub(super) nodes: BTreeSet<String>,
-    pub(super) pods: Vec<Pod>,
-    pub(super) services: Vec<Service>,
+pub(crate) struct World {
+    pub(crate) namespaces: Vec<Namespace>,
+    pub(crate) nodes: BTreeSet<String>,
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) services: Vec<Service>,
     /// Names of pods never come twice, unless that is meant.
     next_pod: u32,
     next_address: u16,
 }
 
-pub(super) struct Namespace {
-    pub(super) name: String,
+pub(crate) struct Namespace {
+    pub(crate) name: String,
     /// Deleted and not yet gone, or gone.
-    pub(super) deleted: bool,
+    pub(crate) deleted: bool,
 }
 
 #[derive(Clone)]
-pub(super) struct Pod {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) app: usize,
-    pub(super) track: bool,
+pub(crate) struct Pod {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) app: usize,
+    pub(crate) track: bool,
     /// Possibly one that does not exist, or none.
-    pub(super) node: Option<String>,
-    pub(super) address: Option<u16>,
-    pub(super) families: Families,
-    pub(super) ready: bool,
-    pub(super) phase: &'static str,
-    pub(super) deleting: bool,
-    pub(super) ports: u8,
+    pub(crate) node: Option<String>,
+    pub(crate) address: Option<u16>,
+    pub(crate) families: Families,
+    pub(crate) ready: bool,
+    pub(crate) phase: &'static str,
+    pub(crate) deleting: bool,
+    pub(crate) ports: u8,
     /// The Service in whose domain it has a name.
-    pub(super) subdomain: Option<String>,
+    pub(crate) subdomain: Option<String>,
 }
 
 #[derive(Clone)]
-pub(super) struct Service {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) app: usize,
+pub(crate) struct Service {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) app: usize,
     /// Selects one track of the app only.
-    pub(super) track: bool,
-    pub(super) selects: bool,
-    pub(super) external: bool,
-    pub(super) headless: bool,
-    pub(super) families: Families,
-    pub(super) ports: u8,
-    pub(super) publish_not_ready: bool,
-    pub(super) hints: u8,
+    pub(crate) track: bool,
+    pub(crate) selects: bool,
+    pub(crate) external: bool,
+    pub(crate) headless: bool,
+    pub(crate) families: Families,
+    pub(crate) ports: u8,
+    pub(crate) publish_not_ready: bool,
+    pub(crate) hints: u8,
     /// The selector in its annotation: one of [`ANNOTATIONS`].
-    pub(super) annotation: Option<usize>,
+    pub(crate) annotation: Option<usize>,
     /// The Lease in its annotation: one of [`LEASES`].
-    pub(super) lease: Option<usize>,
+    pub(crate) lease: Option<usize>,
     /// Counts edits of its labels.
-    pub(super) revision: u32,
+    pub(crate) revision: u32,
     /// Deleted, but held by a finalizer.
-    pub(super) deleting: bool,
+    pub(crate) deleting: bool,
 }
 
 /// Selectors for annotations, the last of which cannot be used.
-pub(super) const ANNOTATIONS: [&str; 9] = [
+pub(crate) const ANNOTATIONS: [&str; 9] = [
     "app=app0",
     "app in (app0, app1)",
     "app in (app1,app2),track!=canary",
@@ -89,11 +89,11 @@ pub(super) const ANNOTATIONS: [&str; 9] = [
 ];
 
 /// Leases that Services follow.
-pub(super) const LEASES: [&str; 2] = ["lease0", "lease1"];
+pub(crate) const LEASES: [&str; 2] = ["lease0", "lease1"];
 
 // === impl World ===
 impl World {
-    pub(super) fn new(namespaces: usize) -> Self {
+    pub(crate) fn new(namespaces: usize) -> Self {
         let namespace = |i| Namespace {
             name: format!("ns{i}"),
             deleted: false,
@@ -109,18 +109,18 @@ impl World {
     }
 
     /// A namespace that is not deleted.
-    pub(super) fn namespace(&self, rng: &mut Rng) -> Option<String> {
+    pub(crate) fn namespace(&self, rng: &mut Rng) -> Option<String> {
         let alive: Vec<_> = self.namespaces.iter().filter(|n| !n.deleted).collect();
         rng.choice(alive).map(|namespace| namespace.name.clone())
     }
 
     /// The name of a node that there may be.
-    pub(super) fn node_name(rng: &mut Rng) -> String {
+    pub(crate) fn node_name(rng: &mut Rng) -> String {
         format!("node{}", rng.usize(..NODES))
     }
 
     /// An address for a pod: mostly a new one, sometimes one that another pod has or had.
-    pub(super) fn address(&mut self, rng: &mut Rng) -> u16 {
+    pub(crate) fn address(&mut self, rng: &mut Rng) -> u16 {
         let used = self.next_address;
         if used > 1 && rng.usize(..12) == 0 {
             return rng.u16(1..used);
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// A pod that is not made yet.
-    pub(super) fn new_pod(&mut self, rng: &mut Rng, namespace: String, app: usize) -> Pod {
+    pub(crate) fn new_pod(&mut self, rng: &mut Rng, namespace: String, app: usize) -> Pod {
         self.next_pod += 1;
         let node = match rng.usize(..25) {
             0 => None,
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// A Service that is not made yet.
-    pub(super) fn new_service(rng: &mut Rng, namespace: String, name: String) -> Service {
+    pub(crate) fn new_service(rng: &mut Rng, namespace: String, name: String) -> Service {
         Service {
             namespace,
             name,
@@ -190,18 +190,18 @@ impl World {
         }
     }
 
-    pub(super) fn app(rng: &mut Rng) -> usize {
+    pub(crate) fn app(rng: &mut Rng) -> usize {
         rng.usize(..APPS)
     }
 }
 
 /// A Node.
-pub(super) fn node(rng: &mut Rng, name: &str) -> Value {
+pub(crate) fn node(rng: &mut Rng, name: &str) -> Value {
     object("Node", name, without_nulls(zone_labels(rng)))
 }
 
 /// Mostly a zone. Serves as a patch, too.
-pub(super) fn zone_labels(rng: &mut Rng) -> Value {
+pub(crate) fn zone_labels(rng: &mut Rng) -> Value {
     let zone = match rng.usize(..12) {
         0 => Value::Null,
         _ => rng.choice(ZONES).into(),
@@ -221,7 +221,7 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-pub(super) fn node_status(rng: &mut Rng) -> Value {
+pub(crate) fn node_status(rng: &mut Rng) -> Value {
     let cpu = rng.choice(["1", "2", "3500m", "8"]);
     let ready = if rng.usize(..6) == 0 { "False" } else { "True" };
     json!({ "status": {
@@ -233,7 +233,7 @@ pub(super) fn node_status(rng: &mut Rng) -> Value {
 // === impl Pod ===
 
 impl Pod {
-    pub(super) fn labels(&self) -> Value {
+    pub(crate) fn labels(&self) -> Value {
         json!({
             "app": format!("app{}", self.app),
             "track": if self.track { "stable" } else { "canary" },
@@ -241,7 +241,7 @@ impl Pod {
         })
     }
 
-    pub(super) fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let port = |name: &str, number: u16| json!({ "name": name, "containerPort": number });
         let ports = match self.ports {
             0 => json!([port("http", 8080), port("metrics", 9090)]),
@@ -263,7 +263,7 @@ impl Pod {
     }
 
     /// The pod's status as a patch, its Ready condition with the time given.
-    pub(super) fn status(&self, since: Timestamp) -> Value {
+    pub(crate) fn status(&self, since: Timestamp) -> Value {
         let ips = self.address.map_or_else(Vec::new, |n| {
             self.families.iter().map(|family| address(*family, n)).collect()
         });
@@ -282,7 +282,7 @@ fn address(family: Family, n: u16) -> IpAddr {
 // === impl Service ===
 
 impl Service {
-    pub(super) fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let mut spec = json!({ "selector": self.selector(), "ports": self.port_list() });
         for part in [self.kind_patch(), self.hint_patch()["spec"].clone()] {
             merge(&mut spec, &part);
@@ -302,14 +302,14 @@ impl Service {
     }
 
     /// The annotations that say what is published, as a patch.
-    pub(super) fn annotation_patch(&self) -> Value {
+    pub(crate) fn annotation_patch(&self) -> Value {
         let text = self.annotation.map(|at| ANNOTATIONS[at]);
         let lease = self.lease.map(|at| LEASES[at]);
         let annotations = json!({ "endpointd.io/selector": text, "endpointd.io/leader": lease });
         json!({ "metadata": { "annotations": annotations } })
     }
 
-    pub(super) fn labels(&self) -> Value {
+    pub(crate) fn labels(&self) -> Value {
         let mut labels = json!({ "revision": self.revision.to_string() });
         // A label that comes and goes.
         labels["team"] = if self.revision.is_multiple_of(3) {
@@ -321,14 +321,14 @@ impl Service {
     }
 
     /// Labels that go are named, too.
-    pub(super) fn labels_patch(&self) -> Value {
+    pub(crate) fn labels_patch(&self) -> Value {
         let mut labels = json!({ "team": null });
         merge(&mut labels, &self.labels());
         labels
     }
 
     /// The selector as a patch: what is not selected by is taken away.
-    pub(super) fn selector(&self) -> Value {
+    pub(crate) fn selector(&self) -> Value {
         if !self.selects {
             return Value::Null;
         }
@@ -339,7 +339,7 @@ impl Service {
         selector
     }
 
-    pub(super) fn selector_patch(&self) -> Value {
+    pub(crate) fn selector_patch(&self) -> Value {
         match self.selector() {
             Value::Null => Value::Null,
             selector => {
@@ -351,7 +351,7 @@ impl Service {
     }
 
     /// The type with all that hangs on it, as a patch of the spec.
-    pub(super) fn kind_patch(&self) -> Value {
+    pub(crate) fn kind_patch(&self) -> Value {
         if self.external {
             return json!({
                 "type": "ExternalName", "externalName": "example.com", "clusterIP": null, "clusterIPs": null,
@@ -366,7 +366,7 @@ impl Service {
     }
 
     /// The families alone, as a patch of the spec.
-    pub(super) fn families_patch(&self) -> Value {
+    pub(crate) fn families_patch(&self) -> Value {
         let is_single = self.families.len() == 1;
         json!({
             "ipFamilies": names(self.families),
@@ -375,7 +375,7 @@ impl Service {
     }
 
     /// The same first family comes with the other one, or loses it.
-    pub(super) fn toggle_families(&mut self) {
+    pub(crate) fn toggle_families(&mut self) {
         self.families = match self.families {
             [Family::V4] => V4_V6,
             [Family::V6] => V6_V4,
@@ -385,7 +385,7 @@ impl Service {
     }
 
     /// What decides hints, as a patch.
-    pub(super) fn hint_patch(&self) -> Value {
+    pub(crate) fn hint_patch(&self) -> Value {
         let (mode, old_mode, distribution) = match self.hints {
             0 => (json!("Auto"), Value::Null, Value::Null),
             1 => (Value::Null, json!("auto"), Value::Null),
@@ -403,7 +403,7 @@ impl Service {
         })
     }
 
-    pub(super) fn port_list(&self) -> Value {
+    pub(crate) fn port_list(&self) -> Value {
         let port = |name: &str, number: u16, target: Value| json!({ "name": name, "port": number, "targetPort": target });
         match self.ports {
             0 => json!([port("http", 80, json!(8080))]),

@@ -31,13 +31,14 @@ use super::{
 };
 use crate::{
     api::{Http, Resource},
-    controller::{Controller, Server},
+    controller::{self, Server},
     figures::{number, time},
     observe::{
         marks::Marks,
         watch::{OutputWatch, Scope, Seen},
     },
     oracle::{self, Outputs},
+    process::Process,
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
@@ -74,7 +75,7 @@ struct Processes {
     flags: Vec<OsString>,
     /// Where the controller's metrics are, if that is known.
     metrics: Option<Uri>,
-    controller: Option<Controller>,
+    controller: Option<Process>,
     measured: Arc<Mutex<Vec<MeasuredProcess>>>,
 }
 
@@ -87,24 +88,34 @@ struct Run<'a> {
 
 /// Does the whole run.
 pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Result<Measured> {
-    let http = Http::new(session.writing.clone());
-    fill(&http, &world, session).await?;
+    fill(&Http::new(session.writing.clone()), &world, session).await?;
+    measure_filled(session, Arc::new(Mutex::new(world))).await
+}
 
-    let outputs = written(session, &world);
-    let scope = Scope {
-        outputs,
-        label: Some(world.label()),
-        services: world.outputs(),
+/// Does a run on a cluster that was filled before.
+pub(super) async fn measure_filled(
+    session: &Session<'_>,
+    world: Arc<Mutex<World>>,
+) -> anyhow::Result<Measured> {
+    let http = Http::new(session.writing.clone());
+    let (scope, exceeds_endpoints, followed) = {
+        let world = world.lock();
+        let outputs = written(session, &world);
+        let scope = Scope {
+            outputs,
+            label: Some(world.label()),
+            services: world.outputs(),
+        };
+        let exceeds_endpoints = outputs.endpoints && world.exceeds_endpoints();
+        (scope, exceeds_endpoints, followed(session, &world))
     };
+    let label = world.lock().label();
     let watch = OutputWatch::start(session.watching.clone(), scope).await?;
     let run = Run {
         session,
-        label: world.label(),
+        label,
         seen: watch.seen(),
     };
-    let exceeds_endpoints = outputs.endpoints && world.exceeds_endpoints();
-    let followed = followed(session, &world);
-    let world = Arc::new(Mutex::new(world));
     let _heartbeats = (!session.target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
     let mut processes = Processes::start(session)?;
     let converged_in = run.converge(&mut processes).await?;
@@ -147,7 +158,7 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
 }
 
 /// The outputs that the controller writes for a cluster.
-fn written(session: &Session<'_>, world: &World) -> Outputs {
+pub(super) fn written(session: &Session<'_>, world: &World) -> Outputs {
     let mut outputs = session.options().outputs;
     // There, Endpoints are what the generator changes, and slices what the controller writes.
     outputs.endpoints &= !matches!(world.layout, Layout::Mirror | Layout::Leader);
@@ -162,7 +173,8 @@ pub(super) fn followed(session: &Session<'_>, world: &World) -> Outputs {
     outputs
 }
 
-async fn fill(http: &Http, world: &World, session: &Session<'_>) -> anyhow::Result<()> {
+/// Makes everything that a run begins with.
+pub(super) async fn fill(http: &Http, world: &World, session: &Session<'_>) -> anyhow::Result<()> {
     let stage = Stage::begin("fill", world.pod_count() as u64);
     fill::namespaces(http, world).await?;
     let show = |pods| stage.set(pods, || format!("{} pods", number(pods)));
@@ -260,8 +272,8 @@ impl Processes {
         Ok(processes)
     }
 
-    fn spawn(&self) -> anyhow::Result<Controller> {
-        Controller::start(&self.server, self.max_endpoints_per_slice, &self.flags)
+    fn spawn(&self) -> anyhow::Result<Process> {
+        controller::start(&self.server, self.max_endpoints_per_slice, &self.flags)
     }
 
     /// Runs `work`, which fails as soon as a controller that was started here is gone.
@@ -403,7 +415,7 @@ impl Run<'_> {
             return Err(processes.failure(&what));
         }
         let converged_in = last_change.saturating_duration_since(start);
-        let pid = processes.controller.as_ref().map(Controller::pid);
+        let pid = processes.controller.as_ref().map(Process::pid);
         stage.end(&format!(
             "{}: {} endpoints in {} slices{}",
             time(converged_in),

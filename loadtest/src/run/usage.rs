@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    controller::Usage,
+    process::Usage,
     report::model::{Process, ProcessSample},
 };
 

@@ -9,7 +9,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::kinds;
-use crate::controller::Usage;
+use crate::process::Usage;
 
 /// The time that stands for a request.
 const REQUEST: Duration = Duration::from_millis(1);

@@ -2,22 +2,27 @@
 
 use serde_json::{Value, json};
 
-pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// A request for admission. Its operation follows from the objects: a create has no old one, a delete no new one.
-#[derive(Clone)]
-pub(crate) struct Request {
-    user: &'static str,
-    pub(crate) object: Value,
-    pub(crate) old_object: Value,
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The user's name, which may be empty: not every authenticator gives one.
+    pub user: &'static str,
+    /// The slice as it would become.
+    pub object: Value,
+    /// The slice as it is.
+    pub old_object: Value,
 }
 
-pub(crate) fn create(user: &'static str, object: Value) -> Request {
+/// A user creates a slice.
+pub fn create(user: &'static str, object: Value) -> Request {
     update(user, Value::Null, object)
 }
 
-pub(crate) fn update(user: &'static str, old_object: Value, object: Value) -> Request {
+/// A user updates a slice.
+pub fn update(user: &'static str, old_object: Value, object: Value) -> Request {
     Request {
         user,
         object,
@@ -25,13 +30,14 @@ pub(crate) fn update(user: &'static str, old_object: Value, object: Value) -> Re
     }
 }
 
-pub(crate) fn delete(user: &'static str, old_object: Value) -> Request {
+/// A user deletes a slice.
+pub fn delete(user: &'static str, old_object: Value) -> Request {
     update(user, old_object, Value::Null)
 }
 
 impl Request {
     /// What policies see as `request`.
-    pub(crate) fn attributes(&self) -> Value {
+    pub fn attributes(&self) -> Value {
         let (operation, slice) = match (&self.object, &self.old_object) {
             (Value::Null, old) => ("DELETE", old),
             (new, Value::Null) => ("CREATE", new),
@@ -50,7 +56,7 @@ impl Request {
     }
 
     /// The request in all forms that a policy may see it in.
-    pub(crate) fn forms(&self) -> Vec<Self> {
+    pub fn forms(&self) -> Vec<Self> {
         let olds = forms(&self.old_object);
         let pairs = forms(&self.object).into_iter().flat_map(|new| {
             let request = move |old| update(self.user, old, new.clone());
@@ -74,7 +80,7 @@ fn forms(slice: &Value) -> Vec<Value> {
 }
 
 /// A slice of the Service shop/web with two endpoints.
-pub(crate) fn slice(manager: &str) -> Value {
+pub fn slice(manager: &str) -> Value {
     let pod = |number: u8| {
         json!({
             "addresses": [format!("10.0.0.{number}")],
@@ -99,33 +105,38 @@ pub(crate) fn slice(manager: &str) -> Value {
 }
 
 /// The slice with another value at a JSON pointer.
-pub(crate) fn set(slice: &Value, pointer: &str, value: impl Into<Value>) -> Value {
+pub(super) fn set(slice: &Value, pointer: &str, value: impl Into<Value>) -> Value {
     let mut slice = slice.clone();
-    let (parent, field) = pointer.rsplit_once('/').unwrap();
-    slice.pointer_mut(parent).unwrap()[field] = value.into();
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer has a slash");
+    slice.pointer_mut(parent).expect("the slice has this field")[field] = value.into();
     slice
 }
 
 /// The slice without what is at a JSON pointer.
-pub(crate) fn unset(slice: &Value, pointer: &str) -> Value {
+pub(super) fn unset(slice: &Value, pointer: &str) -> Value {
     let mut slice = slice.clone();
-    let (parent, field) = pointer.rsplit_once('/').unwrap();
-    let parent = slice.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-    parent.remove(field).unwrap();
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer has a slash");
+    let parent = slice
+        .pointer_mut(parent)
+        .and_then(Value::as_object_mut)
+        .expect("the slice has this field");
+    parent.remove(field).expect("the slice has this field");
     slice
 }
 
-pub(crate) fn label(slice: &Value, key: &str, value: &str) -> Value {
+pub(super) fn label(slice: &Value, key: &str, value: &str) -> Value {
     let mut slice = slice.clone();
     slice["metadata"]["labels"][key] = value.into();
     slice
 }
 
 /// The slice without a label. The API server leaves out a map of labels that is empty.
-pub(crate) fn unlabel(slice: &Value, key: &str) -> Value {
+pub(super) fn unlabel(slice: &Value, key: &str) -> Value {
     let mut slice = slice.clone();
-    let labels = slice["metadata"]["labels"].as_object_mut().unwrap();
-    labels.remove(key).unwrap();
+    let labels = slice["metadata"]["labels"]
+        .as_object_mut()
+        .expect("the slice has labels");
+    labels.remove(key).expect("the slice has this label");
     if labels.is_empty() {
         return unset(&slice, "/metadata/labels");
     }
@@ -133,23 +144,23 @@ pub(crate) fn unlabel(slice: &Value, key: &str) -> Value {
 }
 
 /// A placeholder: no endpoints and no ports.
-pub(crate) fn empty(slice: &Value) -> Value {
+pub fn empty(slice: &Value) -> Value {
     set(&set(slice, "/endpoints", json!([])), "/ports", json!([]))
 }
 
 /// The slice of another Service, in all places that say so.
-pub(crate) fn of(slice: &Value, namespace: &str, service: &str) -> Value {
+pub fn of(slice: &Value, namespace: &str, service: &str) -> Value {
     let mut slice = label(slice, SERVICE_NAME, service);
     slice["metadata"]["namespace"] = namespace.into();
     slice["metadata"]["ownerReferences"][0]["name"] = service.into();
-    for endpoint in slice["endpoints"].as_array_mut().unwrap() {
+    for endpoint in slice["endpoints"].as_array_mut().into_iter().flatten() {
         endpoint["targetRef"]["namespace"] = namespace.into();
     }
     slice
 }
 
 /// A slice with as many endpoints as it may have, and another value in the last one.
-pub(crate) fn large(manager: &str, field: &str, value: impl Into<Value>) -> Value {
+pub(super) fn large(manager: &str, field: &str, value: impl Into<Value>) -> Value {
     let mut slice = slice(manager);
     let mut endpoints = vec![slice["endpoints"][0].clone(); 1000];
     endpoints[999][field] = value.into();

@@ -1,33 +1,40 @@
 //! Requests, each with what the policy should decide.
 
-use crate::policy::{Guard, Policy, Verdict};
-use crate::requests::{
+use super::requests::{
     MANAGED_BY, Request, SERVICE_NAME, create, delete, empty, label, large, of, set, slice, unlabel, unset,
     update,
 };
 use serde_json::{Value, json};
 
 // What validations say, by words that are in one message each.
-pub(crate) const EXCLUDED: &str = "in this namespace";
-pub(crate) const API_SERVER: &str = "default/kubernetes";
-pub(crate) const MANAGER: &str = "switched on";
-pub(crate) const OWNER: &str = "controlling owner";
-pub(crate) const TARGET: &str = "targetRef";
-pub(crate) const CREATES: &str = "may create";
-pub(crate) const RELABELS: &str = "take that label away";
-pub(crate) const EDITS: &str = "may change endpoints";
-/// In the order of the validations.
-pub(crate) const MESSAGES: [&str; 8] = [
+const EXCLUDED: &str = "in this namespace";
+const API_SERVER: &str = "default/kubernetes";
+/// Words of the message about labels of other managers.
+pub const MANAGER: &str = "switched on";
+const OWNER: &str = "controlling owner";
+const TARGET: &str = "targetRef";
+const CREATES: &str = "may create";
+const RELABELS: &str = "take that label away";
+const EDITS: &str = "may change endpoints";
+/// Words of all messages, in the order of the validations.
+pub const MESSAGES: [&str; 8] = [
     EXCLUDED, API_SERVER, MANAGER, OWNER, TARGET, CREATES, RELABELS, EDITS,
 ];
 
 // Labels of managers.
-pub(crate) const SLICES: &str = "endpointslice-controller.k8s.io";
-pub(crate) const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
-pub(crate) const CUSTOM: &str = "endpointd.io";
+/// endpointslice-controller's.
+pub const SLICES: &str = "endpointslice-controller.k8s.io";
+/// endpointslice-mirroring-controller's.
+pub const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
+/// custom-selector-controller's.
+pub const CUSTOM: &str = "endpointd.io";
 const FOREIGN: &str = "controller.example.com";
 
-pub(crate) const ENDPOINTD: &str = "system:serviceaccount:kube-system:endpointd";
+/// The namespace that the policy is adapted to exclude.
+pub const EXCLUDED_NAMESPACE: &str = "payments";
+
+/// The user that endpointd is.
+pub const ENDPOINTD: &str = "system:serviceaccount:kube-system:endpointd";
 const NAMESAKE: &str = "system:serviceaccount:default:endpointd";
 const ADMIN: &str = "kubernetes-admin";
 const BUILT_IN: &str = "system:serviceaccount:kube-system:endpointslice-controller";
@@ -37,32 +44,22 @@ const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-
 const NAMELESS: &str = "";
 
 /// Words of the messages that refuse a request, or `None` if the policy does not look at it.
-type Expected = Option<&'static [&'static str]>;
+pub type Expected = Option<&'static [&'static str]>;
 
-pub(crate) struct Case {
-    name: String,
-    request: Request,
-    pub(crate) expected: Expected,
+/// A request, and what the policy should decide.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// A name for people.
+    pub name: String,
+    /// The request.
+    pub request: Request,
+    /// The decision.
+    pub expected: Expected,
 }
 
-impl Case {
-    /// What is decided that is not expected, in any form of the request.
-    pub(crate) fn surprise(&self, guard: &Guard) -> Option<Verdict> {
-        let forms = self.request.forms();
-        let mut verdicts = forms.iter().map(|request| guard.decide(request));
-        verdicts.find(|verdict| match (verdict, self.expected) {
-            (Verdict::Skipped, None) | (Verdict::Allowed, Some([])) => false,
-            (Verdict::Refused(messages), Some(expected)) => {
-                let mut pairs = messages.iter().zip(expected);
-                messages.len() != expected.len() || !pairs.all(|(message, words)| message.contains(words))
-            }
-            _ => true,
-        })
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Cases(pub(crate) Vec<Case>);
+/// Cases, in an order that means nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Cases(pub Vec<Case>);
 
 impl Cases {
     fn add(&mut self, name: impl Into<String>, request: Request, expected: Expected) {
@@ -77,27 +74,19 @@ impl Cases {
         self.add(name, request, None);
     }
 
-    pub(crate) fn allows(&mut self, name: impl Into<String>, request: Request) {
+    /// Adds a request that is allowed.
+    pub fn allows(&mut self, name: impl Into<String>, request: Request) {
         self.add(name, request, Some(&[]));
     }
 
-    pub(crate) fn refuses(
-        &mut self,
-        words: &'static [&'static str],
-        name: impl Into<String>,
-        request: Request,
-    ) {
+    /// Adds a request that is refused, with these words in its messages.
+    pub fn refuses(&mut self, words: &'static [&'static str], name: impl Into<String>, request: Request) {
         self.add(name, request, Some(words));
     }
 
-    pub(crate) fn surprises(&self, policy: &Policy) -> Vec<String> {
-        let guard = Guard::new(policy);
-        let named = |case: &Case| Some(format!("{}: {:?}", case.name, case.surprise(&guard)?));
-        self.0.iter().filter_map(named).collect()
-    }
-
     /// The same cases for a policy that looks at every request.
-    pub(crate) fn without_match_conditions(mut self) -> Self {
+    #[must_use]
+    pub fn without_match_conditions(mut self) -> Self {
         for case in &mut self.0 {
             case.expected = case.expected.or(Some(&[]));
         }
@@ -105,7 +94,8 @@ impl Cases {
     }
 }
 
-pub(crate) fn all() -> Cases {
+/// All cases but the large ones.
+pub fn all() -> Cases {
     let mut cases = Cases::default();
     endpointd_in_bounds(&mut cases);
     endpointd_takes_and_gives(&mut cases);
@@ -397,7 +387,7 @@ fn others_in_bounds(cases: &mut Cases, user: &'static str) {
 }
 
 /// Slices as large as the API allows. They take time, so they are tried once.
-pub(crate) fn large_slices() -> Cases {
+pub fn large_slices() -> Cases {
     let mut cases = Cases::default();
     let full = large(CUSTOM, "zone", "a");
     let edited = large(CUSTOM, "zone", "b");

@@ -1,0 +1,314 @@
+//! A cluster that parts work on: a control plane of their own, or the server that was given; and the controllers on it.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use kube::Client;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    folder::{Folder, Program},
+    identity::Account,
+    manifests::{ACCOUNT, Applier, NAMESPACE, account_token, rules, until, wait_for_namespace},
+    plane::{Plane, outliving_nothing},
+    workplace::free_ports,
+};
+use crate::{
+    api::{self, Http},
+    controller::{self, Server},
+    process::{Log, Process},
+    target::Target,
+};
+
+/// How long a controller may take until it is ready.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
+/// How long an audit may take.
+const AUDIT_LIMIT: Duration = Duration::from_secs(120);
+/// Controllers of Kubernetes that publish endpoints.
+pub(super) const UPSTREAM: &str =
+    "endpoints-controller,endpointslice-controller,endpointslice-mirroring-controller";
+
+/// A cluster.
+pub(super) struct Cluster {
+    logs: PathBuf,
+    name: String,
+    /// The administrator's kubeconfig.
+    admin: PathBuf,
+    /// endpointd's.
+    endpointd: PathBuf,
+    plane: Option<Plane>,
+}
+
+/// A running endpointd.
+pub(super) struct Endpointd {
+    process: Process,
+    admin_port: u16,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Starts a control plane, with endpointd's account and all rules of the manifests. kube-apiserver gets these options, too.
+    pub(super) async fn start(
+        folder: &Folder,
+        name: &str,
+        logs: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
+        let mut cluster = Self::bare(folder, name, logs, options).await?;
+        cluster.install(&rules()?).await?;
+        Ok(cluster)
+    }
+
+    /// Starts a control plane on which endpointd has no account yet.
+    pub(super) async fn bare(
+        folder: &Folder,
+        name: &str,
+        logs: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
+        let plane = Plane::start(folder, name, logs, options).await?;
+        wait_for_namespace(&plane.http().await?).await?;
+        let admin = plane.kubeconfig(Account::Admin)?;
+        Ok(Self {
+            logs: logs.to_owned(),
+            name: name.to_owned(),
+            endpointd: admin.clone(),
+            admin,
+            plane: Some(plane),
+        })
+    }
+
+    /// Applies objects, endpointd's account among them, and has endpointds that start from now on use it.
+    pub(super) async fn install(&mut self, objects: &[Value]) -> anyhow::Result<()> {
+        let http = self.http().await?;
+        Applier::new(http.clone()).apply_all(objects).await?;
+        let token = account_token(&http).await?;
+        self.endpointd = self.plane()?.kubeconfig_with_token("endpointd", &token, None)?;
+        self.wait_for_rules().await
+    }
+
+    /// The server at a URL, which needs no credentials.
+    pub(super) fn given(url: &str, name: &str, logs: &Path) -> anyhow::Result<Self> {
+        let path = logs.join("kubeconfig");
+        let content = memory_apiserver::ApiServer::kubeconfig(url);
+        std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        Ok(Self {
+            logs: logs.to_owned(),
+            name: name.to_owned(),
+            admin: path.clone(),
+            endpointd: path,
+            plane: None,
+        })
+    }
+
+    /// The control plane, if it is one of ours.
+    pub(super) fn plane(&mut self) -> anyhow::Result<&mut Plane> {
+        self.plane
+            .as_mut()
+            .context("this needs a control plane of its own")
+    }
+
+    /// Has endpointds that start from now on reach the API server through another port.
+    pub(super) async fn through(&mut self, port: u16) -> anyhow::Result<()> {
+        let token = account_token(&self.http().await?).await?;
+        self.endpointd = self
+            .plane()?
+            .kubeconfig_with_token("endpointd", &token, Some(port))?;
+        Ok(())
+    }
+
+    /// Waits until endpointd's account may read what it has to.
+    async fn wait_for_rules(&self) -> anyhow::Result<()> {
+        let http = Http::new(client(&self.endpointd).await?);
+        let slices = api::Resource::Slices.path("", "");
+        until("endpointd's rights", async || http.read(&slices).await.map(drop)).await
+    }
+
+    /// The administrator's kubeconfig.
+    pub(super) fn admin(&self) -> &Path {
+        &self.admin
+    }
+
+    /// A client of the administrator's.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        client(&self.admin).await
+    }
+
+    /// The administrator's requests.
+    pub(super) async fn http(&self) -> anyhow::Result<Http> {
+        Ok(Http::new(self.client().await?))
+    }
+
+    fn log(&self, program: &str) -> Log {
+        Log::kept(self.log_path(program))
+    }
+
+    /// Where the log of a program is.
+    pub(super) fn log_path(&self, program: &str) -> PathBuf {
+        self.logs.join(format!("{}-{program}.log", self.name))
+    }
+
+    /// The holder of endpointd's Lease, which is empty if it was given up; none if there is no such Lease.
+    pub(super) async fn lease_holder(&self) -> anyhow::Result<Option<String>> {
+        let path = api::Resource::Leases.path(NAMESPACE, ACCOUNT);
+        match self.http().await?.read(&path).await {
+            Ok(lease) => {
+                let holder = lease["spec"]["holderIdentity"].as_str();
+                Ok(Some(holder.unwrap_or_default().to_owned()))
+            }
+            Err(error) if api::code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts endpointd, and waits until it is ready. It has no leader election unless the flags say so.
+    pub(super) async fn start_endpointd(
+        &self,
+        name: &str,
+        max_endpoints_per_slice: usize,
+        flags: &[&str],
+    ) -> anyhow::Result<Endpointd> {
+        let [admin_port] = free_ports()?;
+        let mut all = vec![OsString::from(format!("--admin-port={admin_port}"))];
+        all.extend(flags.iter().map(OsString::from));
+        let server = Server::Kubeconfig(self.endpointd.clone());
+        let command = controller::command(&server, max_endpoints_per_slice as u16, &all)?;
+        let mut endpointd = Endpointd {
+            process: Process::start(name, command, self.log(name))?,
+            admin_port,
+        };
+        endpointd.ready().await?;
+        Ok(endpointd)
+    }
+
+    /// Starts controllers of kube-controller-manager, each with the rights that Kubernetes gives to it.
+    pub(super) fn start_upstream(&mut self, controllers: &str, flags: &[&str]) -> anyhow::Result<Process> {
+        let log = self.log("kube-controller-manager");
+        let plane = self.plane()?;
+        let kubeconfig = plane.kubeconfig(Account::ControllerManager)?;
+        let mut command = outliving_nothing(&plane.folder().get(Program::ControllerManager)?)?;
+        command
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--controllers={controllers}"))
+            .args([
+                "--leader-elect=false",
+                "--secure-port=0",
+                "--use-service-account-credentials=true",
+            ])
+            .args(flags);
+        Process::start("kube-controller-manager", command, log)
+    }
+
+    /// Runs `endpointd audit` as the administrator, and fails unless it finds everything in sync.
+    pub(super) async fn audit(&self, flags: &[&str]) -> anyhow::Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["endpointd", "audit", "--kubeconfig"])
+            .arg(&self.admin)
+            .args(flags);
+        let mut command = tokio::process::Command::from(command);
+        let output = timeout(AUDIT_LIMIT, command.kill_on_drop(true).output());
+        let output = output.await.context("endpointd audit takes too long")??;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        ensure!(
+            output.status.success(),
+            "endpointd audit: {}\n{}",
+            output.status,
+            text(&[output.stdout.as_slice(), &output.stderr].concat())
+        );
+        Ok(())
+    }
+
+    /// Ends the control plane.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        match &mut self.plane {
+            Some(plane) => plane.stop().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A client that hides no failure behind retries.
+async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+    Target::cluster(kubeconfig).await?.client()
+}
+
+// === impl Endpointd ===
+
+impl Endpointd {
+    /// Waits until it has read everything.
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let http = Http::new(api::client(&format!("http://127.0.0.1:{}", self.admin_port))?);
+        let ready = async {
+            let deadline = Instant::now() + READY_LIMIT;
+            while let Err(error) = http.text("/readyz").await {
+                if Instant::now() >= deadline {
+                    return Err(error.context(format!("endpointd was not ready within {READY_LIMIT:?}")));
+                }
+                sleep(LOOK).await;
+            }
+            Ok(())
+        };
+        self.process.during(ready).await
+    }
+
+    /// The value of a metric; none if the process does not answer, or has no such metric.
+    pub(super) async fn metric(&self, name: &str) -> Option<f64> {
+        let http = Http::new(api::client(&format!("http://127.0.0.1:{}", self.admin_port)).ok()?);
+        let page = timeout(Duration::from_secs(1), http.text("/metrics"))
+            .await
+            .ok()?
+            .ok()?;
+        let line = page
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line?.trim().parse().ok()
+    }
+
+    pub(super) fn metrics_url(&self) -> String {
+        format!("http://127.0.0.1:{}/metrics", self.admin_port)
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Fails if it has ended.
+    pub(super) fn assert_running(&mut self) -> anyhow::Result<()> {
+        if self.process.is_running()? {
+            return Ok(());
+        }
+        Err(self.process.failure("endpointd ended by itself"))
+    }
+
+    /// Runs `work`, which fails as soon as endpointd is gone.
+    pub(super) async fn during<T>(
+        &mut self,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        self.process.during(work).await
+    }
+
+    /// Waits until a process has gone that was sent a signal, and that ends in order, or not.
+    pub(super) async fn gone(self, in_order: bool) -> anyhow::Result<()> {
+        self.process.gone(in_order).await
+    }
+
+    /// Ends it in order.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.process.stop().await
+    }
+}

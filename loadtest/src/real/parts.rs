@@ -1,0 +1,116 @@
+//! The parts of a run.
+
+mod control_plane;
+mod differential;
+mod guard;
+mod manifests;
+mod outages;
+mod scenarios;
+mod take_over;
+
+use std::{ffi::OsString, path::PathBuf};
+
+use super::{
+    cluster::Cluster,
+    folder::{Folder, Program},
+    table::Outcome,
+};
+
+/// A part, which can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// A control plane starts, is restarted, gets an older store, and leaves nothing behind
+    ControlPlane,
+    /// endpointd settles on what was recorded, in both encodings and all configurations
+    Scenarios,
+    /// kube-controller-manager settles on what was recorded from it; one of another version may not
+    Recordings,
+    /// The same random changes to two control planes end in the same state with kube-controller-manager and with endpointd
+    Differential,
+    /// Every object of the manifests is accepted, and endpointd does its work with the flags and rights of each overlay
+    Manifests,
+    /// The admission policy allows and refuses what it should, and lets endpointd do its work
+    Guard,
+    /// Two replicas take over from each other under churn, with a clean audit after each time
+    TakeOver,
+    /// The API server is restarted, etcd restored from an older snapshot, watches are cut: right again within 30 seconds
+    Outages,
+}
+
+/// What all parts work with.
+pub(super) struct Work {
+    /// The programs, unless there is a server.
+    pub(super) folder: Option<Folder>,
+    pub(super) server: Option<String>,
+    pub(super) quick: bool,
+    /// Control planes that work at the same time where a part can use several.
+    pub(super) planes: usize,
+    /// The folder of recorded scenarios.
+    pub(super) scenarios: PathBuf,
+    /// The folder of manifests.
+    pub(super) deploy: PathBuf,
+    /// Changes of the differential run, in all.
+    pub(super) steps: usize,
+    pub(super) seed: u64,
+    /// Where logs and reports go.
+    pub(super) out: PathBuf,
+}
+
+/// A command line, in words.
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+// === impl Part ===
+
+impl Part {
+    /// The programs without which it cannot be run.
+    pub(super) fn needs(self) -> &'static [Program] {
+        match self {
+            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => {
+                &[Program::Etcd, Program::ApiServer]
+            }
+            Self::Manifests | Self::Guard => &Program::ALL,
+            Self::Recordings | Self::Differential => {
+                &[Program::Etcd, Program::ApiServer, Program::ControllerManager]
+            }
+        }
+    }
+
+    /// Whether an API server is all that it needs.
+    pub(super) fn fits_any_server(self) -> bool {
+        matches!(self, Self::Scenarios | Self::TakeOver)
+    }
+
+    pub(super) async fn run(self, work: &Work) -> anyhow::Result<Outcome> {
+        match self {
+            Self::ControlPlane => control_plane::run(work).await,
+            Self::Scenarios => scenarios::endpointd(work).await,
+            Self::Recordings => scenarios::upstream(work).await,
+            Self::Differential => differential::run(work).await,
+            Self::Manifests => manifests::run(work).await,
+            Self::Guard => guard::run(work).await,
+            Self::TakeOver => take_over::run(work).await,
+            Self::Outages => outages::run(work).await,
+        }
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// The programs. Parts that need them are not run without.
+    pub(super) fn folder(&self) -> &Folder {
+        self.folder
+            .as_ref()
+            .expect("a part that needs programs is skipped without a folder")
+    }
+
+    /// A cluster for a part: a new control plane whose API server has these options, or the server that was given.
+    async fn cluster(&self, name: &str, options: &[&str]) -> anyhow::Result<Cluster> {
+        match &self.server {
+            Some(url) => Cluster::given(url, name, &self.out),
+            None => Cluster::start(self.folder(), name, &self.out, options).await,
+        }
+    }
+}
