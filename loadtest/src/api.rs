@@ -54,7 +54,10 @@ pub(crate) fn message(error: &anyhow::Error) -> Option<&str> {
 }
 
 /// Sends a request again for as long as the server says that it is too busy, within bounds.
-pub(crate) async fn retrying(send: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) async fn retrying<Sent>(send: impl Fn() -> Sent) -> anyhow::Result<()>
+where
+    Sent: Future<Output = anyhow::Result<()>>,
+{
     let mut pause = FIRST_PAUSE;
     for _ in 1..TRIES {
         match send().await {

@@ -284,7 +284,7 @@ impl Cluster {
 
 // === impl Snapshot ===
 
-impl Snapshot<'_> {
+impl<'a> Snapshot<'a> {
     /// Compares what is published with what it should be.
     pub fn check(&self, options: &Options) -> Report {
         self.check_by(options, None)
@@ -309,13 +309,7 @@ impl Snapshot<'_> {
             .filter_map(|(name, node)| Some((name?, *node)))
             .collect();
         let zones = Zones::of(&self.nodes);
-        let mut pods = group_by(&self.pods, |pod| pod.metadata.namespace.as_deref());
-        let services = group_by(&self.services, |service| service.metadata.namespace.as_deref());
-        let candidates = services.into_iter().map(|(namespace, services)| {
-            let pods = pods.remove(namespace).unwrap_or_default();
-            (namespace, Candidates::new(pods, &services, search))
-        });
-        let candidates: HashMap<&str, Candidates<'_>> = candidates.collect();
+        let candidates = self.candidates(search);
         let slices = group_by(&self.slices, |slice| {
             let service = slice.labels().get(slices::SERVICE_NAME_LABEL)?;
             Some((slice.metadata.namespace.as_deref()?, service.as_str()))
@@ -399,6 +393,17 @@ impl Snapshot<'_> {
             report.differences.extend(self.orphans());
         }
         report
+    }
+
+    /// The pods of each namespace that has Services.
+    fn candidates(&self, search: Option<Search>) -> HashMap<&'a str, Candidates<'a>> {
+        let mut pods = group_by(&self.pods, |pod| pod.metadata.namespace.as_deref());
+        let services = group_by(&self.services, |service| service.metadata.namespace.as_deref());
+        let candidates = services.into_iter().map(|(namespace, services)| {
+            let pods = pods.remove(namespace).unwrap_or_default();
+            (namespace, Candidates::new(pods, &services, search))
+        });
+        candidates.collect()
     }
 
     /// Endpoints objects that no Service is there for.
