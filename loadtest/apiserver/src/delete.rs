@@ -236,7 +236,23 @@ fn object(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted
     if options.dry {
         return Some(Deleted::Gone(current));
     }
-    store.remove(&current).map(Deleted::Gone)
+    take_away(store, &current).map(Deleted::Gone)
+}
+
+/// Removes exactly this object; none when the stored one is another by now. With a Service go the Endpoints of its name,
+/// whoever made them, since the real server deletes these itself. Its slices are left to the collector.
+pub(crate) fn take_away(store: &Store, old: &Arc<Object>) -> Option<Arc<Object>> {
+    let gone = store.remove(old)?;
+    let endpoints = (old.kind.role == Role::Service).then(|| store.read().find("", "v1", "endpoints"));
+    if let Some(kind) = endpoints.flatten() {
+        let target = ObjectTarget {
+            kind,
+            ..ObjectTarget::of(old)
+        };
+        // There may be none.
+        let _ = delete(store, &target, &Options::default());
+    }
+    Some(gone)
 }
 
 fn mark(value: &mut Value, end: &str, grace: i64) {

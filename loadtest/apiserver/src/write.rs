@@ -2,6 +2,7 @@
 
 use crate::accept::{Body, Media};
 use crate::cause::Faults;
+use crate::delete;
 use crate::json::{list, number, text};
 use crate::kinds::{Kind, Role};
 use crate::managed::{self, Applied, Writer};
@@ -398,7 +399,7 @@ fn update_once(
     }
     if ends_deletion(kind, &new) {
         // The last one who held it up let go. The answer is the object as it was to be.
-        return Ok(store.remove(old).map(|removed| draft.seal(removed.rv)));
+        return Ok(delete::take_away(store, old).map(|removed| draft.seal(removed.rv)));
     }
     let object = store.replace(old, draft);
     if object.is_some()

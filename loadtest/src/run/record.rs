@@ -18,7 +18,7 @@ use crate::{
     oracle,
     report::{
         self,
-        model::{self, Changes, Count, Latency, Machine, Report, SCHEMA},
+        model::{self, Changes, Claims, Count, Latency, Machine, Report, SCHEMA},
     },
     watchers::Finished,
 };
@@ -121,6 +121,19 @@ impl Sampler {
             .iter_mut()
             .map(|measured| measured.report(made))
             .collect();
+        let claims = tally.operations().claims;
+        if let Some(of_report) = report.claims.as_mut() {
+            let [ready, gone] = seen.slices.lock().latencies_apart();
+            let [slice_requests, requests] = self.readings.requests();
+            *of_report = Claims {
+                alive: of_report.alive,
+                made: claims,
+                ready,
+                gone,
+                slice_requests,
+                requests,
+            };
+        }
         report.queue = self.readings.queue();
         report.throttling = self.readings.throttling();
     }
@@ -137,6 +150,10 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
         parameters: parameters(session),
         machine: machine(),
         flags: flags(session),
+        claims: (plan.claims() > 0).then(|| Claims {
+            alive: plan.sizes.pods as u64,
+            ..Claims::default()
+        }),
         ..Report::default()
     };
     let own = env!("CARGO_PKG_VERSION").to_owned();

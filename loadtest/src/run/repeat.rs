@@ -51,6 +51,11 @@ fn figures_alone(report: &Report) -> Report {
     if let Some(watchers) = &mut report.watchers {
         watchers.latency = without_curves(&watchers.latency);
     }
+    if let Some(claims) = &mut report.claims {
+        for latency in [&mut claims.ready, &mut claims.gone] {
+            *latency = without_curves(latency);
+        }
+    }
     for Phase { slices, .. } in &mut report.phases {
         *slices = without_curves(slices);
     }
