@@ -11,10 +11,11 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
 
 const LOADTEST: &str = env!("CARGO_BIN_EXE_loadtest");
 /// Far longer than anything takes on a machine that is busy with other things.
