@@ -367,9 +367,13 @@ mod tests {
             1
         );
         assert_eq!(
-            compared(std::slice::from_ref(&full), &[full, empty], &Facts::default())
-                .0
-                .len(),
+            compared(
+                std::slice::from_ref(&full),
+                &[full.clone(), empty],
+                &Facts::default()
+            )
+            .0
+            .len(),
             1
         );
     }
