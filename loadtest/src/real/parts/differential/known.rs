@@ -316,8 +316,8 @@ mod tests {
         let other = slice("ours", "t1", "b");
         let reason = |upstream: &Value, own: &Value| {
             let (found, _) = compared(
-                std::slice::from_ref(&upstream),
-                std::slice::from_ref(&own),
+                std::slice::from_ref(upstream),
+                std::slice::from_ref(own),
                 &Facts::default(),
             );
             found[0].reason(&Facts::default(), 100)
