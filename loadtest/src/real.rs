@@ -24,6 +24,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::{
@@ -83,6 +84,15 @@ pub struct Args {
     /// Seed of the random changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Pods of the loads; 20000 by default, or 2000 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = parse::count(200_000))]
+    pods: Option<usize>,
+    /// Rounds of each load; 3 by default, or 1 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = parse::count(100))]
+    rounds: Option<usize>,
+    /// Simulated kube-proxies of the fan-out loads; 300 by default, or 40 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    watchers: Option<u16>,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -158,6 +168,10 @@ impl Work {
             deploy: args.deploy.clone(),
             steps: args.steps.unwrap_or(if args.quick { 400 } else { 10_000 }),
             seed: args.seed,
+            pods: args.pods,
+            rounds: args.rounds,
+            watchers: args.watchers,
+            loads: Mutex::default(),
             planes: args.planes.map_or_else(planes, usize::from),
             scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,
