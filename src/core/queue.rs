@@ -10,9 +10,10 @@ mod turns;
 pub use class::Classes;
 
 use super::hash::{IdMap, KeyedMap};
-use class::{ADDITIONS, Age, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, ENDPOINTS_REST, REMOVALS, REST};
+use class::{ADDITIONS, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, ENDPOINTS_REST, REMOVALS, REST};
 use patience::Patience;
 use ready::Ready;
+use ring::Age;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;

@@ -297,6 +297,14 @@ impl Endpointd {
         line?.trim().parse().ok()
     }
 
+    pub(super) fn metrics_url(&self) -> String {
+        format!("http://127.0.0.1:{}/metrics", self.admin_port)
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
     pub(super) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         self.process.signal(signal)
     }

@@ -1,4 +1,5 @@
-//! A cluster that is filled once, for tests in which something happens while its pods change.
+//! A cluster that is filled once, and put under load again and again: for comparisons of controllers that take turns on the
+//! same objects, and for tests in which something happens while pods change.
 
 use std::{ffi::OsString, pin::pin, sync::Arc, time::Duration};
 
@@ -7,11 +8,12 @@ use clap::Parser;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::{Args, Session, World, generator::Generator, measure, phase::Phase};
+use super::{Args, Session, World, generator::Generator, judged, measure, phase::Phase};
 use crate::{
     api::Http,
     observe::watch::{OutputWatch, Scope},
     oracle,
+    report::model::Report,
 };
 
 /// The changes that are made while something else happens come in rounds of this length.
@@ -21,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A filled cluster. What is in it stays there.
 pub(crate) struct Filled {
     args: Args,
+    name: String,
+    seed: u64,
     world: Arc<Mutex<World>>,
 }
 
@@ -39,13 +43,31 @@ impl Filled {
     pub(crate) async fn fill(words: Vec<OsString>) -> anyhow::Result<Self> {
         let args = parse(words)?;
         let session = Session::prepare(&args).await?;
-        let world = World::new(&session.plan, &session.name);
+        let (name, seed) = (session.name.clone(), session.plan.seed);
+        let world = World::new(&session.plan, &name);
         measure::fill(&Http::new(session.writing.clone()), &world, &session).await?;
         drop(session);
         Ok(Self {
             args,
+            name,
+            seed,
             world: Arc::new(Mutex::new(world)),
         })
+    }
+
+    /// Puts it under load, and measures what becomes of it. The words name the same profile and the same sizes; rates, lengths,
+    /// processes to measure and watchers may differ.
+    pub(crate) async fn measure(&self, words: Vec<OsString>) -> anyhow::Result<Report> {
+        let mut args = parse(words)?;
+        self.adapt(&mut args);
+        let session = Session::prepare(&args).await?;
+        ensure!(
+            session.plan.sizes == self.session().await?.plan.sizes,
+            "the cluster was filled with other sizes"
+        );
+        // Boxed: it holds the whole run.
+        let measured = Box::pin(measure::measure_filled(&session, Arc::clone(&self.world))).await?;
+        Ok(judged(measured))
     }
 
     /// Changes pods for as long as this takes.
@@ -111,6 +133,13 @@ impl Filled {
 
     async fn session(&self) -> anyhow::Result<Session<'_>> {
         Session::prepare(&self.args).await
+    }
+
+    /// Makes a run one on this cluster.
+    fn adapt(&self, args: &mut Args) {
+        args.seed = Some(self.seed);
+        args.target.run = Some(self.name.clone());
+        args.target.kubeconfig.clone_from(&self.args.target.kubeconfig);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The objects of one class that may go, by namespace and by Service.
 
-use super::ring::Ring;
+use super::ring::{Age, Ring};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
@@ -76,9 +76,6 @@ impl Classes {
         self.0 as usize
     }
 }
-
-/// The order of an object among those of its Service: since when it waits, and a number that no other object has.
-pub(in crate::core) type Age = (Duration, u64);
 
 /// The objects of one class that may go. Namespaces take turns, and so do the Services of a namespace; of a Service, the
 /// object that has waited longest goes first.

@@ -1,8 +1,9 @@
 //! The objects that may go, and which of them is next.
 
-use super::class::{Age, CLASSES, Class, Classes};
+use super::class::{CLASSES, Class, Classes};
 use super::patience::Patience;
 use super::promises::{Promise, Promises, Waiting, Write};
+use super::ring::Age;
 use super::turns::Turns;
 use std::array;
 use std::time::Duration;

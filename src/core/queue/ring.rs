@@ -1,8 +1,11 @@
 //! Members that take turns.
 
-use super::class::Age;
 use crate::core::hash::IdMap;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The order of an object among those of its Service: since when it waits, and a number that no other object has.
+pub(in crate::core) type Age = (Duration, u64);
 
 /// Members by their turns. In each round every member has one turn, the one with the oldest object first. Those that join
 /// wait for the next round, and so does one that has had its turn: between two turns of a member each of the others has at

@@ -62,7 +62,7 @@ impl Party {
     /// Its part of a write that might go to it.
     fn part(self, step: &Step) -> f64 {
         let of_class = |class: usize| {
-            let goes_by_age = class % 3 == 0 || step.waited[class] >= PATIENCE;
+            let goes_by_age = class.is_multiple_of(3) || step.waited[class] >= PATIENCE;
             if goes_by_age { OF_CLASS[class % 3] } else { 0.0 }
         };
         match self {

@@ -262,10 +262,10 @@ impl<'a> World<'a> {
             }
             let passed = self.tick - from;
             match habit {
-                Habit::Steady(every) if passed % every == 0 => {
-                    self.want(all.start + passed / every % objects)
+                Habit::Steady(every) if passed.is_multiple_of(every) => {
+                    self.want(all.start + passed / every % objects);
                 }
-                Habit::Burst(size, every) if passed % every == 0 => {
+                Habit::Burst(size, every) if passed.is_multiple_of(every) => {
                     for object in 0..size.min(objects) {
                         self.want(all.start + (passed / every * size + object) % objects);
                     }
@@ -291,14 +291,14 @@ impl<'a> World<'a> {
         match self.opponents.limits {
             Limits::None => [true; 4],
             Limits::MostlyRemovals(others) => {
-                let others = self.writes % others == 0;
+                let others = self.writes.is_multiple_of(others);
                 [true, others, true, others]
             }
             Limits::EndpointsInTurns(writes) => {
-                let endpoints = self.writes / writes % 2 == 0;
+                let endpoints = (self.writes / writes).is_multiple_of(2);
                 [true, true, endpoints, endpoints]
             }
-            Limits::SlicesAtEveryOther => [true, self.writes % 2 == 0, true, true],
+            Limits::SlicesAtEveryOther => [true, self.writes.is_multiple_of(2), true, true],
         }
     }
 
@@ -306,7 +306,10 @@ impl<'a> World<'a> {
     pub(super) fn step(&mut self) -> Option<Step> {
         while self.tick < self.opponents.ticks {
             self.tick += 1;
-            while let Some((_, object)) = self.in_flight.pop_front_if(|(at, _)| *at <= self.tick) {
+            while let Some((at, object)) = self.in_flight.front().copied()
+                && at <= self.tick
+            {
+                self.in_flight.pop_front();
                 let known = &mut self.objects[object];
                 known.flies = false;
                 // Among the most urgent of the classes for which it was wanted meanwhile.

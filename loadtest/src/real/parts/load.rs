@@ -65,7 +65,7 @@ struct Sizes {
 
 /// A controller that runs.
 enum Running {
-    Upstream(Process),
+    Upstream(Box<Process>),
     Endpointd(Box<Endpointd>),
 }
 
@@ -253,7 +253,7 @@ async fn start(
                 Limits::Default => &[],
                 Limits::Lifted => &["--kube-api-qps=5000", "--kube-api-burst=10000"],
             };
-            Running::Upstream(cluster.start_upstream(controllers, flags)?)
+            Running::Upstream(Box::new(cluster.start_upstream(controllers, flags)?))
         }
         Contestant::Endpointd => {
             let controllers = format!("--controllers={controllers}");
