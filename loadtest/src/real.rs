@@ -15,6 +15,7 @@ mod identity;
 mod manifests;
 mod parts;
 mod plane;
+mod readme;
 mod relay;
 mod render;
 mod table;
@@ -30,9 +31,10 @@ use tokio::time::Instant;
 use self::{
     folder::{Folder, Program},
     parts::{Part, Work},
+    readme::With,
     table::{Outcome, Row, Verdict},
 };
-use crate::{api, figures::time, parse};
+use crate::{api, figures::time, parse, report::model::Machine};
 
 const HELP: &str = "\
 Each part starts control planes of its own on loopback, with certificates and tokens that nothing
@@ -93,6 +95,9 @@ pub struct Args {
     /// Simulated kube-proxies of the fan-out loads; 300 by default, or 40 with --quick
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     watchers: Option<u16>,
+    /// Put what was found into this README.md, and the figures into the results beside it
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "README.md")]
+    write_readme_table: Option<PathBuf>,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -128,6 +133,10 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         });
     }
     print!("{}", table::table(&rows));
+    if let Some(readme) = &args.write_readme_table {
+        let with = With::now(work.versions(), &Machine::here(), args.quick);
+        readme::write(readme, &with, &rows, &work.loads.lock())?;
+    }
     let failed = rows.iter().any(|row| row.outcome.verdict == Verdict::Failed);
     Ok(if failed {
         ExitCode::FAILURE
@@ -176,6 +185,18 @@ impl Work {
             scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,
         })
+    }
+
+    /// The programs with their versions, in a line.
+    fn versions(&self) -> String {
+        let Some(folder) = &self.folder else {
+            return format!("the server at {}", self.server.as_deref().unwrap_or_default());
+        };
+        let versions = Program::ALL.into_iter().filter_map(|program| {
+            let version = folder.version(program).ok()?;
+            Some(format!("{program} {version}"))
+        });
+        versions.collect::<Vec<_>>().join(", ")
     }
 
     /// Why a part cannot be run here, if it cannot.

@@ -298,3 +298,68 @@ fn the_folder_is_found_in_the_environment() {
     assert_eq!(without.status.code(), Some(2), "{}", text(&without).1);
     assert!(text(&without).1.contains("--bin"), "{}", text(&without).1);
 }
+
+/// A folder of scenarios: those of these names, with the configuration of the last one and a state of the first one spoilt, or
+/// not.
+fn scenarios(stand_ins: &StandIns, names: &[&str], spoilt: bool) -> PathBuf {
+    let folder = stand_ins.0.join(format!("scenarios-{spoilt}"));
+    fs::create_dir_all(&folder).unwrap();
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens");
+    for name in names {
+        let mut text = fs::read_to_string(goldens.join(format!("{name}.json"))).unwrap();
+        if spoilt {
+            text = text.replace("\"serving\": true", "\"serving\": false");
+        }
+        fs::write(folder.join(format!("{name}.json")), text).unwrap();
+    }
+    folder
+}
+
+/// The parts that need nothing but an API server, on the one in memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_need_nothing_else_run_on_a_server_in_memory() {
+    let server = memory_apiserver::start(memory_apiserver::Config::default().gc(false))
+        .await
+        .unwrap();
+    let url = server.url();
+    let outcome = tokio::task::spawn_blocking(move || {
+        let stand_ins = StandIns::new("server");
+        let run = |folder: &Path, parts: &[&str]| {
+            let mut command = Command::new(LOADTEST);
+            command
+                .args(["real", "--quick", "--server", &url, "--scenarios"])
+                .arg(folder)
+                .arg("--out")
+                .arg(stand_ins.0.join("out"))
+                .args(parts);
+            command.output().unwrap()
+        };
+        let folder = scenarios(&stand_ins, &["basic"], false);
+        let good = run(&folder, &["scenarios", "take-over", "outages"]);
+        let spoilt = scenarios(&stand_ins, &["clusterip"], true);
+        let bad = run(&spoilt, &["scenarios"]);
+        let report = fs::read_to_string(stand_ins.0.join("out/scenarios.txt")).unwrap();
+        (good, bad, report)
+    });
+    let (good, bad, report) = outcome.await.unwrap();
+    let (out, err) = text(&good);
+    assert_eq!(good.status.code(), Some(0), "{out}{err}");
+    let (scenarios, others) = out.split_once('\n').unwrap();
+    assert!(
+        scenarios.contains("passed")
+            && scenarios.contains("protobuf: 1 of 1 (default); JSON: 1 of 1 (default)"),
+        "{out}"
+    );
+    assert!(others.contains("1 of each under churn"), "{out}");
+    assert!(others.contains("needs the binaries of a control plane"), "{out}");
+    assert!(out.ends_with("2 passed, 0 failed, 1 skipped\n"), "{out}");
+
+    let (out, err) = text(&bad);
+    assert_eq!(bad.status.code(), Some(1), "{out}{err}");
+    assert!(out.contains("protobuf: 0 of 1 (default)"), "{out}");
+    assert!(err.contains("clusterip: differs (- recorded, + found)"), "{err}");
+    assert!(
+        report.contains("JSON, default, clusterip: clusterip: differs"),
+        "{report}"
+    );
+}

@@ -3,7 +3,7 @@
 mod control_plane;
 mod differential;
 mod guard;
-mod load;
+pub(super) mod loads;
 mod manifests;
 mod outages;
 mod scenarios;
@@ -66,7 +66,7 @@ pub(super) struct Work {
     /// Simulated kube-proxies of the fan-out loads.
     pub(super) watchers: Option<u16>,
     /// What was measured, by part.
-    pub(super) loads: Mutex<BTreeMap<String, Vec<load::Row>>>,
+    pub(super) loads: Mutex<BTreeMap<String, Vec<loads::Row>>>,
     /// Where logs and reports go.
     pub(super) out: PathBuf,
 }
@@ -107,8 +107,8 @@ impl Part {
             Self::Guard => guard::run(work).await,
             Self::TakeOver => take_over::run(work).await,
             Self::Outages => outages::run(work).await,
-            Self::Load => load::steady(work).await,
-            Self::FanOut => load::fan_out(work).await,
+            Self::Load => loads::steady(work).await,
+            Self::FanOut => loads::fan_out(work).await,
         }
     }
 }

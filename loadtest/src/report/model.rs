@@ -398,6 +398,34 @@ pub struct Restart {
     pub without_writer_seconds: f64,
 }
 
+// === impl Machine ===
+
+impl Machine {
+    /// The one that this runs on, as far as the system tells.
+    pub(crate) fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key));
+            value.map(|value| value.trim_start_matches([':', '\t', ' ']).trim().to_owned())
+        };
+        let memory = field(&read("/proc/meminfo"), "MemTotal:");
+        let memory = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
+        let release = |name: &str| read(&format!("/proc/sys/kernel/{name}")).trim().to_owned();
+        let load = read("/proc/loadavg");
+        Self {
+            processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            memory_bytes: memory.unwrap_or_default() * 1024,
+            system: format!("{} {}", release("ostype"), release("osrelease")),
+            load_average: load
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or_default(),
+        }
+    }
+}
+
 // === impl Process ===
 
 impl Process {

@@ -148,7 +148,7 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
         profile: plan.name.clone(),
         started: Timestamp::now().to_string(),
         parameters: parameters(session),
-        machine: machine(),
+        machine: Machine::here(),
         flags: flags(session),
         claims: (plan.claims() > 0).then(|| Claims {
             alive: plan.sizes.pods as u64,
@@ -234,29 +234,6 @@ pub(super) fn add(report: &mut Report, finished: Finished) {
 
 fn keeps_up(lag: &Latency) -> bool {
     Duration::from_micros(lag.p99) <= LATE
-}
-
-fn machine() -> Machine {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, key: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(key));
-        value.map(|value| value.trim_start_matches([':', '\t', ' ']).trim().to_owned())
-    };
-    let memory = field(&read("/proc/meminfo"), "MemTotal:");
-    let memory = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-    let release = |name: &str| read(&format!("/proc/sys/kernel/{name}")).trim().to_owned();
-    let load = read("/proc/loadavg");
-    Machine {
-        processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
-        cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
-        memory_bytes: memory.unwrap_or_default() * 1024,
-        system: format!("{} {}", release("ostype"), release("osrelease")),
-        load_average: load
-            .split(' ')
-            .next()
-            .and_then(|load| load.parse().ok())
-            .unwrap_or_default(),
-    }
 }
 
 /// Shows a report to whoever ran it, and saves it where it is wanted.

@@ -11,7 +11,8 @@ use std::{ffi::OsString, time::Duration};
 use anyhow::Context;
 use tokio::time::sleep;
 
-pub(super) use self::rows::{Measured, Row};
+use self::rows::Measured;
+pub(in crate::real) use self::rows::{Row, table};
 use super::{Work, words};
 use crate::{
     process::Process,
@@ -163,8 +164,7 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
             measured: Measured::of(&report),
         });
     }
-    let table = rows::table(&rows);
-    eprintln!("{table}");
+    eprintln!("{}", table(&rows));
     let outcome = Outcome::passed(format!(
         "{} loads with default limits and without, {} each, {} pods: all verified",
         sizes.loads.len(),
