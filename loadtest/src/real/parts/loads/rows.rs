@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figures::number;
 use crate::report::{
     format::{bytes, figure, micros},
     model::{Process, Report},
@@ -154,7 +155,7 @@ impl Row {
             controller.to_owned(),
         ];
         if self.watchers.is_some() {
-            cells.extend([shown(*p50, micros), shown(*p99, micros), shown(*ended, figure)]);
+            cells.extend([shown(*p50, micros), shown(*p99, micros), shown(*ended, count)]);
             cells.extend([
                 shown(*to_proxies, bytes),
                 shown(*server_cpu, micros),
@@ -192,6 +193,11 @@ impl Row {
             None => format!("{}{outputs}", self.rate),
         }
     }
+}
+
+/// A count. The median of an even number of rounds may be between two.
+fn count(value: f64) -> String {
+    number(value.round() as u64)
 }
 
 /// The median, and the range if there is one.
