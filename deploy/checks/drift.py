@@ -17,6 +17,7 @@ PAIRS = [
         ],
     ),
     ("opt-in", ["replicas=3", "mode=opt-in"]),
+    ("control-plane", ["replicas=3", "controlPlane.enabled=true"]),
     ("shadow", ["shadow=true"]),
     ("monitoring", ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"]),
     ("guard", ["guard.enabled=true"]),

@@ -77,6 +77,39 @@ def ours(spec):
                 yield f"{probe}: port"
 
 
+# Where pods run on the network of their nodes, and what they have in spite of the restricted profile.
+CONTROL_PLANES = {"kustomize control-plane", "chart control-plane"}
+ON_THE_NODES_NETWORK = {"hostNetwork"}
+
+
+def without_a_network(deployment):
+    """What a pod that starts before the pod network must have, if this is one."""
+    spec = deployment["spec"]["template"]["spec"]
+    if not spec.get("hostNetwork"):
+        return
+    tolerated = spec.get("tolerations", [])
+    if {"operator": "Exists", "effect": "NoExecute"} not in tolerated:
+        yield "static pods tolerate all taints of the effect NoExecute"
+    for key in ("node-role.kubernetes.io/control-plane", "node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable"):
+        if {"key": key, "operator": "Exists", "effect": "NoSchedule"} not in tolerated:
+            yield f"{key} is not tolerated"
+    if any(item.get("effect") != "NoExecute" and item.get("key") in (None, "node.kubernetes.io/unschedulable") for item in tolerated):
+        yield "it would come back to a node that is drained"
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    if "node-role.kubernetes.io/control-plane" not in str(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")):
+        yield "it may run on other nodes, whose ports and API server are not meant"
+    strategy = deployment["spec"]["strategy"]
+    if strategy["type"] == "RollingUpdate" and strategy["rollingUpdate"] != {"maxSurge": 0, "maxUnavailable": 1}:
+        yield "a new pod would wait for the port of the old one"
+    (container,) = spec["containers"]
+    if not {"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"} <= {item["name"] for item in container.get("env", [])}:
+        yield "the API server is found through a Service"
+    loopback = "--bind-address=127.0.0.1" in container["args"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        if (container[probe]["httpGet"].get("host") == "127.0.0.1") != loopback:
+            yield f"{probe}: host"
+
+
 def selectors(objects):
     """Whether everything that selects pods by labels selects these."""
     (deployment,) = common.find(objects, "Deployment")
@@ -123,6 +156,14 @@ MUTATIONS = {
     "init container": lambda spec: spec.update(initContainers=[{"name": "x", "image": "x:1"}]),
     "host port": lambda spec: spec["containers"][0]["ports"][0].update(hostPort=1),
 }
+ON_CONTROL_PLANES = {
+    "a taint": lambda item: item["spec"]["template"]["spec"]["tolerations"].pop(3),
+    "all taints": lambda item: item["spec"]["template"]["spec"]["tolerations"].append({"operator": "Exists"}),
+    "other nodes": lambda item: item["spec"]["template"]["spec"].pop("affinity"),
+    "a Service": lambda item: item["spec"]["template"]["spec"]["containers"][0].pop("env"),
+    "a surge": lambda item: item["spec"]["strategy"]["rollingUpdate"].update(maxSurge=1),
+    "loopback": lambda item: item["spec"]["template"]["spec"]["containers"][0]["args"].append("--bind-address=127.0.0.1"),
+}
 
 
 def main():
@@ -132,7 +173,11 @@ def main():
         for item in common.find(objects, "Deployment"):
             count += 1
             spec = item["spec"]["template"]["spec"]
-            problems += [f"{source}: {problem}" for problem in [*restricted(spec), *ours(spec)]]
+            allowed = ON_THE_NODES_NETWORK if source in CONTROL_PLANES else set()
+            found = [problem for problem in restricted(spec) if problem not in allowed]
+            problems += [f"{source}: {problem}" for problem in [*found, *ours(spec), *without_a_network(item)]]
+            if source in CONTROL_PLANES and not spec.get("hostNetwork"):
+                problems.append(f"{source}: it waits for the pod network")
         problems += [f"{source}: {problem}" for problem in selectors(objects)]
     (good,) = common.find(common.kustomize(common.DEPLOY / "kustomize/base"), "Deployment")
     for name, mutate in MUTATIONS.items():
@@ -140,10 +185,16 @@ def main():
         mutate(spec)
         if not list(restricted(spec)):
             problems.append(f"{name}: would not be found")
+    (good,) = common.find(common.kustomize(common.DEPLOY / "kustomize/overlays/control-plane"), "Deployment")
+    for name, mutate in ON_CONTROL_PLANES.items():
+        bad = copy.deepcopy(good)
+        mutate(bad)
+        if not list(without_a_network(bad)):
+            problems.append(f"on control planes, {name}: would not be found")
     user = [line.split()[1] for line in (common.DEPLOY / "Containerfile").read_text().splitlines() if line.startswith("USER ")]
     if user != ["65532:65532"]:
         problems.append(f"the image's user is {user}")
-    common.report(problems, f"{count} pods, {len(MUTATIONS)} mistakes that are found")
+    common.report(problems, f"{count} pods, {len(MUTATIONS) + len(ON_CONTROL_PLANES)} mistakes that are found")
 
 
 main()

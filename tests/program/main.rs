@@ -15,6 +15,7 @@ mod objects;
 mod process;
 
 mod binary;
+mod cold_start;
 mod command_line;
 mod connecting;
 mod operator_log;

@@ -1,8 +1,8 @@
 //! The real binary under the rules that `deploy/kustomize` grants it, on a server that enforces them: they are
 //! enough for all that it does, and each of them is used; and when one is missing, the log says which.
 
-mod grants;
-mod process;
+pub(crate) mod grants;
+pub(crate) mod process;
 
 use crate::cluster::Api;
 use crate::objects;

@@ -66,6 +66,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- regexReplaceAll "(label_values\\([^)]*), cluster\\)" $text (printf "${1}, %s)" .label) -}}
 {{- end -}}
 
+{{/* The affinity of controlPlane, which takes the place of the values'. */}}
+{{- define "endpointd.controlPlane.affinity" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          - key: node-role.kubernetes.io/control-plane
+            operator: Exists
+{{- end -}}
+
+{{/* And its tolerations: that of static pods, and of nodes that are new, without a network, unknown to their cloud, or short of
+something. A node that is drained is left out, so that the pod does not come back to it. */}}
+{{- define "endpointd.controlPlane.tolerations" -}}
+- operator: Exists
+  effect: NoExecute
+- key: node-role.kubernetes.io/control-plane
+  operator: Exists
+  effect: NoSchedule
+- key: CriticalAddonsOnly
+  operator: Exists
+{{- range list "node.kubernetes.io/not-ready" "node.kubernetes.io/network-unavailable" "node.cloudprovider.kubernetes.io/uninitialized" "node.kubernetes.io/memory-pressure" "node.kubernetes.io/disk-pressure" "node.kubernetes.io/pid-pressure" }}
+- key: {{ . }}
+  operator: Exists
+  effect: NoSchedule
+{{- end }}
+{{- end -}}
+
+{{/* Where the kubelet asks: an address that only the node itself reaches has to be named. */}}
+{{- define "endpointd.probeHost" -}}
+{{- if and .Values.controlPlane.enabled (or (hasPrefix "127." .Values.admin.bindAddress) (eq "::1" .Values.admin.bindAddress)) -}}
+host: {{ .Values.admin.bindAddress | quote }}
+{{- end -}}
+{{- end -}}
+
 {{- define "endpointd.scheme" -}}
 {{- if .Values.admin.tls.secretName -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}

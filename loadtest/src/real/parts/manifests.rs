@@ -112,7 +112,7 @@ async fn run_overlay(work: &Work, overlay: &Rendered) -> anyhow::Result<String> 
     let name = &overlay.name;
     let purpose = match name.as_str() {
         "base" => Purpose::Writer,
-        "ha" => Purpose::Replicas,
+        "ha" | "control-plane" => Purpose::Replicas,
         "mirroring" => Purpose::Mirroring,
         "shadow" => Purpose::Shadow,
         "opt-in" => Purpose::OptIn,
