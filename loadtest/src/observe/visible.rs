@@ -47,6 +47,8 @@ pub(crate) struct Change(u64);
 #[derive(Debug)]
 pub(crate) struct Visibility {
     sets: HashMap<SetId, Set>,
+    /// Set if objects were there before: a pod that was not shown may be in one of them all the same.
+    begins_late: bool,
     /// Changes without an answer, or not seen yet, by number: in which sets, and of which pod.
     next_change: u64,
     unanswered: HashMap<u64, (PodNumber, Vec<SetId>)>,
@@ -116,10 +118,10 @@ impl Shown {
         matches!(self, Self::Present { ready: true, .. })
     }
 
-    /// Whether somebody who waits for `wanted` sees it in this. Of a pod that takes no traffic it is as good that it is not
-    /// there: it may have gone before that was written.
-    fn shows(self, wanted: Self) -> bool {
-        self == wanted || (self == Self::Absent && !wanted.takes_traffic())
+    /// Whether this shows what is waited for. Of a pod that takes no traffic it is as good that it is not there, since it may
+    /// have gone before that was written; unless objects were there before, and it may stand in one of them.
+    fn shows(self, wanted: Self, begins_late: bool) -> bool {
+        self == wanted || (!begins_late && self == Self::Absent && !wanted.takes_traffic())
     }
 }
 
@@ -129,12 +131,21 @@ impl Visibility {
     pub(crate) fn new() -> Self {
         Self {
             sets: HashMap::new(),
+            begins_late: false,
             next_change: 0,
             unanswered: HashMap::new(),
             measured: Measured::new(),
             overtaken: 0,
             marks: None,
             version: None,
+        }
+    }
+
+    /// Follows the changes of objects of which those that do not change are never told.
+    pub(crate) fn of_changes() -> Self {
+        Self {
+            begins_late: true,
+            ..Self::new()
         }
     }
 
@@ -158,6 +169,7 @@ impl Visibility {
         targets: impl Iterator<Item = (SetId, Shown)>,
         now: Instant,
     ) -> Change {
+        let begins_late = self.begins_late;
         let change = self.next_change;
         self.next_change += 1;
         let mut sets = Vec::new();
@@ -173,8 +185,12 @@ impl Visibility {
                 seen.possible.push(overtaken.shown);
                 seen.blurred_until = Some(now + BLUR);
             }
-            let may_come = || seen.possible.iter().any(|possible| possible.shows(shown));
-            if blurred || seen.shown.shows(shown) || may_come() {
+            let may_come = || {
+                seen.possible
+                    .iter()
+                    .any(|possible| possible.shows(shown, begins_late))
+            };
+            if blurred || seen.shown.shows(shown, begins_late) || may_come() {
                 self.overtaken += 1;
                 seen.possible.push(shown);
                 seen.blurred_until = Some(now + BLUR);
@@ -325,7 +341,7 @@ impl Visibility {
         if let Some(awaited) = seen
             .awaited
             .as_mut()
-            .filter(|awaited| seen.shown.shows(awaited.shown))
+            .filter(|awaited| seen.shown.shows(awaited.shown, self.begins_late))
         {
             if awaited.seen.is_none() {
                 awaited.seen = Some(now);

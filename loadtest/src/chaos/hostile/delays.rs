@@ -45,7 +45,7 @@ pub(super) struct Written {
 impl Delays {
     pub(super) fn new() -> Self {
         let state = State {
-            flips: std::array::from_fn(|_| Visibility::new()),
+            flips: std::array::from_fn(|_| Visibility::of_changes()),
             written: HashMap::new(),
             events: 0,
         };
