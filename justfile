@@ -74,3 +74,7 @@ ci:
 # What one machine can build of a release, into target/release-files: CONTRIBUTING.md says what else belongs to it.
 release:
     .ci/release
+
+# endpointd against real binaries of a control plane, in the folder $KUBE_BIN: `just real --quick`, or `just real scenarios`.
+real *ARGS:
+    .ci/real {{ ARGS }}

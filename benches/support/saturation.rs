@@ -47,6 +47,10 @@ pub(crate) struct Case {
     pub turn: Option<(Duration, f64)>,
     /// Requests that the writers may have in flight at most.
     pub limit: usize,
+    /// Each Service has Endpoints as well, which every flip of its pods changes. Only the product knows them.
+    pub endpoints: bool,
+    /// Requests that the product may send a second; zero means no limit.
+    pub qps: f64,
     pub seed: u64,
 }
 
@@ -66,14 +70,27 @@ impl Default for Case {
             distance: Duration::from_millis(1),
             turn: None,
             limit: 64,
+            endpoints: false,
+            qps: 0.0,
             seed: 1,
         }
     }
 }
 
 impl Case {
+    /// The number of slices.
     pub(crate) fn objects(&self) -> usize {
         self.namespaces * self.services * self.slices
+    }
+
+    /// The number of all objects: Endpoints come after slices.
+    fn all_objects(&self) -> usize {
+        let endpoints = if self.endpoints {
+            self.objects() / self.slices
+        } else {
+            0
+        };
+        self.objects() + endpoints
     }
 
     /// Writes a second that the server can take.
@@ -88,6 +105,10 @@ pub(crate) trait Writer {
     fn wanted(&mut self, object: usize, priority: Priority, now: Duration);
     /// Returns the object that is sent now, if one is.
     fn next(&mut self, now: Duration) -> Option<usize>;
+    /// Returns when to ask for the next object at the latest, if it was not sent because of the time.
+    fn wake(&self) -> Option<Duration> {
+        None
+    }
     /// A write was answered; the object is wanted again if it has changed meanwhile.
     fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration);
     /// The number of requests that may be in flight.
@@ -128,6 +149,8 @@ pub(crate) struct Figures {
     pub writes: usize,
     pub removals: Times,
     pub additions: Times,
+    /// Both, of Endpoints.
+    pub endpoints: Times,
     /// The window at each answer.
     pub windows: Vec<(Duration, usize)>,
     /// When each write was answered.
@@ -158,6 +181,8 @@ enum Event {
     Flip,
     /// A write is answered that was sent at this time.
     Answered(usize, Duration),
+    /// The writer asked to look again.
+    Look,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -172,27 +197,31 @@ struct Object {
 /// Plays a case: pods flip at equal distances in time, each time another one by chance.
 pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
     let mut random = fastrand::Rng::with_seed(case.seed);
-    let mut objects = vec![Object::default(); case.objects()];
-    for object in &mut objects {
+    let slices = case.objects();
+    let mut objects = vec![Object::default(); case.all_objects()];
+    for object in &mut objects[..slices] {
         object.ready = (0..case.pods).map(|_| random.bool()).collect();
     }
     let mut server = Server::new(case);
     let mut figures = Figures::default();
     let gap = Duration::from_secs_f64(1.0 / (case.capacity() * case.load));
     let mut events = BinaryHeap::from([Reverse((Duration::ZERO, 0, Event::Flip))]);
-    let mut sequence = 0;
+    let (mut sequence, mut look) = (0, None);
     while let Some(Reverse((now, _, event))) = events.pop() {
         match event {
             Event::Flip => {
-                let at = random.usize(..objects.len());
-                let object = &mut objects[at];
-                let ready = &mut object.ready[random.usize(..case.pods)];
+                let slice = random.usize(..slices);
+                let ready = &mut objects[slice].ready[random.usize(..case.pods)];
                 let priority = if *ready { Priority::Remove } else { Priority::Add };
                 *ready = !*ready;
-                object.changes.push((now, priority));
                 figures.changes += 1;
-                if !object.flies {
-                    writer.wanted(at, priority, now);
+                let endpoints = case.endpoints.then(|| slices + slice / case.slices);
+                for at in [slice].into_iter().chain(endpoints) {
+                    let object = &mut objects[at];
+                    object.changes.push((now, priority));
+                    if !object.flies {
+                        writer.wanted(at, priority, now);
+                    }
                 }
                 if now + gap < case.lasting {
                     sequence += 1;
@@ -204,6 +233,7 @@ pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
                 object.flies = false;
                 for (since, priority) in object.in_flight.drain(..) {
                     match priority {
+                        _ if at >= slices => figures.endpoints.push(now.saturating_sub(since)),
                         Priority::Remove => figures.removals.push(now.saturating_sub(since)),
                         _ => figures.additions.push(now.saturating_sub(since)),
                     }
@@ -213,6 +243,7 @@ pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
                 figures.answers.push(now);
                 figures.windows.push((now, writer.window()));
             }
+            Event::Look => look = None,
         }
         while let Some(at) = writer.next(now) {
             let object = &mut objects[at];
@@ -221,6 +252,11 @@ pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
             sequence += 1;
             let answered = server.serve(at, now);
             events.push(Reverse((answered, sequence, Event::Answered(at, now))));
+        }
+        if let Some(wake) = writer.wake().filter(|wake| look.is_none_or(|look| *wake < look)) {
+            sequence += 1;
+            look = Some(wake);
+            events.push(Reverse((wake, sequence, Event::Look)));
         }
     }
     assert!(
@@ -231,36 +267,49 @@ pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
 }
 
 /// The product's writer.
-pub(crate) struct Product(Simulated);
+pub(crate) struct Product {
+    simulated: Simulated,
+    wake: Option<Duration>,
+}
 
 impl Product {
     pub(crate) fn new(case: &Case) -> Self {
         let of_namespace = case.services * case.slices;
-        let pacing = Pacing::unlimited(case.limit);
-        Self(Simulated::new(
-            case.objects(),
-            of_namespace,
-            case.slices,
-            pacing,
-            case.seed,
-        ))
+        let pacing = Pacing {
+            qps: case.qps,
+            ..Pacing::unlimited(case.limit)
+        };
+        let slices = Simulated::new(case.objects(), of_namespace, case.slices, pacing, case.seed);
+        Self {
+            simulated: if case.endpoints {
+                slices.with_endpoints(case.slices)
+            } else {
+                slices
+            },
+            wake: None,
+        }
     }
 }
 
 impl Writer for Product {
     fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
-        self.0.want(object, priority, now);
+        self.simulated.want(object, priority, now);
     }
 
     fn next(&mut self, now: Duration) -> Option<usize> {
-        self.0.next(0, now).ok()
+        let next = self.simulated.next(0, now);
+        next.map_err(|until| self.wake = until).ok()
+    }
+
+    fn wake(&self) -> Option<Duration> {
+        self.wake
     }
 
     fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration) {
-        self.0.answered(object, Effect::Nothing, took, again, now);
+        self.simulated.answered(object, Effect::Nothing, took, again, now);
     }
 
     fn window(&self) -> usize {
-        self.0.publisher.window()
+        self.simulated.publisher.window()
     }
 }

@@ -46,6 +46,21 @@ impl Simulated {
         }
     }
 
+    /// Adds the Endpoints of each Service, whose numbers follow those of the slices.
+    pub(crate) fn with_endpoints(mut self, of_service: usize) -> Self {
+        for slice in (0..self.keys.len()).step_by(of_service) {
+            let (namespace, service) = (&self.keys[slice].namespace, &self.services[slice]);
+            let key = Hashed::new(ObjectKey {
+                namespace: Arc::clone(namespace),
+                object: ObjectName::endpoints(Arc::clone(service)),
+            });
+            self.numbers.insert(key.clone(), self.keys.len());
+            self.services.push(Arc::clone(service));
+            self.keys.push(key);
+        }
+        self
+    }
+
     fn report(&mut self, object: usize, reply: Option<Reply>, wanted: Option<Priority>, now: Duration) {
         let item = |priority| WorkItem {
             object: self.keys[object].object.clone(),

@@ -65,7 +65,10 @@ pub(crate) fn in_words(error: &anyhow::Error) -> String {
 }
 
 /// Sends a request again for as long as the server says that it is too busy, within bounds.
-pub(crate) async fn retrying(send: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) async fn retrying<Sent>(send: impl Fn() -> Sent) -> anyhow::Result<()>
+where
+    Sent: Future<Output = anyhow::Result<()>>,
+{
     let mut pause = FIRST_PAUSE;
     for _ in 1..TRIES {
         match send().await {

@@ -162,7 +162,7 @@ async fn empty(http: &Http, namespace: &str) -> anyhow::Result<()> {
         Resource::Pods,
     ] {
         let collection = kind.path(namespace, "");
-        let emptied = api::retrying(async || http.delete(&collection, 0).await).await;
+        let emptied = api::retrying(|| http.delete(&collection, 0)).await;
         if let Err(error) = emptied
             && api::code(&error) != Some(404)
         {
@@ -174,7 +174,7 @@ async fn empty(http: &Http, namespace: &str) -> anyhow::Result<()> {
 
 /// Deletes an object that may be gone, or going, already.
 async fn delete(http: &Http, path: &str) -> anyhow::Result<()> {
-    match api::retrying(async || http.delete(path, 0).await).await {
+    match api::retrying(|| http.delete(path, 0)).await {
         Err(error) if !matches!(api::code(&error), Some(404 | 409)) => Err(error),
         _ => Ok(()),
     }

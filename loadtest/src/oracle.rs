@@ -17,11 +17,15 @@
 //! The lists are read one after another, so a difference means something only when the cluster keeps still.
 //! Whoever holds the objects already, in the stores of watches say, makes a [`Snapshot`] of them and needs no
 //! request: checking one is a pure function, fit to be called again and again.
+//!
+//! In a large cluster, the pods that a Service can select are found by their labels (`candidates.rs`); in a small one every
+//! Service is compared with every pod.
 
 mod annotated;
+mod candidates;
 mod endpoints;
 mod facts;
-
+mod lists;
 mod mirrored;
 mod report;
 mod slices;
@@ -33,17 +37,16 @@ use std::{
     pin::pin,
 };
 
-use anyhow::Context;
 use futures::{StreamExt, stream};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Endpoints, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
-use serde::de::DeserializeOwned;
+use kube::{Client, ResourceExt, api::ListParams};
 
+use self::candidates::{Candidates, Search};
+use self::lists::{list, list_if};
 pub use self::report::{Difference, Family, Problem, Report};
 use self::slices::hints::Zones;
 
@@ -219,12 +222,13 @@ impl Cluster {
     }
 
     async fn read_selected(client: &Client, outputs: Outputs, selected: &ListParams) -> anyhow::Result<Self> {
+        let all = None;
         let (nodes, services, pods, slices, endpoints) = tokio::try_join!(
             list(client, selected),
             list(client, selected),
             list(client, selected),
-            list_if(outputs.slices, client, selected),
-            list_if(outputs.endpoints, client, selected)
+            list_if(outputs.slices, client, selected, all),
+            list_if(outputs.endpoints, client, selected, all)
         )?;
         Ok(Self {
             nodes,
@@ -243,25 +247,13 @@ impl Cluster {
         selected: &ListParams,
         namespace: &str,
     ) -> anyhow::Result<Self> {
-        let (services, pods) = (
-            list_in(client, selected, namespace),
-            list_in(client, selected, namespace),
-        );
-        let slices = async {
-            if outputs.slices {
-                list_in(client, selected, namespace).await
-            } else {
-                Ok(Vec::new())
-            }
-        };
-        let endpoints = async {
-            if outputs.endpoints {
-                list_in(client, selected, namespace).await
-            } else {
-                Ok(Vec::new())
-            }
-        };
-        let (services, pods, slices, endpoints) = tokio::try_join!(services, pods, slices, endpoints)?;
+        let within = Some(namespace);
+        let (services, pods, slices, endpoints) = tokio::try_join!(
+            list_if(true, client, selected, within),
+            list_if(true, client, selected, within),
+            list_if(outputs.slices, client, selected, within),
+            list_if(outputs.endpoints, client, selected, within)
+        )?;
         Ok(Self {
             nodes: Vec::new(),
             services,
@@ -292,9 +284,14 @@ impl Cluster {
 
 // === impl Snapshot ===
 
-impl Snapshot<'_> {
+impl<'a> Snapshot<'a> {
     /// Compares what is published with what it should be.
     pub fn check(&self, options: &Options) -> Report {
+        self.check_by(options, None)
+    }
+
+    /// As [`Self::check`], but the pods of each Service are found as `search` says, however many there are.
+    fn check_by(&self, options: &Options, search: Option<Search>) -> Report {
         let outputs = options.outputs;
         let mut report = Report {
             outputs,
@@ -312,7 +309,7 @@ impl Snapshot<'_> {
             .filter_map(|(name, node)| Some((name?, *node)))
             .collect();
         let zones = Zones::of(&self.nodes);
-        let pods = group_by(&self.pods, |pod| pod.metadata.namespace.as_deref());
+        let candidates = self.candidates(search);
         let slices = group_by(&self.slices, |slice| {
             let service = slice.labels().get(slices::SERVICE_NAME_LABEL)?;
             Some((slice.metadata.namespace.as_deref()?, service.as_str()))
@@ -324,7 +321,7 @@ impl Snapshot<'_> {
             let Some((namespace, name)) = name(*service) else {
                 continue;
             };
-            let pods = pods.get(namespace).map_or(&[][..], Vec::as_slice);
+            let pods = candidates[namespace].of(service);
             let differences = &mut report.differences;
             report.services += 1;
             let mut expected_endpoints = 0;
@@ -351,7 +348,7 @@ impl Snapshot<'_> {
                     continue;
                 };
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
-                let in_namespace = pods.get(namespace).map_or(&[][..], Vec::as_slice);
+                let in_namespace = candidates[namespace].all();
                 let published = match (annotated::lease(service), annotated::of(service)) {
                     (None, None) => {
                         slices::abandoned(service, slices, &mut report.differences);
@@ -398,6 +395,17 @@ impl Snapshot<'_> {
         report
     }
 
+    /// The pods of each namespace that has Services.
+    fn candidates(&self, search: Option<Search>) -> HashMap<&'a str, Candidates<'a>> {
+        let mut pods = group_by(&self.pods, |pod| pod.metadata.namespace.as_deref());
+        let services = group_by(&self.services, |service| service.metadata.namespace.as_deref());
+        let candidates = services.into_iter().map(|(namespace, services)| {
+            let pods = pods.remove(namespace).unwrap_or_default();
+            (namespace, Candidates::new(pods, &services, search))
+        });
+        candidates.collect()
+    }
+
     /// Endpoints objects that no Service is there for.
     fn orphans(&self) -> impl Iterator<Item = Difference> {
         let services = self.services.iter().filter_map(|service| name(*service));
@@ -426,43 +434,4 @@ fn group_by<'a, K, Q: std::hash::Hash + Eq>(
         }
     }
     groups
-}
-
-async fn list_if<K>(wanted: bool, client: &Client, selected: &ListParams) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    if wanted {
-        list(client, selected).await
-    } else {
-        Ok(Vec::new())
-    }
-}
-
-async fn list<K>(client: &Client, selected: &ListParams) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    items(&Api::all(client.clone()), selected).await
-}
-
-async fn list_in<K>(client: &Client, selected: &ListParams, namespace: &str) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
-    items(&Api::namespaced(client.clone(), namespace), selected).await
-}
-
-async fn items<K>(api: &Api<K>, selected: &ListParams) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let list = api
-        .list(selected)
-        .await
-        .with_context(|| format!("listing {}", K::plural(&())))?;
-    Ok(list.items)
 }

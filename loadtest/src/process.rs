@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -218,10 +218,6 @@ impl Log {
     /// A file that stays. Several processes may write to it one after the other.
     pub(crate) fn kept(path: PathBuf) -> Self {
         Self { path, keep: true }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     fn tail(&self) -> io::Result<String> {

@@ -15,6 +15,7 @@ mod identity;
 mod manifests;
 mod parts;
 mod plane;
+mod readme;
 mod relay;
 mod render;
 mod table;
@@ -24,14 +25,16 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::{
     folder::{Folder, Program},
     parts::{Part, Work},
+    readme::With,
     table::{Outcome, Row, Verdict},
 };
-use crate::{api, figures::time, parse};
+use crate::{api, figures::time, parse, report::model::Machine};
 
 const HELP: &str = "\
 Each part starts control planes of its own on loopback, with certificates and tokens that nothing
@@ -83,6 +86,18 @@ pub struct Args {
     /// Seed of the random changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Pods of the loads; 20000 by default, or 2000 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = parse::count(200_000))]
+    pods: Option<usize>,
+    /// Rounds of each load; 3 by default, or 1 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = parse::count(100))]
+    rounds: Option<usize>,
+    /// Simulated kube-proxies of the fan-out loads; 300 by default, or 40 with --quick
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    watchers: Option<u16>,
+    /// Put what was found into this README.md, and the figures into the results beside it
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "README.md")]
+    write_readme_table: Option<PathBuf>,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -118,6 +133,10 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         });
     }
     print!("{}", table::table(&rows));
+    if let Some(readme) = &args.write_readme_table {
+        let with = With::now(work.versions(), &Machine::here(), args.quick);
+        readme::write(readme, &with, &rows, &work.loads.lock())?;
+    }
     let failed = rows.iter().any(|row| row.outcome.verdict == Verdict::Failed);
     Ok(if failed {
         ExitCode::FAILURE
@@ -158,10 +177,26 @@ impl Work {
             deploy: args.deploy.clone(),
             steps: args.steps.unwrap_or(if args.quick { 400 } else { 10_000 }),
             seed: args.seed,
+            pods: args.pods,
+            rounds: args.rounds,
+            watchers: args.watchers,
+            loads: Mutex::default(),
             planes: args.planes.map_or_else(planes, usize::from),
             scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,
         })
+    }
+
+    /// The programs with their versions, in a line.
+    fn versions(&self) -> String {
+        let Some(folder) = &self.folder else {
+            return format!("the server at {}", self.server.as_deref().unwrap_or_default());
+        };
+        let versions = Program::ALL.into_iter().filter_map(|program| {
+            let version = folder.version(program).ok()?;
+            Some(format!("{program} {version}"))
+        });
+        versions.collect::<Vec<_>>().join(", ")
     }
 
     /// Why a part cannot be run here, if it cannot.

@@ -15,7 +15,7 @@ mod components;
 mod curves;
 mod figures;
 mod flags;
-mod format;
+pub(crate) mod format;
 pub mod model;
 mod page;
 mod plot;

@@ -40,7 +40,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
 use serde::de::DeserializeOwned;
 
 pub use self::args::Args;
-pub(crate) use self::filled::Filled;
+pub(crate) use self::{filled::Filled, repeat::merged};
 use self::{
     measure::{Measured, followed, measure},
     session::Session,

@@ -74,6 +74,7 @@ impl Dir {
             .collect();
         pages.push(("throttled", self.save("throttled", &sample::throttled()).html));
         pages.push(("watched", self.save("watched", &sample::watched()).html));
+        pages.push(("claimed", self.save("claimed", &sample::claimed()).html));
         pages.push(("repeated", self.save("repeated", &sample::repeated()).html));
         let repeated = [sample::repeated(), sample::throttled()];
         pages.push(("compare-repeated", self.compare("compare-repeated", &repeated)));

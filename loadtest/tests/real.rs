@@ -11,10 +11,11 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
 
 const LOADTEST: &str = env!("CARGO_BIN_EXE_loadtest");
 /// Far longer than anything takes on a machine that is busy with other things.
@@ -130,7 +131,10 @@ fn text(output: &Output) -> (String, String) {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        assert!(
+            Instant::now().saturating_duration_since(start) < LIMIT,
+            "{what}: not within {LIMIT:?}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -196,7 +200,10 @@ fn an_api_server_that_ends_at_once_is_shown_with_the_end_of_its_log() {
         "{out}"
     );
     assert!(err.contains("error: unknown flag"), "{err}");
-    assert!(start.elapsed() < LIMIT / 2, "it was waited for in vain");
+    assert!(
+        Instant::now().saturating_duration_since(start) < LIMIT / 2,
+        "it was waited for in vain"
+    );
     until("etcd is ended, too", || stand_ins.running().is_empty());
     assert_eq!(stand_ins.left(), BTreeSet::new());
 }
@@ -290,4 +297,69 @@ fn the_folder_is_found_in_the_environment() {
     let without = run(None);
     assert_eq!(without.status.code(), Some(2), "{}", text(&without).1);
     assert!(text(&without).1.contains("--bin"), "{}", text(&without).1);
+}
+
+/// A folder of scenarios: those of these names, with the configuration of the last one and a state of the first one spoilt, or
+/// not.
+fn scenarios(stand_ins: &StandIns, names: &[&str], spoilt: bool) -> PathBuf {
+    let folder = stand_ins.0.join(format!("scenarios-{spoilt}"));
+    fs::create_dir_all(&folder).unwrap();
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens");
+    for name in names {
+        let mut text = fs::read_to_string(goldens.join(format!("{name}.json"))).unwrap();
+        if spoilt {
+            text = text.replace("\"serving\": true", "\"serving\": false");
+        }
+        fs::write(folder.join(format!("{name}.json")), text).unwrap();
+    }
+    folder
+}
+
+/// The parts that need nothing but an API server, on the one in memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_need_nothing_else_run_on_a_server_in_memory() {
+    let server = memory_apiserver::start(memory_apiserver::Config::default().gc(false))
+        .await
+        .unwrap();
+    let url = server.url();
+    let outcome = tokio::task::spawn_blocking(move || {
+        let stand_ins = StandIns::new("server");
+        let run = |folder: &Path, parts: &[&str]| {
+            let mut command = Command::new(LOADTEST);
+            command
+                .args(["real", "--quick", "--server", &url, "--scenarios"])
+                .arg(folder)
+                .arg("--out")
+                .arg(stand_ins.0.join("out"))
+                .args(parts);
+            command.output().unwrap()
+        };
+        let folder = scenarios(&stand_ins, &["basic"], false);
+        let good = run(&folder, &["scenarios", "take-over", "outages"]);
+        let spoilt = scenarios(&stand_ins, &["clusterip"], true);
+        let bad = run(&spoilt, &["scenarios"]);
+        let report = fs::read_to_string(stand_ins.0.join("out/scenarios.txt")).unwrap();
+        (good, bad, report)
+    });
+    let (good, bad, report) = outcome.await.unwrap();
+    let (out, err) = text(&good);
+    assert_eq!(good.status.code(), Some(0), "{out}{err}");
+    let (scenarios, others) = out.split_once('\n').unwrap();
+    assert!(
+        scenarios.contains("passed")
+            && scenarios.contains("protobuf: 1 of 1 (default); JSON: 1 of 1 (default)"),
+        "{out}"
+    );
+    assert!(others.contains("1 of each under churn"), "{out}");
+    assert!(others.contains("needs the binaries of a control plane"), "{out}");
+    assert!(out.ends_with("2 passed, 0 failed, 1 skipped\n"), "{out}");
+
+    let (out, err) = text(&bad);
+    assert_eq!(bad.status.code(), Some(1), "{out}{err}");
+    assert!(out.contains("protobuf: 0 of 1 (default)"), "{out}");
+    assert!(err.contains("clusterip: differs (- recorded, + found)"), "{err}");
+    assert!(
+        report.contains("JSON, default, clusterip: clusterip: differs"),
+        "{report}"
+    );
 }

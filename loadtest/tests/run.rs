@@ -308,6 +308,42 @@ fn mirror() {
 }
 
 #[test]
+fn sandboxes_come_and_go_beside_those_that_stay() {
+    let report = verified(
+        "sandbox",
+        &[
+            "--alive=40",
+            "--cluster-ip",
+            "--rate=20",
+            "--life=500ms",
+            "--ready-after=100ms",
+            "--duration=3s",
+        ],
+    );
+    let claims = report.claims.unwrap();
+    assert_eq!((claims.alive, claims.made), (40, 60));
+    assert_eq!(report.parameters["services"], "80");
+    // Each pod shows in the slices of both its Services, and at its end where these are there yet.
+    assert_eq!(claims.ready.count, 120, "{:?}", claims.ready);
+    assert!(
+        claims.gone.count > 0 && claims.gone.count <= 120,
+        "{:?}",
+        claims.gone
+    );
+    let (slices, requests) = (report.writes.slices, claims.requests.unwrap());
+    assert_eq!(slices.created, 120, "{slices:?}");
+    assert_eq!(slices.deleted, 120, "by the garbage collector: {slices:?}");
+    let of_slices = claims.slice_requests.unwrap();
+    assert_eq!((of_slices.create, of_slices.update), (120, slices.updated));
+    assert!(requests.create >= 240 && requests.all() >= of_slices.all());
+    assert_refused(&["run", "sandbox", "--pods=5"], "give --alive");
+    assert_refused(
+        &["run", "steady", "--alive=5"],
+        "--alive and --cluster-ip mean nothing here",
+    );
+}
+
+#[test]
 fn a_file_combines_phases() {
     let path = scratch("phases.yaml");
     std::fs::write(

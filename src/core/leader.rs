@@ -390,20 +390,10 @@ pub fn duration(record: &Record) -> Duration {
     }
 }
 
-/// The bytes to which a hostname is cut, as the kubelet cuts it.
-const HOSTNAME: usize = 63;
-
 /// Returns the name of a pod, host or node that an identity begins with: what precedes the first `_`, which none of these
 /// contains. client-go and controller-runtime append `_` and a UUID to the hostname.
 pub fn holder_name(identity: &str) -> &str {
     identity.split('_').next().unwrap_or_default()
-}
-
-/// Returns the hostname that the kubelet gives a pod for a longer name; `None` if that is no longer than hostnames may
-/// be.
-pub fn cut_hostname(name: &str) -> Option<&str> {
-    let cut = name.get(..HOSTNAME).filter(|cut| cut.len() < name.len())?;
-    Some(cut.trim_end_matches(['-', '.']))
 }
 
 /// Returns whether a Lease can have this name: a DNS subdomain. It becomes part of a request's path.

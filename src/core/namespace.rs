@@ -45,28 +45,24 @@ use self::lifecycle::Objects;
 use self::mirror::{MirroredSlice, Mirrors};
 use super::address::Family;
 use super::backoff::Retry;
-use super::compact::intern::Interner;
 use super::compact::small::SmallSet;
 use super::compact::table::{Named, Table};
-use super::facts::{PodFacts, ServiceFacts};
+use super::facts::ServiceFacts;
 use super::hash::KeyedMap;
-use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
+use super::ids::{ServiceId, SliceId};
+use super::inputs::Inputs;
 use super::mirror::MAX_PER_SUBSET;
-use super::nodes::{NodeDirectory, NodeView, ZoneView};
+use super::nodes::{NodeDirectory, ZoneView};
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
-use super::ports::{ContainerPort, ResolvedPorts};
+use super::ports::ResolvedPorts;
 use super::queue::Priority;
-use super::selector_cache::SelectorCache;
-use super::slices::{Conditions, FamilyState, Slice};
+use super::slices::{FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
 use rustc_hash::FxBuildHasher;
-use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,129 +123,6 @@ impl WorkItem {
             retry: object.retry(),
             reads: false,
         }
-    }
-}
-
-/// A pod, reduced to what its endpoints depend on.
-#[derive(Clone, Debug)]
-struct Pod {
-    name: Box<str>,
-    uid: Uid,
-    v4: Option<Ipv4Addr>,
-    /// Boxed, since most pods have none.
-    v6: Option<Box<Ipv6Addr>>,
-    /// The family of its first address.
-    primary: Option<Family>,
-    /// Its label set, and its index among the pods that have it.
-    labels: (FullSetId, u32),
-    node: NodeId,
-    /// Its index among the node's pods.
-    node_at: u32,
-    ports: u32,
-    host: HostId,
-    /// The conditions of its endpoints before any Service setting applies: `serving` says that the pod is ready.
-    conditions: Conditions,
-    epoch: u8,
-    ready_time: Option<Time>,
-    /// The Services that select it, with its position in each of their IP families; sorted by both.
-    members: SmallVec<[Member; 1]>,
-}
-
-impl Pod {
-    fn conditions_of(facts: &PodFacts) -> Conditions {
-        Conditions::new(facts.ready, facts.ready, facts.terminating)
-    }
-
-    /// Returns the index of the member for a Service and family, or the index to insert it at.
-    fn find_member(&self, service: ServiceId, family: Family) -> Result<usize, usize> {
-        self.members
-            .binary_search_by_key(&(service, family), |m| (m.service, m.family))
-    }
-
-    /// Returns the index of the member for a Service and family.
-    fn member(&self, service: ServiceId, family: Family) -> Option<usize> {
-        self.find_member(service, family).ok()
-    }
-
-    /// Returns the indexes of the members for a Service.
-    fn members_of(&self, service: ServiceId) -> Range<usize> {
-        let (Ok(start) | Err(start)) = self.find_member(service, Family::V4);
-        let of = self.members[start..].iter().take_while(|m| m.service == service);
-        start..start + of.count()
-    }
-
-    /// Returns whether the Service selects this pod.
-    fn is_member_of(&self, service: ServiceId) -> bool {
-        !self.members_of(service).is_empty()
-    }
-
-    #[inline]
-    fn ip(&self, family: Family) -> Option<IpAddr> {
-        match family {
-            Family::V4 => self.v4.map(IpAddr::V4),
-            Family::V6 => self.v6.as_deref().copied().map(IpAddr::V6),
-        }
-    }
-}
-
-impl Named for Pod {
-    fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-/// The changes an event made to a pod, as far as they concern one of its endpoints.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct PodChange {
-    /// It may belong to another port group.
-    ports: bool,
-    /// By family: something other than its conditions is published differently.
-    content: [bool; 2],
-    /// The Endpoints object shows something differently, other than its address and readiness.
-    endpoints: bool,
-}
-
-impl PodChange {
-    /// A change of something that all families publish, other than the conditions.
-    const CONTENT: Self = Self {
-        ports: false,
-        content: [true; 2],
-        endpoints: false,
-    };
-}
-
-/// A hostname and the subdomain it is valid in. The pods of a `StatefulSet` share one entry, since the hostname of
-/// each is its name.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Host {
-    /// `None` if it is the pod's name.
-    hostname: Option<Box<str>>,
-    subdomain: Box<str>,
-}
-
-/// The membership of a pod in a Service, with the position of its endpoint of one family.
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    service: ServiceId,
-    /// `SliceId::NONE` while it is not published.
-    slice: SliceId,
-    /// The index in the slice. The API allows 1000 endpoints in one.
-    at: u16,
-    family: Family,
-    /// Whether it is queued to be placed by the next evaluation.
-    queued: bool,
-}
-
-/// A node that pods of this namespace run on.
-#[derive(Clone, Debug)]
-struct LocalNode {
-    view: Arc<NodeView>,
-    pods: SmallVec<[PodId; 4]>,
-}
-
-impl Named for LocalNode {
-    fn name(&self) -> &str {
-        &self.view.name
     }
 }
 
@@ -340,15 +213,11 @@ pub struct NamespaceState {
     settings: Settings,
     random: fastrand::Rng,
     pending_lists: PendingLists,
-    cache: SelectorCache,
-    pods: Table<PodId, Pod>,
-    port_sets: Interner<Box<[ContainerPort]>>,
+    inputs: Inputs,
+    memberships: members::AllMemberships,
     resolved: ResolvedPorts,
     /// The last number that was given to the ports of a Service.
     service_ports: u64,
-    nodes: Table<NodeId, LocalNode>,
-    unknown_nodes: unknown_nodes::UnknownNodes,
-    hosts: Interner<Host>,
     services: Table<ServiceId, Service>,
     slices: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
@@ -385,19 +254,17 @@ impl NamespaceState {
     pub fn new(namespace: Arc<str>, settings: Settings, pending_lists: PendingLists) -> Self {
         // Slice names depend on the seed alone, not on the key of hashes.
         let random = fastrand::Rng::with_seed(settings.seed ^ FxBuildHasher.hash_one(&namespace));
+        let (counts_nodes, finds_hosts) = (Kind::Node.is_needed(settings.outputs), settings.outputs.custom);
+        let inputs = Inputs::new(namespace.clone(), counts_nodes, finds_hosts);
         Self {
             namespace,
             settings,
             random,
             pending_lists,
-            cache: SelectorCache::default(),
-            pods: Table::default(),
-            port_sets: Interner::default(),
+            inputs,
+            memberships: members::AllMemberships::default(),
             resolved: ResolvedPorts::default(),
             service_ports: 0,
-            nodes: Table::default(),
-            unknown_nodes: unknown_nodes::UnknownNodes::default(),
-            hosts: Interner::default(),
             services: Table::default(),
             slices: Objects::default(),
             unmanaged: KeyedMap::default(),
@@ -445,9 +312,9 @@ impl NamespaceState {
 
     /// Returns the number of pods, Services, slices, Endpoints objects, and label sets (whole and projected).
     pub fn sizes(&self) -> Sizes {
-        let (full_sets, label_sets) = self.cache.sizes();
+        let (full_sets, label_sets) = self.inputs.sizes_of_labels();
         Sizes {
-            pods: self.pods.len(),
+            pods: self.inputs.len(),
             services: self.services.len(),
             slices: self.slices.len(),
             endpoints: self.endpoints.len(),
@@ -458,7 +325,7 @@ impl NamespaceState {
 
     /// Returns whether nothing is known and nothing is queued, so that the state can be dropped.
     pub fn is_empty(&self) -> bool {
-        self.pods.is_empty()
+        self.inputs.is_empty()
             && self.services.is_empty()
             && self.slices.is_empty()
             && self.endpoints.is_empty()
@@ -484,10 +351,7 @@ impl NamespaceState {
     /// Returns the names of the pods or Services that the list of an epoch did not show; empty for other kinds.
     pub fn unlisted(&self, kind: Kind, epoch: u8) -> Vec<Box<str>> {
         match kind {
-            Kind::Pod => {
-                let gone = self.pods.iter().filter(|(_, pod)| pod.epoch != epoch);
-                gone.map(|(_, pod)| pod.name.clone()).collect()
-            }
+            Kind::Pod => self.inputs.unlisted(epoch),
             Kind::Service => {
                 let gone = self.services.iter().filter(|(_, service)| service.epoch != epoch);
                 gone.map(|(_, service)| (*service.facts.name).into()).collect()

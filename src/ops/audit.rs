@@ -9,7 +9,6 @@ use crate::core::facts::{
 use crate::core::leader::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
-use crate::core::outputs::Outputs;
 use crate::core::work::Work;
 use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
@@ -63,10 +62,21 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
     {
         return Err(AuditError::NoNamespace(namespace.clone()));
     }
-    let (scope, unread) = as_far_as_allowed(reader, scope).await?;
-    let scope = &scope;
-    let (mut report, suspects, mut nodes) = survey(reader, scope).await?;
+    let mut scope = scope.clone();
+    let mut surveyed = survey(reader, &scope).await?;
+    let mut unread = None;
+    if let Err(why) = surveyed {
+        // As for an endpointd that serves annotated Services alone.
+        let outputs = &mut scope.settings.outputs;
+        (outputs.endpoints, outputs.mirrored) = (false, false);
+        unread = Some(format!(
+            "Endpoints, and slices that mirror them, are left out: {why}"
+        ));
+        surveyed = survey(reader, &scope).await?;
+    }
+    let (mut report, suspects, mut nodes) = surveyed?;
     report.notes.extend(unread);
+    let scope = &scope;
     let surveyed = report.problems.take();
     report.problems = scope.problems.then(Vec::new);
     // A long list is stale by the time it ends, so a suspect may be right by now. Two close looks confirm it.
@@ -106,45 +116,18 @@ fn lasting(surveyed: Vec<Problem>, later: &[Problem]) -> Vec<Problem> {
     lasts.collect()
 }
 
-/// Leaves Endpoints out of an audit whose account may not list them, such as that of an endpointd which serves annotated
-/// Services alone. Returns a note if it does.
-async fn as_far_as_allowed(reader: &Reader, scope: &Scope) -> Result<(Scope, Option<String>), ReadError> {
-    let outputs = scope.settings.outputs;
-    let rest = Outputs {
-        endpoints: false,
-        mirrored: false,
-        ..outputs
-    };
-    if rest == outputs || rest == Outputs::NONE {
-        return Ok((scope.clone(), None));
-    }
-    let none = Selection {
-        namespace: scope.namespace.clone(),
-        fields: "metadata.name=none",
-        ..Selection::default()
-    };
-    let listed: Result<Vec<Namespaced<EndpointsFacts>>, _> = reader.all(Kind::Endpoints, &none).await;
-    match listed {
-        Err(why) if why.is_forbidden() => {
-            let mut scope = scope.clone();
-            scope.settings.outputs = rest;
-            let note = format!("Endpoints, and slices that mirror them, are left out: {why}");
-            Ok((scope, Some(note)))
-        }
-        Err(why) => Err(why),
-        Ok(_) => Ok((scope.clone(), None)),
-    }
-}
-
 /// Returns whether a namespace is known not to exist. Who may not read namespaces can still be told of what is in them.
 pub(super) async fn is_missing(reader: &Reader, namespace: &str) -> Result<bool, ReadError> {
     let found = unless_forbidden(reader.has_namespace(namespace).await)?;
     Ok(found == Some(false))
 }
 
-/// Reads everything once, as a starting controller does, and returns the Services that it would write something for,
-/// and a report without findings.
-async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, NodeTable), ReadError> {
+/// A report without findings, the Services that a starting controller would write something for, and the nodes; or the
+/// reason why Endpoints may not be listed, though more than Endpoints is to be audited.
+type Surveyed = Result<(Report, Suspects, NodeTable), ReadError>;
+
+/// Reads everything once, as a starting controller does.
+async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
     let outputs = scope.settings.outputs;
     let mut census = Census::new(scope.settings);
     let mut nodes = NodeTable::default();
@@ -183,7 +166,15 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, Nod
                     notes.extend(left_behind(&slices));
                 }
             }
-            Kind::Endpoints => count(reader, kind, &everywhere, &mut census, Census::endpoints).await?,
+            Kind::Endpoints => {
+                let listed = count(reader, kind, &everywhere, &mut census, Census::endpoints).await;
+                match listed {
+                    Err(why) if why.is_forbidden() && (outputs.slices || outputs.custom) => {
+                        return Ok(Err(why));
+                    }
+                    listed => listed?,
+                }
+            }
             Kind::Mirrored => {
                 let mirrored = Selection {
                     labels: format!("{LABEL_MANAGED_BY}={MIRRORED_BY}"),
@@ -209,7 +200,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, Nod
         problems: scope.problems.then_some(problems),
         notes,
     };
-    Ok((report, suspects, nodes))
+    Ok(Ok((report, suspects, nodes)))
 }
 
 /// Returns the slices that were made for annotated Services and belong to none any more. Which ones there are, only

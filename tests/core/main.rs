@@ -20,6 +20,7 @@ mod saturation;
 mod simulated;
 
 mod echoes;
+mod fairness;
 mod fanned_out;
 mod lifecycle;
 mod mirroring;

@@ -236,3 +236,33 @@ fn a_burst_on_an_idle_server_goes_at_full_speed() {
         );
     }
 }
+
+/// 20,000 pods of 400 Services, twice as many changes as the rate limit lets writes through, and two objects to write for
+/// each: Endpoints get their part, and slices go first.
+#[test]
+fn at_the_rate_limit_endpoints_are_written_too() {
+    let case = Case {
+        load: 0.25,
+        namespaces: 40,
+        services: 10,
+        slices: 1,
+        pods: 50,
+        workers: 20,
+        each: Duration::from_millis(5),
+        lasting: Duration::from_secs(60),
+        endpoints: true,
+        qps: 500.0,
+        ..Case::default()
+    };
+    let figures = product(&case);
+    assert_eq!(figures.changes, 60_000);
+    let rate = figures.rate(Duration::from_secs(5), Duration::from_secs(60));
+    assert!(rate >= 495.0, "{rate:.0}");
+    for (name, times, p99) in [
+        ("removals", &figures.removals, 1_500.0),
+        ("additions", &figures.additions, 1_500.0),
+        ("Endpoints", &figures.endpoints, 5_000.0),
+    ] {
+        assert!(times.p99() <= p99, "{name}: {:.0} ms", times.p99());
+    }
+}

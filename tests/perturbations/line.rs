@@ -226,12 +226,21 @@ impl Line {
         }
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let as_of = kind.and_then(|kind| self.rules.borrow().as_of.get(kind).copied());
+        let streams = query.contains("sendInitialEvents");
+        // A list of one object only asks for the version.
+        let lists = !query.contains("watch=1") && !query.ends_with("limit=1");
         if let (Some(kind), Some(version)) = (kind, as_of)
-            && query.contains("sendInitialEvents")
+            && (streams || lists)
         {
             self.state.log.lock().as_of.insert(kind);
             let list = self.list_as_of(&parts.uri, version).await;
-            return Ok(Response::new(list));
+            let list = if streams {
+                streamed(&list)
+            } else {
+                list.to_string()
+            };
+            let list = Full::new(Bytes::from(list));
+            return Ok(Response::new(list.map_err(|never| match never {}).boxed_unsync()));
         }
         let bytes = body.collect_bytes().await.map_err(io::Error::other)?;
         let request = Request::from_parts(parts, Full::new(bytes));
@@ -268,8 +277,8 @@ impl Line {
         })
     }
 
-    /// Answers a streamed list with the state at a version, in JSON: a server may always do so.
-    async fn list_as_of(&self, uri: &Uri, version: u64) -> UnsyncBoxBody<Bytes, io::Error> {
+    /// Returns the list that a request asks for as of a version, in JSON: a server may always answer so.
+    async fn list_as_of(&self, uri: &Uri, version: u64) -> Value {
         let selectors: String = uri
             .query()
             .unwrap_or_default()
@@ -289,18 +298,23 @@ impl Line {
             version.to_string(),
             "the server remembers"
         );
-        let mut lines = String::new();
-        for object in list["items"].as_array().unwrap() {
-            lines += &json!({"type": "ADDED", "object": object}).to_string();
-            lines.push('\n');
-        }
-        let end = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version.to_string(),
-            "annotations": {"k8s.io/initial-events-end": "true"}}}});
-        lines += &end.to_string();
-        lines.push('\n');
-        let body = Full::new(Bytes::from(lines));
-        body.map_err(|never| match never {}).boxed_unsync()
+        list
     }
+}
+
+/// Returns a list as the events of a watch that begins with it.
+fn streamed(list: &Value) -> String {
+    let mut lines = String::new();
+    for object in list["items"].as_array().unwrap() {
+        lines += &json!({"type": "ADDED", "object": object}).to_string();
+        lines.push('\n');
+    }
+    let version = &list["metadata"]["resourceVersion"];
+    let end = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version,
+        "annotations": {"k8s.io/initial-events-end": "true"}}}});
+    lines += &end.to_string();
+    lines.push('\n');
+    lines
 }
 
 impl Service<Request<Body>> for Line {

@@ -82,7 +82,13 @@ pub(crate) fn candidacy_since(start: Instant, identity: &str) -> Candidacy {
 /// A server without garbage collection, as the goldens were recorded.
 pub(crate) fn server() -> ApiServer {
     let start = "2026-01-01T00:00:00Z".parse().unwrap();
-    ApiServer::new(Config::default().gc(false).seed(1).start_time(start))
+    ApiServer::new(
+        Config::default()
+            .gc(false)
+            .service_endpoints(false)
+            .seed(1)
+            .start_time(start),
+    )
 }
 
 /// Starts a server on loopback, with a client of it.

@@ -33,11 +33,12 @@ impl World {
         Self::of(false, max_endpoints)
     }
 
-    /// With or without the garbage collector and the namespace controller.
+    /// With or without the garbage collector and the namespace controller, and the deletion of Endpoints with their Service.
     pub(crate) fn of(gc: bool, max_endpoints: usize) -> Self {
         let server = ApiServer::new(
             Config::default()
                 .gc(gc)
+                .service_endpoints(gc)
                 .seed(1)
                 .start_time("2026-01-01T00:00:00Z".parse().unwrap()),
         );

@@ -19,6 +19,7 @@ pub struct Config {
     pub(crate) port: u16,
     pub(crate) gc: bool,
     namespace_controller: Option<bool>,
+    pub(crate) service_endpoints: bool,
     pub(crate) history: usize,
     pub(crate) watch_buffer: usize,
     pub(crate) seed: Option<u64>,
@@ -38,6 +39,7 @@ impl Default for Config {
             port: 0,
             gc: true,
             namespace_controller: None,
+            service_endpoints: true,
             history: 20_000,
             watch_buffer: 10_000,
             seed: None,
@@ -76,6 +78,15 @@ impl Config {
 
     pub(crate) fn empties_namespaces(&self) -> bool {
         self.namespace_controller.unwrap_or(self.gc)
+    }
+
+    /// Whether the Endpoints of a deleted Service are deleted, as kube-apiserver does after the Service; by default they are. One
+    /// that is stopped in between leaves them.
+    pub fn service_endpoints(self, service_endpoints: bool) -> Self {
+        Self {
+            service_endpoints,
+            ..self
+        }
     }
 
     /// How many watch events are kept for replay, per kind: 20,000 unless another number is set.

@@ -13,7 +13,6 @@ use crate::route::ObjectTarget;
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::validate::finalizers;
-use crate::write::check_uid;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -147,6 +146,16 @@ fn check_preconditions(old: &Object, options: &Options) -> Answer<()> {
     Ok(())
 }
 
+/// Refuses another uid than the stored one's.
+pub(crate) fn check_uid(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
+    let uid = format_uid(old.uid);
+    if asked.is_empty() || asked == uid {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {uid}");
+    Err(Refusal::conflict(kind, old.name(), &why))
+}
+
 /// The finalizers as the wanted propagation has them.
 fn with_propagation(value: &Value, propagation: &str) -> Vec<String> {
     let mut list = texts(value, "/metadata/finalizers");
@@ -236,7 +245,24 @@ fn object(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted
     if options.dry {
         return Some(Deleted::Gone(current));
     }
-    store.remove(&current).map(Deleted::Gone)
+    take_away(store, &current).map(Deleted::Gone)
+}
+
+/// Removes exactly this object; none when the stored one is another by now. With a Service go the Endpoints of its name,
+/// whoever made them, since the real server deletes these itself. Its slices are left to the collector.
+pub(crate) fn take_away(store: &Store, old: &Arc<Object>) -> Option<Arc<Object>> {
+    let gone = store.remove(old)?;
+    let takes_endpoints = old.kind.role == Role::Service && store.config.service_endpoints;
+    let endpoints = takes_endpoints.then(|| store.read().find("", "v1", "endpoints"));
+    if let Some(kind) = endpoints.flatten() {
+        let target = ObjectTarget {
+            kind,
+            ..ObjectTarget::of(old)
+        };
+        // There may be none.
+        let _ = delete(store, &target, &Options::default());
+    }
+    Some(gone)
 }
 
 fn mark(value: &mut Value, end: &str, grace: i64) {

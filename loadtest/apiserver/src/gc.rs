@@ -164,7 +164,7 @@ fn let_go(store: &Store, object: &Arc<Object>, finalizer: &str) -> bool {
     left.retain(|name| name != finalizer);
     let graceful = number(&value, "/metadata/deletionGracePeriodSeconds") > 0;
     if left.is_empty() && !graceful {
-        return store.remove(object).is_some();
+        return delete::take_away(store, object).is_some();
     }
     if left.is_empty() {
         if let Some(metadata) = value["metadata"].as_object_mut() {

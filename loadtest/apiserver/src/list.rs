@@ -131,7 +131,25 @@ pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> An
     };
     let state = store.read();
     not_future(asked, &state)?;
-    let (rv, all) = match &token {
+    let after = token.as_ref().map(|token| format!("{root}{}", token.after));
+    let is_present = match &token {
+        None => query.text("resourceVersionMatch") != "Exact",
+        Some(Token { rv, .. }) => rv.is_none_or(|rv| state.table(kind).ring.is_as_at(rv)),
+    };
+    if is_present && limit > 0 {
+        // No more is read than the page needs: the pages of a long list take as long as the list.
+        let mut rest = state.range_after(kind, namespace, after.as_deref());
+        let matching = rest.by_ref().filter(|object| selection.matches(object));
+        let found = Found {
+            kind,
+            rv: token.and_then(|token| token.rv).unwrap_or(state.rv),
+            objects: matching.take(limit + 1).cloned().collect(),
+            beyond: rest.filter(|_| selection.is_open()).count(),
+        };
+        drop(state);
+        return Ok(found.page(limit, &selection, &root));
+    }
+    let (rv, mut objects) = match &token {
         Some(Token { rv: Some(rv), .. }) => {
             let Some(all) = snapshot(&state, kind, namespace, *rv) else {
                 return Err(token_expired(query.text("continue")));
@@ -151,54 +169,59 @@ pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> An
         _ => (state.rv, state.range(kind, namespace)),
     };
     drop(state);
-    let start = token.map_or(0, |t| {
-        let after = format!("{root}{}", t.after);
-        all.partition_point(|o| o.key.as_ref() <= after.as_str())
-    });
-    Ok(page(kind, rv, all, start, limit, &selection, &root))
-}
-
-fn page(
-    kind: Kind,
-    rv: u64,
-    all: Vec<Arc<Object>>,
-    start: usize,
-    limit: usize,
-    selection: &Selection,
-    root: &str,
-) -> List {
-    let total = all.len();
-    let mut items = Vec::new();
-    let mut matching = all
-        .into_iter()
-        .enumerate()
-        .skip(start)
-        .filter(|(_, o)| selection.matches(o));
-    let mut last = None;
-    for (i, object) in matching.by_ref() {
-        items.push(object.shown_as(kind));
-        if items.len() == limit {
-            last = Some(i);
-            break;
-        }
+    if let Some(after) = after {
+        objects.drain(..objects.partition_point(|o| o.key.as_ref() <= after.as_str()));
     }
-    let more = last.filter(|_| matching.next().is_some());
-    let next = more.map(|_| {
-        let key = items.last().map_or("", |o| &o.key[root.len()..]);
-        Token {
-            rv: Some(rv),
-            after: key.to_owned(),
-        }
-        .text()
-    });
-    // The real server counts keys, which says nothing under a selector.
-    let remaining = more.filter(|_| selection.is_open()).map(|i| total - i - 1);
-    List {
+    let found = Found {
         kind,
         rv,
-        items,
-        next,
-        remaining,
+        objects,
+        beyond: 0,
+    };
+    Ok(found.page(limit, &selection, &root))
+}
+
+/// Objects in storage order, of which a list shows the first that match.
+struct Found {
+    kind: Kind,
+    rv: u64,
+    objects: Vec<Arc<Object>>,
+    /// How many there are beyond these.
+    beyond: usize,
+}
+
+impl Found {
+    fn page(self, limit: usize, selection: &Selection, root: &str) -> List {
+        let total = self.objects.len() + self.beyond;
+        let mut items = Vec::new();
+        let objects = self.objects.into_iter().enumerate();
+        let mut matching = objects.filter(|(_, o)| selection.matches(o));
+        let mut last = None;
+        for (i, object) in matching.by_ref() {
+            items.push(object.shown_as(self.kind));
+            if items.len() == limit {
+                last = Some(i);
+                break;
+            }
+        }
+        let more = last.filter(|_| matching.next().is_some());
+        let next = more.map(|_| {
+            let key = items.last().map_or("", |o| &o.key[root.len()..]);
+            Token {
+                rv: Some(self.rv),
+                after: key.to_owned(),
+            }
+            .text()
+        });
+        // The real server counts keys, which says nothing under a selector.
+        let remaining = more.filter(|_| selection.is_open()).map(|i| total - i - 1);
+        List {
+            kind: self.kind,
+            rv: self.rv,
+            items,
+            next,
+            remaining,
+        }
     }
 }
 

@@ -288,6 +288,28 @@ impl State {
             .collect()
     }
 
+    /// Objects of a kind, all or of a namespace, in storage order: those that come after a key.
+    pub(crate) fn range_after(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &Arc<Object>> {
+        let root = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        };
+        let from = match after {
+            Some(after) => Bound::Excluded(after),
+            None => Bound::Included(root.as_str()),
+        };
+        let objects = self.table(kind).objects.range::<str, _>((from, Bound::Unbounded));
+        objects
+            .take_while(move |(key, _)| key.starts_with(&root))
+            .map(|(_, object)| object)
+    }
+
     /// Forgets the history, as a compaction does: older versions are too old from now on.
     pub(crate) fn compact(&mut self) {
         let rv = self.rv;

@@ -2,6 +2,7 @@
 
 use crate::accept::{Body, Media};
 use crate::cause::Faults;
+use crate::delete;
 use crate::json::{list, number, text};
 use crate::kinds::{Kind, Role};
 use crate::managed::{self, Applied, Writer};
@@ -368,7 +369,7 @@ fn update_once(
     let (mut new, handed_over) = changed(write, old, &old_value, change)?;
     let asked = text(&new, "/metadata/resourceVersion").to_owned();
     check_version(kind, old, &asked)?;
-    check_uid(kind, old, text(&new, "/metadata/uid"))?;
+    delete::check_uid(kind, old, text(&new, "/metadata/uid"))?;
     keep_system_fields(&mut new, &old_value);
     registry::prepare_update(kind, target.sub, &mut new, &old_value);
     registry::check_update(kind, target.sub, &new, &old_value)?;
@@ -398,7 +399,7 @@ fn update_once(
     }
     if ends_deletion(kind, &new) {
         // The last one who held it up let go. The answer is the object as it was to be.
-        return Ok(store.remove(old).map(|removed| draft.seal(removed.rv)));
+        return Ok(delete::take_away(store, old).map(|removed| draft.seal(removed.rv)));
     }
     let object = store.replace(old, draft);
     if object.is_some()
@@ -434,16 +435,6 @@ fn check_version(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
         }
     }
     Err(Refusal::invalid(kind, old.name(), faults.0))
-}
-
-/// Refuses another uid than the stored one's.
-pub(crate) fn check_uid(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
-    let uid = crate::object::format_uid(old.uid);
-    if asked.is_empty() || asked == uid {
-        return Ok(());
-    }
-    let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {uid}");
-    Err(Refusal::conflict(kind, old.name(), &why))
 }
 
 /// What no client sets on an update.

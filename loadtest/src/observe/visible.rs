@@ -50,12 +50,22 @@ pub(crate) struct Visibility {
     /// Changes without an answer, or not seen yet, by number: in which sets, and of which pod.
     next_change: u64,
     unanswered: HashMap<u64, (PodNumber, Vec<SetId>)>,
-    latencies: Latencies,
+    measured: Measured,
     overtaken: u64,
     /// Where others learn of what became visible, and at which version what is told now does; none where they are not shown
     /// the object.
     marks: Option<Arc<Marks>>,
     version: Option<u64>,
+}
+
+/// Latencies of changes that were seen.
+#[derive(Debug)]
+struct Measured {
+    all: Latencies,
+    /// Those after which a pod takes traffic.
+    begun: Latencies,
+    /// Those after which it takes none.
+    ended: Latencies,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +111,16 @@ impl Shown {
         serving: false,
         terminating: false,
     };
+
+    fn takes_traffic(self) -> bool {
+        matches!(self, Self::Present { ready: true, .. })
+    }
+
+    /// Whether somebody who waits for `wanted` sees it in this. Of a pod that takes no traffic it is as good that it is not
+    /// there: it may have gone before that was written.
+    fn shows(self, wanted: Self) -> bool {
+        self == wanted || (self == Self::Absent && !wanted.takes_traffic())
+    }
 }
 
 // === impl Visibility ===
@@ -111,7 +131,7 @@ impl Visibility {
             sets: HashMap::new(),
             next_change: 0,
             unanswered: HashMap::new(),
-            latencies: Latencies::new(),
+            measured: Measured::new(),
             overtaken: 0,
             marks: None,
             version: None,
@@ -153,7 +173,8 @@ impl Visibility {
                 seen.possible.push(overtaken.shown);
                 seen.blurred_until = Some(now + BLUR);
             }
-            if blurred || seen.shown == shown || seen.possible.contains(&shown) {
+            let may_come = || seen.possible.iter().any(|possible| possible.shows(shown));
+            if blurred || seen.shown.shows(shown) || may_come() {
                 self.overtaken += 1;
                 seen.possible.push(shown);
                 seen.blurred_until = Some(now + BLUR);
@@ -181,7 +202,7 @@ impl Visibility {
             };
             if let Some(awaited) = seen.awaited.as_mut().filter(|awaited| awaited.change == change.0) {
                 awaited.answered = Some(now);
-                Self::finish(&mut self.latencies, self.marks.as_deref(), seen);
+                self.measured.finish(self.marks.as_deref(), seen);
             }
         }
     }
@@ -229,7 +250,9 @@ impl Visibility {
 
     /// Forgets what was measured so far, but nothing of what was shown.
     pub(crate) fn clear(&mut self) {
-        self.latencies.clear();
+        self.measured.all.clear();
+        self.measured.begun.clear();
+        self.measured.ended.clear();
         self.overtaken = 0;
     }
 
@@ -276,13 +299,18 @@ impl Visibility {
         Latency {
             never_seen: awaited.count() as u64,
             overtaken: self.overtaken,
-            ..self.latencies.report()
+            ..self.measured.all.report()
         }
+    }
+
+    /// As [`Visibility::latency`], of changes after which a pod takes traffic, and of those after which it takes none.
+    pub(crate) fn latencies_apart(&self) -> [Latency; 2] {
+        [self.measured.begun.report(), self.measured.ended.report()]
     }
 
     /// What was measured so far.
     pub(crate) fn latencies(&mut self) -> &mut Latencies {
-        &mut self.latencies
+        &mut self.measured.all
     }
 
     fn seen(&mut self, id: SetId, pod: PodNumber) -> &mut Seen {
@@ -297,30 +325,51 @@ impl Visibility {
         if let Some(awaited) = seen
             .awaited
             .as_mut()
-            .filter(|awaited| awaited.shown == seen.shown)
+            .filter(|awaited| seen.shown.shows(awaited.shown))
         {
             if awaited.seen.is_none() {
                 awaited.seen = Some(now);
                 awaited.version = self.version;
             }
-            Self::finish(&mut self.latencies, self.marks.as_deref(), seen);
+            self.measured.finish(self.marks.as_deref(), seen);
         }
         // A pod's number never comes back.
         if seen.shown == Shown::Absent && seen.awaited.is_none() {
             set.pods.remove(&pod);
         }
     }
+}
 
-    fn finish(latencies: &mut Latencies, marks: Option<&Marks>, seen: &mut Seen) {
+// === impl Measured ===
+
+impl Measured {
+    fn new() -> Self {
+        Self {
+            all: Latencies::new(),
+            begun: Latencies::new(),
+            ended: Latencies::new(),
+        }
+    }
+
+    /// Records a change that was both answered and seen.
+    fn finish(&mut self, marks: Option<&Marks>, seen: &mut Seen) {
         if let Some(Awaited {
             answered: Some(answered),
             seen: Some(at),
             version,
+            shown,
             ..
         }) = seen.awaited
         {
             // An event that overtakes the answer has no latency at all.
-            latencies.record(at.saturating_duration_since(answered));
+            let latency = at.saturating_duration_since(answered);
+            self.all.record(latency);
+            let apart = if shown.takes_traffic() {
+                &mut self.begun
+            } else {
+                &mut self.ended
+            };
+            apart.record(latency);
             if let (Some(marks), Some(version)) = (marks, version) {
                 marks.add(Mark { version, answered });
             }
@@ -437,6 +486,20 @@ mod tests {
         assert_eq!(visibility.latency().count, 0);
         visibility.shows_no_more(SET, POD, start + at(3));
         assert_eq!(visibility.latency().count, 1);
+    }
+
+    #[test]
+    fn a_pod_that_is_gone_before_it_is_shown_as_leaving_takes_no_traffic_either() {
+        let (mut visibility, start) = visible();
+        let change = announce(&mut visibility, LEAVING, start);
+        visibility.answered(&change, start);
+        visibility.shows_no_more(SET, POD, start + at(7));
+        let [begun, ended] = visibility.latencies_apart();
+        assert_eq!((begun.count, ended.count), (0, 1));
+        assert!(ended.max.abs_diff(7_000) < 20, "{ended:?}");
+        let again = announce(&mut visibility, UNREADY, start + at(8));
+        visibility.answered(&again, start + at(8));
+        assert_eq!(visibility.latency().never_seen, 0, "it was not there any more");
     }
 
     #[test]

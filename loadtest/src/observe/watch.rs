@@ -60,6 +60,8 @@ struct Events {
     writes: Writes,
     /// How often each slice was written since somebody asked for that, by namespace and name.
     each_slice: Option<HashMap<(String, String), u32>>,
+    /// How many slices, and how many Endpoints objects, there are.
+    present: [usize; 2],
 }
 
 /// How much was written, as a watching client sees it.
@@ -107,16 +109,7 @@ impl OutputWatch {
             label,
             services,
         } = scope;
-        let seen = Arc::new(Seen {
-            slices: Mutex::new(Visibility::new()),
-            endpoints: Mutex::new(Visibility::new()),
-            events: Mutex::new(Events {
-                last: Instant::now(),
-                next: None,
-                writes: Writes::default(),
-                each_slice: None,
-            }),
-        });
+        let seen = Arc::new(Seen::new());
         let services = Arc::new(services);
         let selection = label.map_or_else(String::new, |label| {
             format!("labelSelector={}&", label.replace('/', "%2F").replace('=', "%3D"))
@@ -152,6 +145,25 @@ impl OutputWatch {
 // === impl Seen ===
 
 impl Seen {
+    pub(crate) fn new() -> Self {
+        Self {
+            slices: Mutex::new(Visibility::new()),
+            endpoints: Mutex::new(Visibility::new()),
+            events: Mutex::new(Events {
+                last: Instant::now(),
+                next: None,
+                writes: Writes::default(),
+                each_slice: None,
+                present: [0; 2],
+            }),
+        }
+    }
+
+    /// How many slices, and how many Endpoints objects, there are.
+    pub(crate) fn present(&self) -> [usize; 2] {
+        self.events.lock().present
+    }
+
     /// When the last event arrived.
     pub(crate) fn last_change(&self) -> Instant {
         self.events.lock().last
@@ -187,6 +199,16 @@ impl Seen {
             Output::Slices => &self.slices,
             Output::Endpoints => &self.endpoints,
         }
+    }
+
+    fn set_present(&self, output: Output, count: usize) {
+        self.events.lock().present[output as usize] = count;
+    }
+
+    /// An output changed.
+    #[cfg(test)]
+    pub(crate) fn changed(&self, at: Instant) {
+        self.events.lock().last = at;
     }
 
     fn note(&self, output: Output, event: &Event<'_>, line: &[u8], at: Instant) {
@@ -271,6 +293,7 @@ impl Watcher {
         for key in gone {
             self.remove(&key, version, now);
         }
+        self.seen.set_present(self.output, self.known.len());
         self.version = list.metadata.resource_version.into_owned();
         Ok(())
     }
@@ -310,6 +333,7 @@ impl Watcher {
                 Kind::Error if object.code == Some(GONE) => return self.list().await,
                 Kind::Error => bail!("the server ended it: {}", String::from_utf8_lossy(&line)),
             }
+            self.seen.set_present(self.output, self.known.len());
             object
                 .metadata
                 .resource_version

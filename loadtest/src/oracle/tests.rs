@@ -6,8 +6,10 @@ mod leaders;
 mod pods;
 mod slices;
 mod truncation;
+mod worlds;
 
 use k8s_openapi::api::core::v1::ServiceSpec;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, ensure};
 use kube::Client;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     api::{self, Http},
     controller::{self, Server},
+    objects::object,
     process::{Log, Process},
     target::Target,
 };
@@ -206,6 +207,28 @@ impl Cluster {
             ])
             .args(flags);
         Process::start("kube-controller-manager", command, log)
+    }
+
+    /// Waits until a controller publishes slices of a new Service, in a namespace of this name that is made for it.
+    pub(super) async fn serving(&self, namespace: &str) -> anyhow::Result<()> {
+        let http = self.http().await?;
+        let made = object("Namespace", namespace, json!({}));
+        http.create(&api::Resource::Namespaces.path("", ""), &made)
+            .await?;
+        let mut service = object("Service", "canary", json!({}));
+        service["spec"] = json!({ "selector": { "app": "canary" }, "ports": [{ "port": 80 }] });
+        http.create(&api::Resource::Services.path(namespace, ""), &service)
+            .await?;
+        let slices = api::Resource::Slices.path(namespace, "");
+        until("a slice of a new Service", async || {
+            let found: Value = http.read(&slices).await?;
+            ensure!(
+                found["items"].as_array().is_some_and(|items| !items.is_empty()),
+                "there is none"
+            );
+            Ok(())
+        })
+        .await
     }
 
     /// Runs `endpointd audit` as the administrator, and fails unless it finds everything in sync.

@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::Context;
-use base64::{Engine, prelude::BASE64_STANDARD};
+use base64::{
+    Engine,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -157,7 +160,7 @@ fn token() -> anyhow::Result<String> {
     let mut bytes = [0; TOKEN];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// Writes a file that only its owner may read.

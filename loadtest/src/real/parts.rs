@@ -3,12 +3,15 @@
 mod control_plane;
 mod differential;
 mod guard;
+pub(super) mod loads;
 mod manifests;
 mod outages;
 mod scenarios;
 mod take_over;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+
+use parking_lot::Mutex;
 
 use super::{
     cluster::Cluster,
@@ -35,6 +38,10 @@ pub(crate) enum Part {
     TakeOver,
     /// The API server is restarted, etcd restored from an older snapshot, watches are cut: right again within 30 seconds
     Outages,
+    /// Changes of pods at fixed rates, with kube-controller-manager and endpointd in turns
+    Load,
+    /// The same, with many simulated kube-proxies
+    FanOut,
 }
 
 /// What all parts work with.
@@ -52,6 +59,14 @@ pub(super) struct Work {
     /// Changes of the differential run, in all.
     pub(super) steps: usize,
     pub(super) seed: u64,
+    /// Pods of the loads.
+    pub(super) pods: Option<usize>,
+    /// Rounds of each load.
+    pub(super) rounds: Option<usize>,
+    /// Simulated kube-proxies of the fan-out loads.
+    pub(super) watchers: Option<u16>,
+    /// What was measured, by part.
+    pub(super) loads: Mutex<BTreeMap<String, Vec<loads::Row>>>,
     /// Where logs and reports go.
     pub(super) out: PathBuf,
 }
@@ -71,7 +86,7 @@ impl Part {
                 &[Program::Etcd, Program::ApiServer]
             }
             Self::Manifests | Self::Guard => &Program::ALL,
-            Self::Recordings | Self::Differential => {
+            Self::Recordings | Self::Differential | Self::Load | Self::FanOut => {
                 &[Program::Etcd, Program::ApiServer, Program::ControllerManager]
             }
         }
@@ -92,6 +107,8 @@ impl Part {
             Self::Guard => guard::run(work).await,
             Self::TakeOver => take_over::run(work).await,
             Self::Outages => outages::run(work).await,
+            Self::Load => loads::steady(work).await,
+            Self::FanOut => loads::fan_out(work).await,
         }
     }
 }

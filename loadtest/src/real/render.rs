@@ -96,7 +96,7 @@ impl ChartRenderer {
     fn find() -> Option<Self> {
         let own = std::env::var_os("HELM_RENDER").map_or_else(|| PathBuf::from(RENDERER), PathBuf::from);
         let helm = on_path("helm").map(Self::Helm);
-        helm.or_else(|| own.is_file().then(|| Self::Own(own)))
+        helm.or_else(|| own.is_file().then_some(Self::Own(own)))
     }
 
     fn render(&self, chart: &Path, namespace: &str, values: Option<&Path>) -> anyhow::Result<String> {

@@ -1,5 +1,6 @@
 //! The figures of runs, for pages and for terminals, and how those of several runs stand to the first one's.
 
+pub(super) mod claims;
 pub(super) mod watchers;
 
 use super::{
@@ -350,6 +351,13 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
             Some(&report.watchers.as_ref()?.latency)
         }),
         group("Watchers", &reports, &watchers::FIGURES),
+        latency("Sandboxes: ready to visible", &reports, |report| {
+            Some(&report.claims.as_ref()?.ready)
+        }),
+        latency("Sandboxes: gone to unseen", &reports, |report| {
+            Some(&report.claims.as_ref()?.gone)
+        }),
+        group("Sandboxes", &reports, &claims::FIGURES),
         work(&reports),
         processes(&reports),
     ];

@@ -23,7 +23,7 @@ pub(super) fn short(count: u64) -> String {
 }
 
 /// Any number, with three digits that count, or all of those before the point.
-pub(super) fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
     }
@@ -55,7 +55,7 @@ pub(super) fn whole(value: f64) -> String {
 }
 
 /// A duration in microseconds.
-pub(super) fn micros(value: f64) -> String {
+pub(crate) fn micros(value: f64) -> String {
     let rounded = rounded(value);
     if !rounded.is_finite() {
         NONE.to_owned()
@@ -85,7 +85,7 @@ pub(super) fn seconds(value: f64) -> String {
 }
 
 /// A size in bytes.
-pub(super) fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if !value.is_finite() {
         return NONE.to_owned();

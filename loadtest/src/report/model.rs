@@ -57,6 +57,8 @@ pub struct Report {
     pub flags: Option<Vec<String>>,
     /// The simulated kube-proxies; none where there were none.
     pub watchers: Option<Watchers>,
+    /// Sandboxes that came and went; none where there were none.
+    pub claims: Option<Claims>,
     /// The limits that the user set, held against the figures.
     pub budgets: Vec<Budget>,
     /// Where the run was repeated: the figures of each round, without its curves and distributions. All else in this
@@ -303,6 +305,41 @@ pub struct Watchers {
     pub server_cpu_seconds: Option<f64>,
 }
 
+/// Sandboxes that came and went: pods with Services of their own. What was written for them is in [`Report::writes`], and
+/// what the controller used in [`Report::processes`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Claims {
+    /// How many stood from the beginning to the end.
+    pub alive: u64,
+    /// How many were made and deleted.
+    pub made: u64,
+    /// From the API server's answer that a pod is ready, or that its Service is there if that comes later, until a slice
+    /// shows it to a watching client.
+    pub ready: Latency,
+    /// From the API server's answer that a pod is told to end until no slice shows it to take traffic. Not of pods whose
+    /// Service was deleted before.
+    pub gone: Latency,
+    /// Requests of the controller that changed slices; none where its metrics could not be read.
+    pub slice_requests: Option<Requests>,
+    /// All its requests for slices and Endpoints; none where its metrics do not tell.
+    pub requests: Option<Requests>,
+}
+
+/// Requests by verb.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Requests {
+    /// POST.
+    pub create: u64,
+    /// PUT.
+    pub update: u64,
+    /// DELETE.
+    pub delete: u64,
+    /// GET.
+    pub get: u64,
+}
+
 /// A process that was measured during the run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -361,12 +398,49 @@ pub struct Restart {
     pub without_writer_seconds: f64,
 }
 
+// === impl Machine ===
+
+impl Machine {
+    /// The one that this runs on, as far as the system tells.
+    pub(crate) fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key));
+            value.map(|value| value.trim_start_matches([':', '\t', ' ']).trim().to_owned())
+        };
+        let memory = field(&read("/proc/meminfo"), "MemTotal:");
+        let memory = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
+        let release = |name: &str| read(&format!("/proc/sys/kernel/{name}")).trim().to_owned();
+        let load = read("/proc/loadavg");
+        Self {
+            processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            memory_bytes: memory.unwrap_or_default() * 1024,
+            system: format!("{} {}", release("ostype"), release("osrelease")),
+            load_average: load
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or_default(),
+        }
+    }
+}
+
 // === impl Process ===
 
 impl Process {
     /// A figure of what it used; none where that is not known.
     pub(crate) fn used<T>(&self, figure: impl Fn(&Self) -> T) -> Option<T> {
         (!self.unread).then(|| figure(self))
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// Requests of all verbs.
+    pub fn all(&self) -> u64 {
+        self.create + self.update + self.delete + self.get
     }
 }
 

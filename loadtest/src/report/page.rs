@@ -80,6 +80,9 @@ fn sections(runs: &[Run<'_>]) -> Markup {
                 @if runs.iter().any(|run| run.report.watchers.is_some()) {
                     "Watchers: the same at each of the simulated kube-proxies. "
                 }
+                @if runs.iter().any(|run| run.report.claims.is_some()) {
+                    "Ready and Gone: of the pods of sandboxes, until they are shown to take traffic, and to take none. "
+                }
                 @if one.is_some() { "Generator lag: from when a change was due until it was sent." }
             }
             @if let Some(report) = one { (latency_table(report)) }
@@ -91,6 +94,7 @@ fn sections(runs: &[Run<'_>]) -> Markup {
             @if let Some(report) = one { (writes_table(report)) }
         }
         @if let Some(watchers) = one.and_then(|report| report.watchers.as_ref()) { (of_watchers(watchers)) }
+        @if let Some(report) = one.filter(|report| report.claims.is_some()) { (claims(report)) }
         section {
             h2 { "Processes" }
             @if is_measured { (rendered(&plots::processes(runs))) } @else { p.explain { "No process was measured." } }
@@ -387,6 +391,22 @@ fn of_watchers(watchers: &Watchers) -> Markup {
                 "them, while changes were made and until all had received the last one."
             }
             (table("Watchers", "figures", &HEAD, &rows))
+        }
+    }
+}
+
+fn claims(report: &Report) -> Markup {
+    const HEAD: [&str; 2] = ["", "figure"];
+    let rows = figures::claims::lines(report).into_iter();
+    let rows: Vec<Markup> = rows.map(|(name, figure)| row(name, &HEAD, [figure])).collect();
+    html! {
+        section {
+            h2 { "Sandboxes" }
+            p.explain {
+                "Pods with Services of their own that are made and deleted. Writes are what a watching client saw, deletions by "
+                "the garbage collector and the API server included; requests are the controller’s, as its metrics say."
+            }
+            (table("Sandboxes", "figures", &HEAD, &rows))
         }
     }
 }

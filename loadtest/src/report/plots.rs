@@ -52,6 +52,9 @@ pub(super) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
     if let Some(watchers) = &report.watchers {
         latencies.push(("Watchers", &watchers.latency));
     }
+    if let Some(claims) = &report.claims {
+        latencies.extend([("Ready", &claims.ready), ("Gone", &claims.gone)]);
+    }
     latencies.push((LAG, &report.generator_lag));
     latencies
 }

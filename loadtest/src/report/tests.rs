@@ -39,7 +39,12 @@ fn problem(path: &Path) -> String {
 #[test]
 fn what_was_saved_is_read_again() {
     let dir = Dir::new("again");
-    let more = [sample::throttled(), sample::repeated(), sample::watched()];
+    let more = [
+        sample::throttled(),
+        sample::repeated(),
+        sample::watched(),
+        sample::claimed(),
+    ];
     for report in sample::all().into_iter().chain(more) {
         let saved = save(&report, &dir.0.join("new/er")).unwrap();
         assert_eq!(read(&saved.json).unwrap(), report);

@@ -71,6 +71,7 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     table.latencies(report);
     table.work(report);
     table.watchers(report);
+    table.claims(report);
     table.processes(report);
     table.rest(report);
     table.rounds(report);
@@ -187,6 +188,16 @@ impl Table {
         let Some(watchers) = &report.watchers else { return };
         self.line("");
         for (name, figure) in figures::watchers::lines(watchers) {
+            self.line(&format!("{name:<NAME$}{figure}"));
+        }
+    }
+
+    fn claims(&mut self, report: &Report) {
+        let lines = figures::claims::lines(report);
+        if !lines.is_empty() {
+            self.line("");
+        }
+        for (name, figure) in lines {
             self.line(&format!("{name:<NAME$}{figure}"));
         }
     }
@@ -451,7 +462,12 @@ mod tests {
 
     #[test]
     fn a_table_fits_on_a_terminal() {
-        let more = [sample::throttled(), sample::repeated(), sample::watched()];
+        let more = [
+            sample::throttled(),
+            sample::repeated(),
+            sample::watched(),
+            sample::claimed(),
+        ];
         for report in sample::all().into_iter().chain(more) {
             let text = table(&report, false);
             assert_fits(&text);

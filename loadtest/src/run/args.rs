@@ -9,7 +9,7 @@ use crate::{oracle::Outputs, parse::duration, watchers};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Load profile (steady, rolling-update, node-loss, scale, flap, restart, huge-service, many-services,
-    /// service-churn, mix, demo, mirror, leader, zone-loss or mega), or a YAML file of phases
+    /// service-churn, mix, demo, mirror, leader, sandbox, zone-loss or mega), or a YAML file of phases
     #[arg(value_name = "PROFILE", value_parser = Source::parse)]
     pub(super) source: Source,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub struct Args {
     pub(super) report: Option<PathBuf>,
     /// Limit of a figure, such as p99=100ms; above it, the exit code is 3. Figures: p50, p90, p99, p99.9, max (of slices
     /// and of Endpoints, or as slices.p99 of one), cpu for each change, memory at its peak, writes for each change,
-    /// throttled as in 5%, and of --watchers the latencies, as in watchers.p99, and watchers.ended
+    /// throttled as in 5%, of --watchers the latencies, as in watchers.p99, and watchers.ended, and of sandbox ready.p99 and gone.p99
     #[arg(long, value_name = "FIGURE=LIMIT", value_delimiter = ',')]
     pub(super) budget: Vec<Budget>,
     /// Number of rounds; the report has the median and the range of each figure, and with 5 or more, comparisons are sharp
@@ -39,7 +39,8 @@ pub struct Args {
     /// Title of this run in the report; by default the profile and the size
     #[arg(long)]
     pub(super) title: Option<String>,
-    /// How long the controller may take to be in sync after the last change; 60s, or 10m for mega
+    /// How long the controller may take to be in sync, at its start and after the last change; 60s, or 10m for mega, and at
+    /// its start 40ms for each Service if that is longer
     #[arg(long, value_parser = duration)]
     pub(super) time_limit: Option<Duration>,
 }

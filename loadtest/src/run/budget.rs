@@ -42,6 +42,9 @@ enum Output {
     Slices,
     Endpoints,
     Watchers,
+    /// Of sandboxes: from ready to visible, and from gone to unseen.
+    Ready,
+    Gone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,6 +107,32 @@ impl Budget {
     }
 }
 
+// === impl Output ===
+
+impl Output {
+    const ALL: [Self; 5] = [
+        Self::Slices,
+        Self::Endpoints,
+        Self::Watchers,
+        Self::Ready,
+        Self::Gone,
+    ];
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|output| output.name() == text)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Slices => "slices",
+            Self::Endpoints => "endpoints",
+            Self::Watchers => "watchers",
+            Self::Ready => "ready",
+            Self::Gone => "gone",
+        }
+    }
+}
+
 // === impl Figure ===
 
 impl Figure {
@@ -115,11 +144,13 @@ impl Figure {
             "throttled" => Self::Throttled,
             "watchers.ended" => Self::Ended,
             _ => {
-                let (output, quantile) = match text.split_once('.') {
-                    Some(("slices", quantile)) => (Some(Output::Slices), quantile),
-                    Some(("endpoints", quantile)) => (Some(Output::Endpoints), quantile),
-                    Some(("watchers", quantile)) => (Some(Output::Watchers), quantile),
-                    _ => (None, text),
+                // The name of a quantile may have a point, too.
+                let of_output = text
+                    .split_once('.')
+                    .and_then(|(output, quantile)| Some((Output::parse(output)?, quantile)));
+                let (output, quantile) = match of_output {
+                    Some((output, quantile)) => (Some(output), quantile),
+                    None => (None, text),
                 };
                 let quantile = Quantile::ALL.into_iter().find(|other| other.name() == quantile)?;
                 Self::Latency(output, quantile)
@@ -168,6 +199,8 @@ impl Figure {
                     Output::Slices => &report.slices,
                     Output::Endpoints => &report.endpoints,
                     Output::Watchers => &report.watchers.as_ref()?.latency,
+                    Output::Ready => &report.claims.as_ref()?.ready,
+                    Output::Gone => &report.claims.as_ref()?.gone,
                 };
                 (latency.count > 0).then(|| quantile.of(latency) as f64)
             }
@@ -193,12 +226,8 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
-            Self::Latency(Some(Output::Slices), quantile) => return write!(f, "slices.{}", quantile.name()),
-            Self::Latency(Some(Output::Endpoints), quantile) => {
-                return write!(f, "endpoints.{}", quantile.name());
-            }
-            Self::Latency(Some(Output::Watchers), quantile) => {
-                return write!(f, "watchers.{}", quantile.name());
+            Self::Latency(Some(output), quantile) => {
+                return write!(f, "{}.{}", output.name(), quantile.name());
             }
             Self::Latency(None, quantile) => quantile.name(),
             Self::Cpu => "cpu",

@@ -119,6 +119,7 @@ impl Args {
                 namespaces: Some(self.sizes.namespaces),
                 services: Some(self.sizes.services),
                 nodes: Some(self.sizes.nodes),
+                ..SizeFlags::default()
             },
             tuning: Tuning {
                 rate: Some(self.rate),

@@ -1,14 +1,10 @@
 //! Creates everything that a run begins with.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use futures::{TryStreamExt, stream};
 use memory_apiserver::ApiServer;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     objects,
@@ -18,7 +14,7 @@ use super::{
 use crate::api::{self, Http, Resource};
 
 /// Requests under way at once. Each is a connection.
-const CONCURRENCY: usize = 32;
+const CONCURRENCY: usize = 64;
 /// Copies that are stored before others have their turn.
 const BATCH: u64 = 64;
 /// A namespace's service account, without which no pod is admitted, is made a while after the namespace.
@@ -29,37 +25,63 @@ const ACCOUNT_PAUSE: Duration = Duration::from_millis(200);
 pub(super) async fn namespaces(http: &Http, world: &World) -> anyhow::Result<()> {
     let namespaces = world.namespaces.iter();
     let bodies = namespaces.map(|name| (String::new(), objects::namespace(world, name)));
-    create_all(http, Resource::Namespaces, bodies).await
+    create_all(http, Resource::Namespaces, bodies, |_| ()).await
 }
 
-/// Makes everything but the namespaces, with `progress` told how many pods there are so far.
-pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> anyhow::Result<()> {
-    services(http, world).await?;
+/// Makes everything but the namespaces. `server` is the server itself, if it is in memory; `progress` is told how many
+/// Services and pods there are so far.
+pub(super) async fn fill(
+    http: &Http,
+    server: Option<&ApiServer>,
+    world: &World,
+    progress: impl Fn(u64),
+) -> anyhow::Result<()> {
+    let nodes = world.nodes.iter();
+    let nodes = nodes.map(|node| (String::new(), objects::node(world, node)));
+    create_all(http, Resource::Nodes, nodes, |_| ()).await?;
+    let services = || world.services.iter().filter(|service| service.exists);
+    let bodies = services().map(|service| {
+        let namespace = world.namespaces[service.namespace].clone();
+        (namespace, objects::service(world, service))
+    });
+    create_all(http, Resource::Services, bodies, &progress).await?;
+    let before = services().count() as u64;
+    let progress = |pods| progress(before + pods);
     if world.layout == Layout::Mirror {
-        return endpoints(http, world).await;
+        let endpoints = world.services.iter().map(|service| {
+            let namespace = world.namespaces[service.namespace].clone();
+            (namespace, objects::endpoints(world, service))
+        });
+        return create_all(http, Resource::Endpoints, endpoints, |_| ()).await;
     }
-    let filled = AtomicU64::new(0);
-    stream::iter(world.pods().map(Ok))
-        .try_for_each_concurrent(CONCURRENCY, async |pod| {
-            create(http, world, pod).await?;
-            progress(filled.fetch_add(1, Ordering::Relaxed) + 1);
-            Ok(())
-        })
-        .await
+    match server.filter(|_| world.layout.has_like_pods()) {
+        Some(server) => restore(http, server, world, progress).await,
+        None => pods(http, world, progress).await,
+    }
 }
 
-/// As [`fill`], but the server makes one pod only, and stores copies of it as the others: a request for each of a million
-/// pods, and one for its status, would take half an hour. For layouts whose pods differ in names, nodes and status alone.
-pub(super) async fn restore(
+/// Makes the pods, each by a request and one for its status.
+async fn pods(http: &Http, world: &World, progress: impl Fn(u64)) -> anyhow::Result<()> {
+    let mut creation = Creation::new(progress);
+    for pod in world.pods() {
+        let request = create(http.clone(), world, pod);
+        creation.add(request).await?;
+    }
+    creation.end().await
+}
+
+/// As [`pods`], but the server makes one pod only, and stores copies of it as the others: a request for each of a million
+/// pods, and one for its status, would take half an hour. For layouts whose pods differ in names, labels, nodes and status
+/// alone.
+async fn restore(
     http: &Http,
     server: &ApiServer,
     world: &World,
     progress: impl Fn(u64),
 ) -> anyhow::Result<()> {
-    services(http, world).await?;
     let mut pods = world.pods();
     let Some(first) = pods.next() else { return Ok(()) };
-    create(http, world, first).await?;
+    create(http.clone(), world, first).await?;
     let template = http.read(&path(world, first)).await?;
     for (pod, count) in pods.zip(2..) {
         let mut copy = template.clone();
@@ -74,37 +96,21 @@ pub(super) async fn restore(
     Ok(())
 }
 
-async fn services(http: &Http, world: &World) -> anyhow::Result<()> {
-    let nodes = world.nodes.iter();
-    let nodes = nodes.map(|node| (String::new(), objects::node(world, node)));
-    create_all(http, Resource::Nodes, nodes).await?;
-    let services = world.services.iter().map(|service| {
-        let namespace = world.namespaces[service.namespace].clone();
-        (namespace, objects::service(world, service))
-    });
-    create_all(http, Resource::Services, services).await
-}
-
-/// The Endpoints of Services without a selector.
-async fn endpoints(http: &Http, world: &World) -> anyhow::Result<()> {
-    let endpoints = world.services.iter().map(|service| {
-        let namespace = world.namespaces[service.namespace].clone();
-        (namespace, objects::endpoints(world, service))
-    });
-    create_all(http, Resource::Endpoints, endpoints).await
-}
-
 /// A pod, and its status if it runs.
-async fn create(http: &Http, world: &World, pod: &Pod) -> anyhow::Result<()> {
+fn create(http: Http, world: &World, pod: &Pod) -> impl Future<Output = anyhow::Result<()>> + use<> {
     let namespace = &world.namespaces[world.groups[pod.group].namespace];
     let collection = Resource::Pods.path(namespace, "");
-    create_pod(http, &collection, &objects::pod(world, pod)).await?;
-    if matches!(pod.state, State::Running { .. }) {
-        let status = objects::first_status(world, pod, pod.ready());
-        let path = path(world, pod) + "/status";
-        api::retrying(async || http.patch(&path, &status).await).await?;
+    let body = objects::pod(world, pod);
+    let runs = matches!(pod.state, State::Running { .. });
+    let status = runs.then(|| objects::first_status(world, pod, pod.ready()));
+    let path = path(world, pod) + "/status";
+    async move {
+        create_pod(&http, &collection, &body).await?;
+        if let Some(status) = status {
+            api::retrying(|| http.patch(&path, &status)).await?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The path of a pod.
@@ -116,7 +122,7 @@ pub(super) fn path(world: &World, pod: &Pod) -> String {
 async fn create_pod(http: &Http, collection: &str, body: &Value) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
-        match api::retrying(async || http.create(collection, body).await).await {
+        match api::retrying(|| http.create(collection, body)).await {
             Err(error)
                 if api::message(&error).is_some_and(|message| message.contains("service account"))
                     && Instant::now().saturating_duration_since(start) < ACCOUNT_LIMIT =>
@@ -128,16 +134,65 @@ async fn create_pod(http: &Http, collection: &str, body: &Value) -> anyhow::Resu
     }
 }
 
-/// Creates objects of a kind, each in its namespace.
+/// Creates objects of a kind, each in its namespace. `progress` is told how many there are so far.
 async fn create_all(
     http: &Http,
     kind: Resource,
     objects: impl Iterator<Item = (String, Value)>,
+    progress: impl Fn(u64),
 ) -> anyhow::Result<()> {
-    stream::iter(objects.map(Ok))
-        .try_for_each_concurrent(CONCURRENCY, async |(namespace, body)| {
-            let collection = kind.path(&namespace, "");
-            api::retrying(async || http.create(&collection, &body).await).await
-        })
-        .await
+    let mut creation = Creation::new(progress);
+    for (namespace, body) in objects {
+        let (http, collection) = (http.clone(), kind.path(&namespace, ""));
+        let request = async move { api::retrying(|| http.create(&collection, &body)).await };
+        creation.add(request).await?;
+    }
+    creation.end().await
+}
+
+/// Requests that make objects, some of them under way at once, on all threads.
+struct Creation<P> {
+    requests: JoinSet<anyhow::Result<()>>,
+    made: u64,
+    progress: P,
+}
+
+// === impl Creation ===
+
+impl<P: Fn(u64)> Creation<P> {
+    fn new(progress: P) -> Self {
+        Self {
+            requests: JoinSet::new(),
+            made: 0,
+            progress,
+        }
+    }
+
+    /// Begins one, when there is a connection for it.
+    async fn add(
+        &mut self,
+        request: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        if self.requests.len() >= CONCURRENCY {
+            self.wait().await?;
+        }
+        self.requests.spawn(request);
+        Ok(())
+    }
+
+    async fn end(mut self) -> anyhow::Result<()> {
+        while !self.requests.is_empty() {
+            self.wait().await?;
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> anyhow::Result<()> {
+        if let Some(made) = self.requests.join_next().await {
+            made??;
+            self.made += 1;
+            (self.progress)(self.made);
+        }
+        Ok(())
+    }
 }

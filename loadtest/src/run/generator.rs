@@ -1,20 +1,19 @@
 //! Changes the cluster when changes are due, and has the watch wait for what they lead to.
 
 mod address;
+mod claim;
 mod lead;
+mod services;
+mod tally;
 mod zone;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
     task::JoinSet,
@@ -25,25 +24,23 @@ use super::{
     fill::path,
     objects,
     phase::Phase,
-    script::{Edit, Next, Operation, Script},
-    sizes::Layout,
-    world::{Pod, Selection, State, World},
+    script::{Next, Operation, Script},
+    world::{Pod, State, World},
 };
 use crate::{
     api::{Http, Resource},
     observe::{
         PodNumber,
-        latencies::Latencies,
         visible::{self, SetId, Shown},
         watch::Seen,
     },
-    oracle::{Family, Outputs},
+    oracle::Outputs,
 };
 
 /// Requests under way at once. Each is a connection.
 const REQUESTS: usize = 64;
-/// Operations under way at once; most of their time they wait, as pods do that are about to end.
-const OPERATIONS: usize = 5_000;
+/// Operations under way at once; most of their time they wait, as pods do that are about to end, and sandboxes that live.
+const OPERATIONS: usize = 100_000;
 /// How long to wait when everything is in hand.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// The grace that a pod is given, far more than it takes here.
@@ -51,8 +48,7 @@ const GRACE: u32 = 30;
 /// Refusals that are no reason to give up; above that, more than one in so many is.
 const FEW_FAILURES: u64 = 20;
 const FAILURES_SHARE: u64 = 4;
-/// How many refusals are kept for people to read.
-const SHOWN_FAILURES: usize = 3;
+pub(super) use self::tally::{Operations, Tally};
 
 /// Makes changes.
 #[derive(Clone)]
@@ -63,25 +59,6 @@ pub(super) struct Generator {
     outputs: Outputs,
     tally: Arc<Tally>,
     requests: Arc<Semaphore>,
-}
-
-/// Counts of what was done, which all tasks share.
-pub(super) struct Tally {
-    made: AtomicU64,
-    failed: AtomicU64,
-    failures: Mutex<Vec<String>>,
-    operations: Mutex<Operations>,
-    /// From when a change was due until it was sent.
-    pub(super) lag: Mutex<Latencies>,
-}
-
-/// Operations, each counted once however many requests it took.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Operations {
-    pub(super) flips: u64,
-    pub(super) replacements: u64,
-    pub(super) scalings: u64,
-    pub(super) edits: u64,
 }
 
 /// How a pod is changed.
@@ -140,67 +117,6 @@ impl Pace {
     }
 }
 
-// === impl Operations ===
-
-impl Operations {
-    pub(super) fn all(&self) -> u64 {
-        self.flips + self.replacements + self.scalings + self.edits
-    }
-
-    fn count(&mut self, operation: &Operation) {
-        *match operation {
-            Operation::Flip(_) | Operation::Lose(_) | Operation::Address(_) | Operation::Lead(_) => {
-                &mut self.flips
-            }
-            Operation::Replace(_) | Operation::Evict(_) => &mut self.replacements,
-            Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) | Operation::Empty { .. } => {
-                &mut self.scalings
-            }
-            Operation::Service(..) => &mut self.edits,
-            Operation::Node { .. } => return,
-        } += 1;
-    }
-}
-
-// === impl Tally ===
-
-impl Tally {
-    fn new() -> Self {
-        Self {
-            made: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            failures: Mutex::default(),
-            operations: Mutex::default(),
-            lag: Mutex::new(Latencies::new()),
-        }
-    }
-
-    pub(super) fn made(&self) -> u64 {
-        self.made.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn operations(&self) -> Operations {
-        *self.operations.lock()
-    }
-
-    /// The first refusals.
-    pub(super) fn failures(&self) -> Vec<String> {
-        self.failures.lock().clone()
-    }
-
-    fn note_failure(&self, error: &anyhow::Error) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        let mut failures = self.failures.lock();
-        if failures.len() < SHOWN_FAILURES {
-            failures.push(format!("{error:#}"));
-        }
-    }
-}
-
 // === impl Generator ===
 
 impl Generator {
@@ -222,8 +138,9 @@ impl Generator {
     /// Does what a phase says, and lets what is under way come to its end.
     pub(super) async fn run(&self, phase: &Phase) -> anyhow::Result<()> {
         let limit = Arc::new(Semaphore::new(OPERATIONS));
+        let phase = Arc::new(phase.clone());
         let mut pace = Pace::new(phase.rate);
-        let mut script = Script::new(phase, &mut self.world.lock());
+        let mut script = Script::new(&phase, &mut self.world.lock());
         let mut operations: JoinSet<()> = JoinSet::new();
         let end = phase.duration.map(|duration| pace.due() + duration);
         let is_over = |time: Instant| end.is_some_and(|end| time >= end);
@@ -239,9 +156,9 @@ impl Generator {
                 Next::Do(operation) => {
                     let permit = Arc::clone(&limit).acquire_owned().await;
                     let permit = permit.context("the semaphore is never closed")?;
-                    let generator = self.clone();
+                    let (generator, phase) = (self.clone(), Arc::clone(&phase));
                     operations.spawn(async move {
-                        generator.perform(operation, due).await;
+                        generator.perform(operation, &phase, due).await;
                         drop(permit);
                     });
                     pace.go_on();
@@ -274,7 +191,7 @@ impl Generator {
     fn give_up_if_refused(&self) -> anyhow::Result<()> {
         let (made, failed) = (self.tally.made(), self.tally.failed());
         if failed > FEW_FAILURES && failed * FAILURES_SHARE > made + failed {
-            let first = self.tally.failures.lock().first().cloned().unwrap_or_default();
+            let first = self.tally.failures().into_iter().next().unwrap_or_default();
             bail!(
                 "the server refuses too many changes ({failed} of {}), such as {first}",
                 made + failed
@@ -283,7 +200,7 @@ impl Generator {
         Ok(())
     }
 
-    async fn perform(&self, operation: Operation, due: Instant) {
+    async fn perform(&self, operation: Operation, phase: &Phase, due: Instant) {
         self.tally.operations.lock().count(&operation);
         match operation {
             Operation::Flip(pod) => {
@@ -339,6 +256,7 @@ impl Generator {
                 self.lead(service, due).await;
                 self.world.lock().services[service].busy = false;
             }
+            Operation::Claim(group) => self.claim(group, phase, due).await,
             Operation::Service(service, edit) => {
                 self.edit(service, edit, due).await;
                 self.world.lock().services[service].busy = false;
@@ -365,6 +283,15 @@ impl Generator {
 
     /// A new pod starts and becomes ready.
     async fn start(&self, group: usize, due: Instant) {
+        if let Some(number) = self.make_pod(group, due).await
+            && self.set_ready(number, true, Instant::now()).await
+        {
+            self.put_back(number);
+        }
+    }
+
+    /// A new pod is made, in hand; none if that is refused.
+    async fn make_pod(&self, group: usize, due: Instant) -> Option<PodNumber> {
         let (number, collection, body) = {
             let mut world = self.world.lock();
             let number = world.new_pod(group);
@@ -378,20 +305,23 @@ impl Generator {
             .await;
         if !created {
             self.world.lock().set_state(number, State::Gone);
-        } else if self.set_ready(number, true, Instant::now()).await {
-            self.put_back(number);
         }
+        created.then_some(number)
     }
 
     /// A pod is deleted: it is given time to end, stops being ready, and is gone.
     async fn end(&self, pod: PodNumber, due: Instant) {
         let ready = self.ready(pod);
-        if !self
+        if self
             .change(pod, State::Ending { ready }, due, Change::Delete(GRACE))
             .await
         {
-            return;
+            self.finish_end(pod, ready).await;
         }
+    }
+
+    /// A pod that was given time to end stops being ready, and is gone.
+    async fn finish_end(&self, pod: PodNumber, ready: bool) {
         let mut due = self.pause().await;
         if ready {
             let not_ready = State::Ending { ready: false };
@@ -524,121 +454,6 @@ impl Generator {
                 false
             }
         }
-    }
-
-    async fn edit(&self, index: usize, edit: Edit, due: Instant) {
-        let (exists, collection, path) = {
-            let world = self.world.lock();
-            let service = &world.services[index];
-            let namespace = &world.namespaces[service.namespace];
-            let path = |name: &str| Resource::Services.path(namespace, name);
-            (service.exists, path(""), path(&service.name))
-        };
-        if !exists {
-            return self.create_service(index, &collection, due).await;
-        }
-        match edit {
-            Edit::Label | Edit::Port | Edit::Narrow => {
-                let patch = self.revise(index, edit);
-                self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
-            }
-            Edit::Selector => {
-                let Some(group) = self.world.lock().another_group(index) else {
-                    return;
-                };
-                let gone = self.expected(index, Some(Shown::Absent));
-                let patch = {
-                    let mut world = self.world.lock();
-                    world.services[index].selection = Selection::Group(group);
-                    json!({ "spec": { "selector": objects::service_selector(&world, &world.services[index]) } })
-                };
-                let come = self.expected(index, None);
-                let expected = gone.into_iter().chain(come).collect();
-                self.send(due, expected, self.http.patch(&path, &patch)).await;
-            }
-            Edit::Delete | Edit::Recreate => {
-                // Its slices are the garbage collector's, and only its Endpoints are the controller's to delete.
-                let mut gone = self.expected(index, Some(Shown::Absent));
-                if let Some(gone) = &mut gone
-                    && edit == Edit::Delete
-                {
-                    gone.slices.clear();
-                }
-                let deleted = self
-                    .send(due, gone.into_iter().collect(), self.http.delete(&path, 0))
-                    .await;
-                if deleted {
-                    self.world.lock().services[index].exists = false;
-                    if edit == Edit::Recreate {
-                        self.create_service(index, &collection, Instant::now()).await;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Edits a Service that goes on to exist, and gives the patch that does so in the server.
-    fn revise(&self, index: usize, edit: Edit) -> Value {
-        let mut world = self.world.lock();
-        let service = &mut world.services[index];
-        if edit == Edit::Narrow {
-            service.stable = !service.stable;
-        } else {
-            service.edits += 1 + u32::from(edit == Edit::Label);
-        }
-        let service = &world.services[index];
-        // Elsewhere no pod changes meanwhile.
-        if world.layout == Layout::Demo {
-            let mut slices = self.seen.slices.lock();
-            for family in service.kind.families() {
-                slices.blur((index, *family), Instant::now());
-            }
-        }
-        if edit == Edit::Narrow {
-            let mut selector = objects::service_selector(&world, service);
-            if !service.stable {
-                selector["track"] = Value::Null;
-            }
-            return json!({ "spec": { "selector": selector } });
-        }
-        json!({
-            "metadata": { "labels": objects::service_labels(&world, service) },
-            "spec": { "ports": objects::service_ports(service) },
-        })
-    }
-
-    async fn create_service(&self, index: usize, collection: &str, due: Instant) {
-        let body = {
-            let mut world = self.world.lock();
-            let service = &mut world.services[index];
-            service.exists = true;
-            service.edits = 0;
-            objects::service(&world, &world.services[index])
-        };
-        let expected = self.expected(index, None).into_iter().collect();
-        if !self
-            .send(due, expected, self.http.create(collection, &body))
-            .await
-        {
-            self.world.lock().services[index].exists = false;
-        }
-    }
-
-    /// The effect of a change of a Service: one pod stands for all, which come and go with it. The pod is shown as it
-    /// is, or as `shown` says.
-    fn expected(&self, service: usize, shown: Option<Shown>) -> Option<Expected> {
-        let world = self.world.lock();
-        let pod = world.first_selected(service)?;
-        let set = (service, Family::V4);
-        let of = |wanted: bool, is: Shown| {
-            let shown = shown.unwrap_or(is);
-            wanted.then_some((set, shown)).into_iter().collect()
-        };
-        Some(Expected {
-            pod: pod.number,
-            slices: of(self.outputs.slices, pod.state.in_slices(false)),
-            endpoints: of(self.outputs.endpoints, pod.state.in_endpoints()),
-        })
     }
 }
 

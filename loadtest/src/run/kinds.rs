@@ -92,6 +92,14 @@ impl Kind {
         }
     }
 
+    /// Its slices and its Endpoints follow from its selector.
+    pub(super) fn has_selector(self) -> bool {
+        !matches!(
+            self,
+            Self::NoSelector | Self::ExternalName | Self::Mirrored | Self::Led
+        )
+    }
+
     pub(super) fn family_policy(self) -> Option<&'static str> {
         match self {
             Self::DualStack => Some("RequireDualStack"),

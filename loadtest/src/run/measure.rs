@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use http::Uri;
+use kube::Client;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::{
@@ -83,6 +84,7 @@ struct Processes {
 struct Run<'a> {
     session: &'a Session<'a>,
     label: String,
+    world: Arc<Mutex<World>>,
     seen: &'a Arc<Seen>,
 }
 
@@ -114,6 +116,7 @@ pub(super) async fn measure_filled(
     let run = Run {
         session,
         label,
+        world: Arc::clone(&world),
         seen: watch.seen(),
     };
     let _heartbeats = (!session.target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
@@ -175,14 +178,16 @@ pub(super) fn followed(session: &Session<'_>, world: &World) -> Outputs {
 
 /// Makes everything that a run begins with.
 pub(super) async fn fill(http: &Http, world: &World, session: &Session<'_>) -> anyhow::Result<()> {
-    let stage = Stage::begin("fill", world.pod_count() as u64);
-    fill::namespaces(http, world).await?;
-    let show = |pods| stage.set(pods, || format!("{} pods", number(pods)));
+    let all = world.pod_count() + session.plan.sizes.services;
+    let stage = Stage::begin("fill", all as u64);
+    let show = |made| stage.set(made, || format!("{} Services and pods", number(made)));
     let target = &session.target;
-    match target.server().filter(|_| session.plan.is_mega()) {
-        Some(server) => fill::restore(http, server, world, show).await?,
-        None => fill::fill(http, world, show).await?,
-    }
+    let server = target.server();
+    // Without a socket where there is none in between.
+    let direct = server.map(|server| Http::new(Client::new(server.service(), "default")));
+    let http = direct.as_ref().unwrap_or(http);
+    fill::namespaces(http, world).await?;
+    fill::fill(http, server, world, show).await?;
     let elapsed = time(stage.elapsed());
     stage.end(&format!("{elapsed}: API server on {}", target.url()));
     Ok(())
@@ -388,11 +393,32 @@ fn finish(restarts: &mut [Restart], seen: &Seen, start: Instant) {
 
 impl Run<'_> {
     /// Waits until the controller has everything right, or its time is up.
-    async fn settle(&self, processes: &mut Processes, stage: &Stage) -> anyhow::Result<Settled> {
+    async fn settle(
+        &self,
+        processes: &mut Processes,
+        stage: &Stage,
+        limit: Duration,
+    ) -> anyhow::Result<Settled> {
         let Session { plan, watching, .. } = self.session;
-        let (options, limit) = (self.session.options(), self.session.time_limit());
-        let show = || stage.set(0, || format!("{} writes", number(self.seen.writes().all())));
-        let settling = settle::settle(self.seen, limit, async || {
+        let options = self.session.options();
+        let show = || {
+            let [slices, endpoints] = self.seen.present().map(|count| count as u64);
+            stage.set(slices + endpoints, || {
+                let writes = number(self.seen.writes().all());
+                let (slices, endpoints) = (number(slices), number(endpoints));
+                format!("{writes} writes, {slices} slices, {endpoints} Endpoints objects")
+            });
+        };
+        let is_missing = || {
+            let fewest = self.world.lock().fewest_outputs();
+            let [slices, endpoints] = self.seen.present();
+            let Outputs {
+                slices: of_slices,
+                endpoints: of_endpoints,
+            } = options.outputs;
+            (of_slices && slices < fewest) || (of_endpoints && endpoints < fewest)
+        };
+        let settling = settle::settle(self.seen, limit, is_missing, async || {
             if plan.is_mega() {
                 oracle::check_by_namespaces(watching, &options, &self.label).await
             } else {
@@ -404,12 +430,15 @@ impl Run<'_> {
 
     /// Waits until a controller has everything right, and says how long that took from now.
     async fn converge(&self, processes: &mut Processes) -> anyhow::Result<Duration> {
-        let stage = Stage::begin("converge", 0);
-        let start = Instant::now();
-        let Settled { report, last_change } = self.settle(processes, &stage).await?;
+        let outputs = self.session.options().outputs;
+        let fewest = self.world.lock().fewest_outputs();
+        let expected = fewest * (usize::from(outputs.slices) + usize::from(outputs.endpoints));
+        let stage = Stage::begin("converge", expected as u64);
+        let (start, limit) = (Instant::now(), self.session.start_limit());
+        let Settled { report, last_change } = self.settle(processes, &stage, limit).await?;
         if !report.is_correct() {
             drop(stage);
-            let limit = time(self.session.time_limit());
+            let limit = time(limit);
             let what =
                 format!("the controller did not converge within {limit}; {report:.SHOWN_DIFFERENCES$}");
             return Err(processes.failure(&what));
@@ -467,15 +496,16 @@ impl Run<'_> {
             watchers.settle();
         }
         let stage = Stage::begin("settle", 0);
+        let limit = self.session.time_limit();
         let Settled {
             report: check,
             last_change,
-        } = self.settle(processes, &stage).await?;
+        } = self.settle(processes, &stage, limit).await?;
         stage.end(&if check.is_correct() {
             let settled_in = time(last_change.saturating_duration_since(end));
             format!("{settled_in} after the last change")
         } else {
-            format!("not within {}", time(self.session.time_limit()))
+            format!("not within {}", time(limit))
         });
         part.end(self.seen, report);
         // The writes that a restart was followed by may have come after the last change.

@@ -60,7 +60,7 @@ pub(super) fn node_status(up: bool) -> Value {
 pub(super) fn service(world: &World, service: &Service) -> Value {
     let kind = service.kind;
     let mut spec = json!({ "ports": service_ports(service) });
-    if service.selection != Selection::None && !matches!(kind, Kind::Mirrored | Kind::Led) {
+    if service.selection != Selection::None && kind.has_selector() {
         spec["selector"] = service_selector(world, service);
     }
     if kind == Kind::ExternalName {
@@ -384,6 +384,7 @@ mod tests {
             services: Some(60),
             namespaces: Some(3),
             nodes: Some(12),
+            ..SizeFlags::default()
         };
         let plan = Plan::new(
             &Source::Profile(Profile::Demo),

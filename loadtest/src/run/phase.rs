@@ -43,6 +43,8 @@ pub(super) enum Profile {
     Mirror,
     /// Services that publish only the holder of a Lease: the Lease gets another holder.
     Leader,
+    /// In one namespace, pods with Services of their own are made, live for a while, and are deleted with their Services.
+    Sandbox,
     /// A very large cluster: the readiness of pods changes, as in steady, and then a zone is lost, as in zone-loss.
     Mega,
 }
@@ -76,6 +78,14 @@ pub(super) struct Tuning {
     /// flap: number of pods
     #[arg(long)]
     pub(super) flapping: Option<usize>,
+    /// sandbox: time from when a sandbox is ready until it is deleted
+    #[arg(long, value_parser = parse::duration)]
+    #[serde(deserialize_with = "duration")]
+    pub(super) life: Option<Duration>,
+    /// sandbox: time from when its pod is made until that is ready
+    #[arg(long, value_parser = parse::duration)]
+    #[serde(deserialize_with = "duration")]
+    pub(super) ready_after: Option<Duration>,
     /// restart: time between two restarts of the controller
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
@@ -94,6 +104,8 @@ pub(super) struct Phase {
     pub(super) lost_nodes: usize,
     pub(super) outage: Duration,
     pub(super) flapping: usize,
+    pub(super) life: Duration,
+    pub(super) ready_after: Duration,
     pub(super) every: Duration,
 }
 
@@ -110,13 +122,14 @@ impl Profile {
             Self::Mega => Layout::Mega,
             Self::Mirror => Layout::Mirror,
             Self::Leader => Layout::Leader,
+            Self::Sandbox => Layout::Sandbox,
             _ => Layout::Even,
         }
     }
 
     fn default_rate(self) -> u32 {
         match self {
-            Self::Steady | Self::Flap | Self::Restart | Self::Mix | Self::Leader => 100,
+            Self::Steady | Self::Flap | Self::Restart | Self::Mix | Self::Leader | Self::Sandbox => 100,
             Self::RollingUpdate | Self::HugeService | Self::ServiceChurn | Self::Mirror => 50,
             Self::NodeLoss | Self::Scale => 500,
             Self::ManyServices => 5,
@@ -131,15 +144,15 @@ impl Profile {
     fn default_duration(self) -> Option<Duration> {
         match self {
             Self::RollingUpdate | Self::NodeLoss | Self::Scale | Self::ZoneLoss => None,
-            Self::Mega => Some(Duration::from_secs(60)),
+            Self::Mega | Self::Sandbox => Some(Duration::from_secs(60)),
             Self::Demo => Some(Duration::from_secs(15)),
             _ => Some(Duration::from_secs(30)),
         }
     }
 
-    /// The profile deletes Services and creates others, for which they must be many and small.
+    /// The profile deletes Services and creates others, for which they must be dealt out as it needs them.
     pub(super) fn replaces_services(self) -> bool {
-        self == Self::ServiceChurn
+        matches!(self, Self::ServiceChurn | Self::Sandbox)
     }
 }
 
@@ -165,6 +178,8 @@ impl Tuning {
         only(self.outage.is_some(), "outage", Profile::NodeLoss)?;
         only(self.flapping.is_some(), "flapping", Profile::Flap)?;
         only(self.every.is_some(), "every", Profile::Restart)?;
+        only(self.life.is_some(), "life", Profile::Sandbox)?;
+        only(self.ready_after.is_some(), "ready-after", Profile::Sandbox)?;
 
         ensure!(
             self.duration.is_none() || profile != Profile::ZoneLoss,
@@ -212,6 +227,8 @@ impl Tuning {
             lost_nodes,
             outage: self.outage.unwrap_or(Duration::from_secs(2)),
             flapping,
+            life: self.life.unwrap_or(Duration::from_secs(10)),
+            ready_after: self.ready_after.unwrap_or(Duration::from_millis(200)),
             every: self.every.unwrap_or(Duration::from_secs(5)),
         })
     }
@@ -225,6 +242,18 @@ impl Tuning {
 // === impl Phase ===
 
 impl Phase {
+    /// How many sandboxes it makes at most.
+    pub(super) fn claims(&self) -> usize {
+        let seconds = self
+            .duration
+            .map_or(0, |duration| duration.as_secs_f64().ceil() as usize);
+        if self.profile == Profile::Sandbox {
+            seconds * self.rate as usize
+        } else {
+            0
+        }
+    }
+
     /// Those that matter to it.
     pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
         let span = |span: Duration| format!("{}s", span.as_secs_f64());
@@ -243,6 +272,10 @@ impl Phase {
             }
             Profile::Flap => all.push(("flapping", self.flapping.to_string())),
             Profile::Restart => all.push(("every", span(self.every))),
+            Profile::Sandbox => {
+                all.push(("life", span(self.life)));
+                all.push(("ready-after", span(self.ready_after)));
+            }
             _ => {}
         }
         all

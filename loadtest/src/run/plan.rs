@@ -31,6 +31,9 @@ struct File {
     namespaces: Option<usize>,
     services: Option<usize>,
     nodes: Option<usize>,
+    alive: Option<usize>,
+    #[serde(default)]
+    cluster_ip: bool,
     #[serde(default)]
     layout: Layout,
     /// Begins without pods.
@@ -116,6 +119,8 @@ impl Plan {
             pods: flags.pods.or(file.pods),
             namespaces: flags.namespaces.or(file.namespaces),
             services: flags.services.or(file.services),
+            alive: flags.alive.or(file.alive),
+            cluster_ip: flags.cluster_ip || file.cluster_ip,
             nodes: flags.nodes.or(file.nodes),
         })?;
         let Sizes {
@@ -149,8 +154,13 @@ impl Plan {
                 "phase {number}: {profile} is a run of its own"
             );
             ensure!(
-                !profile.replaces_services() || file.layout == Layout::Even,
-                "phase {number}: {profile} needs the layout even"
+                !profile.replaces_services() || file.layout == profile.layout(),
+                "phase {number}: {profile} needs the layout {}",
+                if profile == Profile::Sandbox {
+                    "sandbox"
+                } else {
+                    "even"
+                }
             );
             phases.push(
                 tuning
@@ -171,6 +181,9 @@ impl Plan {
     /// The title of its report: its name and its size.
     pub(super) fn title(&self) -> String {
         let Sizes { pods, services, .. } = self.sizes;
+        if self.layout == Layout::Sandbox {
+            return format!("{}, {} alive", self.name, number(pods as u64));
+        }
         let what = if self.layout == Layout::Mirror {
             "addresses"
         } else {
@@ -195,10 +208,10 @@ impl Plan {
     }
 
     /// The flags that a controller is started with before the user's: the default limit of writes is half of the changes
-    /// that a mega cluster makes.
+    /// that a mega cluster makes, and is reached by some hundred sandboxes a second.
     pub(super) fn controller_flags(&self) -> &'static [&'static str] {
         match self.layout {
-            Layout::Mega => &["--kube-api-qps=0"],
+            Layout::Mega | Layout::Sandbox => &["--kube-api-qps=0"],
             Layout::Leader => &["--controllers=*,custom-selector-controller"],
             _ => &[],
         }
@@ -207,6 +220,11 @@ impl Plan {
     /// Services are deleted and created, so that not everything about them is sure.
     pub(super) fn replaces_services(&self) -> bool {
         self.phases.iter().any(|phase| phase.profile.replaces_services())
+    }
+
+    /// How many sandboxes are made, beside those that are there from the beginning, at most.
+    pub(super) fn claims(&self) -> usize {
+        self.phases.iter().map(Phase::claims).sum()
     }
 
     /// All parameters, for the report.

@@ -18,7 +18,7 @@ use crate::{
     oracle,
     report::{
         self,
-        model::{self, Changes, Count, Latency, Machine, Report, SCHEMA},
+        model::{self, Changes, Claims, Count, Latency, Machine, Report, SCHEMA},
     },
     watchers::Finished,
 };
@@ -121,6 +121,19 @@ impl Sampler {
             .iter_mut()
             .map(|measured| measured.report(made))
             .collect();
+        let claims = tally.operations().claims;
+        if let Some(of_report) = report.claims.as_mut() {
+            let [ready, gone] = seen.slices.lock().latencies_apart();
+            let [slice_requests, requests] = self.readings.requests();
+            *of_report = Claims {
+                alive: of_report.alive,
+                made: claims,
+                ready,
+                gone,
+                slice_requests,
+                requests,
+            };
+        }
         report.queue = self.readings.queue();
         report.throttling = self.readings.throttling();
     }
@@ -135,8 +148,12 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
         profile: plan.name.clone(),
         started: Timestamp::now().to_string(),
         parameters: parameters(session),
-        machine: machine(),
+        machine: Machine::here(),
         flags: flags(session),
+        claims: (plan.claims() > 0).then(|| Claims {
+            alive: plan.sizes.pods as u64,
+            ..Claims::default()
+        }),
         ..Report::default()
     };
     let own = env!("CARGO_PKG_VERSION").to_owned();
@@ -217,29 +234,6 @@ pub(super) fn add(report: &mut Report, finished: Finished) {
 
 fn keeps_up(lag: &Latency) -> bool {
     Duration::from_micros(lag.p99) <= LATE
-}
-
-fn machine() -> Machine {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, key: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(key));
-        value.map(|value| value.trim_start_matches([':', '\t', ' ']).trim().to_owned())
-    };
-    let memory = field(&read("/proc/meminfo"), "MemTotal:");
-    let memory = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-    let release = |name: &str| read(&format!("/proc/sys/kernel/{name}")).trim().to_owned();
-    let load = read("/proc/loadavg");
-    Machine {
-        processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
-        cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
-        memory_bytes: memory.unwrap_or_default() * 1024,
-        system: format!("{} {}", release("ostype"), release("osrelease")),
-        load_average: load
-            .split(' ')
-            .next()
-            .and_then(|load| load.parse().ok())
-            .unwrap_or_default(),
-    }
 }
 
 /// Shows a report to whoever ran it, and saves it where it is wanted.

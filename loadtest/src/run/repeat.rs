@@ -3,7 +3,7 @@
 use crate::report::model::{Latency, Phase, Process, Report, Verdict};
 
 /// The report of several rounds: the one whose latency is the median, with the figures of all. It is verified if all are.
-pub(super) fn merged(rounds: Vec<Report>) -> Option<Report> {
+pub(crate) fn merged(rounds: Vec<Report>) -> Option<Report> {
     let mut order: Vec<usize> = (0..rounds.len()).collect();
     order.sort_by_key(|round| latency(&rounds[*round]));
     let shown = *order.get(order.len().checked_sub(1)? / 2)?;
@@ -50,6 +50,11 @@ fn figures_alone(report: &Report) -> Report {
     }
     if let Some(watchers) = &mut report.watchers {
         watchers.latency = without_curves(&watchers.latency);
+    }
+    if let Some(claims) = &mut report.claims {
+        for latency in [&mut claims.ready, &mut claims.gone] {
+            *latency = without_curves(latency);
+        }
     }
     for Phase { slices, .. } in &mut report.phases {
         *slices = without_curves(slices);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     api,
-    report::model::{QueueSample, Throttling, ThrottlingSample},
+    report::model::{QueueSample, Requests, Throttling, ThrottlingSample},
 };
 
 /// Each reading costs the controller as much as one write or two.
@@ -22,6 +22,10 @@ const QUEUES: [&str; 2] = [
 /// Seconds in which endpointd held back writes. Upstream has no such metric: its client counts the waits of all requests
 /// that wait at the same time, so its sum is no share of any time.
 const THROTTLED: &str = "endpointd_throttled_seconds_total";
+/// Requests that changed slices, by operation, as kube-controller-manager and endpointd count them.
+const SLICE_CHANGES: &str = "endpoint_slice_controller_changes";
+/// Requests of endpointd for slices and Endpoints, by verb. Upstream counts those of all its controllers together.
+const REQUESTS: &str = "endpointd_requests_total";
 /// Below the ports that systems give to outgoing connections, so that none of these takes it while a controller is
 /// started again.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -35,6 +39,8 @@ const OF_ADMIN: [&str; 4] = ["--admin-port", "--secure-port", "--bind-address", 
 pub(super) struct Reading {
     waiting: Option<f64>,
     throttled: Option<f64>,
+    slice_requests: Option<Requests>,
+    requests: Option<Requests>,
 }
 
 /// The readings of a run.
@@ -46,6 +52,8 @@ pub(super) struct Readings {
     last: Option<(f64, Instant)>,
     seconds: f64,
     throttled: Vec<ThrottlingSample>,
+    /// The counts of requests before, and at the last reading.
+    requests: Option<(Reading, Reading)>,
 }
 
 /// Reads a page of metrics; none if it cannot be read.
@@ -75,6 +83,40 @@ pub(super) fn free_url(flags: &[OsString]) -> Option<Uri> {
     format!("http://127.0.0.1:{port}/metrics").parse().ok()
 }
 
+/// The values of a counter that has a verb as its only label; none if it is not there.
+fn requests(metrics: &str, name: &str, label: &str) -> Option<Requests> {
+    let of = |verb: &str| {
+        let prefix = format!("{name}{{{label}=\"{verb}\"}} ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&*prefix))?;
+        Some(value.parse::<f64>().ok()? as u64)
+    };
+    let verbs = ["create", "update", "delete", "get"].map(of);
+    verbs.iter().any(Option::is_some).then(|| {
+        let [create, update, delete, get] = verbs.map(Option::unwrap_or_default);
+        Requests {
+            create,
+            update,
+            delete,
+            get,
+        }
+    })
+}
+
+/// How many more there are than before. The counters of a process that was started since begin at nought.
+fn since(now: Option<Requests>, before: Option<Requests>) -> Option<Requests> {
+    let (now, before) = (now?, before.unwrap_or_default());
+    let more = |count: fn(&Requests) -> u64| {
+        let (now, before) = (count(&now), count(&before));
+        now.checked_sub(before).unwrap_or(now)
+    };
+    Some(Requests {
+        create: more(|requests| requests.create),
+        update: more(|requests| requests.update),
+        delete: more(|requests| requests.delete),
+        get: more(|requests| requests.get),
+    })
+}
+
 // === impl Reading ===
 
 impl Reading {
@@ -89,6 +131,8 @@ impl Reading {
         Self {
             waiting: sum(&[QUEUE]).or_else(|| sum(&QUEUES)),
             throttled: sum(&[THROTTLED]),
+            slice_requests: requests(metrics, SLICE_CHANGES, "operation"),
+            requests: requests(metrics, REQUESTS, "verb"),
         }
     }
 }
@@ -104,11 +148,15 @@ impl Readings {
             last: before.and_then(|reading| Some((reading.throttled?, start))),
             seconds: 0.0,
             throttled: Vec::new(),
+            requests: before.map(|before| (before, before)),
         }
     }
 
     pub(super) fn add(&mut self, reading: Reading, now: Instant) {
         let at = now.saturating_duration_since(self.start).as_secs_f64();
+        if let Some((_, last)) = &mut self.requests {
+            *last = reading;
+        }
         if let Some(depth) = reading.waiting {
             self.queue.push(QueueSample { at, depth });
         }
@@ -124,6 +172,17 @@ impl Readings {
             }
         }
         self.last = Some((count, now));
+    }
+
+    /// The controller's requests for slices, and those for slices and Endpoints.
+    pub(super) fn requests(&self) -> [Option<Requests>; 2] {
+        let Some((before, last)) = &self.requests else {
+            return [None; 2];
+        };
+        [
+            since(last.slice_requests, before.slice_requests),
+            since(last.requests, before.requests),
+        ]
     }
 
     /// The controller's queue over the run.
@@ -164,11 +223,29 @@ mod tests {
     }
 
     #[test]
+    fn requests_count_from_the_start_by_verb() {
+        let page = |create, update| {
+            Reading::of(&format!(
+                "endpointd_requests_total{{verb=\"create\"}} {create}\nendpointd_requests_total{{verb=\"update\"}} {update}\n"
+            ))
+        };
+        let start = Instant::now();
+        let mut readings = Readings::begin(start, Some(page(5, 7)));
+        readings.add(page(8, 7), start);
+        let [slices, all] = readings.requests();
+        let all = all.unwrap();
+        assert_eq!((slices, all.create, all.update, all.all()), (None, 3, 0, 3));
+        assert_eq!(Readings::begin(start, None).requests(), [None; 2]);
+    }
+
+    #[test]
     fn throttling_counts_from_the_start_and_goes_on_after_a_restart() {
         let start = Instant::now();
         let reading = |throttled| Reading {
             waiting: Some(1.0),
             throttled,
+            slice_requests: None,
+            requests: None,
         };
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         let mut readings = Readings::begin(start, Some(reading(Some(7.0))));

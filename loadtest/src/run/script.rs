@@ -40,6 +40,8 @@ pub(super) enum Operation {
     Address(usize),
     /// Another pod takes over the Lease of the Service.
     Lead(usize),
+    /// A sandbox, whose pod is of this group, is made with its Services, lives for a while, and is deleted with them.
+    Claim(usize),
     /// A Service that does not exist is created; one that does is changed as said.
     Service(usize, Edit),
 }
@@ -160,6 +162,9 @@ impl Script {
             Profile::Leader => world
                 .take_service()
                 .map_or(Next::Busy, |service| Next::Do(Operation::Lead(service))),
+            Profile::Sandbox => world
+                .next_claim()
+                .map_or(Next::Busy, |group| Next::Do(Operation::Claim(group))),
             Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale | Profile::ZoneLoss => {
                 self.step(world)
             }

@@ -9,11 +9,16 @@ use super::{args::Args, plan::Plan, sizes::Layout, usage};
 use crate::{api::Http, oracle, target::Target, watchers};
 
 const NAME_LENGTH: usize = 6;
-/// Events of each kind that the server remembers; half of the most that a kube-apiserver does.
-const MEGA_HISTORY: usize = 50_000;
+/// Events of each kind that the server remembers in a large cluster; half of the most that a kube-apiserver does.
+const LARGE_HISTORY: usize = 50_000;
+/// Services or pods of a large cluster.
+const LARGE: usize = 20_000;
 /// How long a controller may take to be in sync.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 const MEGA_TIME_LIMIT: Duration = Duration::from_secs(600);
+/// How much longer a controller may take at its start for each Service, of which it writes a slice and Endpoints: ten times
+/// what two writes take at its default limit.
+const TIME_FOR_SERVICE: Duration = Duration::from_millis(40);
 
 /// A run that can begin.
 pub(super) struct Session<'a> {
@@ -91,6 +96,15 @@ impl<'a> Session<'a> {
         self.args.time_limit.unwrap_or(default)
     }
 
+    /// How long the controller may take at its start. It writes all that there is to write; what the user said is taken as
+    /// it is.
+    pub(super) fn start_limit(&self) -> Duration {
+        let of_services = TIME_FOR_SERVICE * self.plan.sizes.services as u32;
+        self.args
+            .time_limit
+            .unwrap_or_else(|| self.time_limit().max(of_services))
+    }
+
     /// Flags of a controller that is started, before those that the user chose. It counts a watcher for each node, but nodes
     /// are played here, and nothing watches beside the proxies of the run.
     pub(super) fn controller_flags(&self) -> Vec<String> {
@@ -108,20 +122,21 @@ impl<'a> Session<'a> {
         oracle::Options {
             outputs: self.args.controller.outputs.outputs(),
             max_endpoints_per_slice: self.args.controller.max_endpoints_per_slice.into(),
-            // Here alone Services are made, and their cluster IPs stay.
-            headless_label: !self.plan.replaces_services(),
+            // Here alone Services are made, and their cluster IPs stay. A sandbox's name never comes back.
+            headless_label: self.plan.layout == Layout::Sandbox || !self.plan.replaces_services(),
             mirrored: self.plan.layout == Layout::Mirror,
             custom: self.plan.layout == Layout::Leader,
         }
     }
 }
 
-/// The settings of the server in memory. In a mega cluster many thousand pods change within a second; with the default
+/// The settings of the server in memory. In a large cluster many thousand objects change within a second; with the default
 /// history the controller's watch would be cut off whenever it gets no CPU for that long, and it would list them all again.
 fn server_config(plan: &Plan) -> memory_apiserver::Config {
     let config = memory_apiserver::Config::default().seed(plan.seed);
-    if plan.is_mega() {
-        config.history(MEGA_HISTORY).watch_buffer(MEGA_HISTORY)
+    let sizes = &plan.sizes;
+    if plan.is_mega() || sizes.pods.max(sizes.services) >= LARGE {
+        config.history(LARGE_HISTORY).watch_buffer(LARGE_HISTORY)
     } else {
         config
     }

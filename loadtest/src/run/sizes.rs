@@ -10,7 +10,7 @@ use crate::{figures::number, parse::count};
 /// Larger clusters are refused.
 pub(super) const MAX_PODS: usize = 2_000_000;
 pub(super) const MAX_NAMESPACES: usize = 5_000;
-pub(super) const MAX_SERVICES: usize = 20_000;
+pub(super) const MAX_SERVICES: usize = 200_000;
 pub(super) const MAX_NODES: usize = 10_000;
 
 /// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
@@ -28,6 +28,12 @@ pub(super) struct SizeFlags {
     /// Number of Services; the default depends on the profile
     #[arg(long, value_parser = count(MAX_SERVICES as u64))]
     pub(super) services: Option<usize>,
+    /// sandbox: number of sandboxes that stand all the time, each a pod with a Service of its own
+    #[arg(long, value_parser = count(MAX_SERVICES as u64 / 2))]
+    pub(super) alive: Option<usize>,
+    /// sandbox: beside its headless Service, each sandbox has one with a cluster IP
+    #[arg(long)]
+    pub(super) cluster_ip: bool,
     /// Number of nodes, in three zones; by default one for 100 pods, at least 3 and at most 200 (mega: one for 200 pods)
     #[arg(long, value_parser = count(MAX_NODES as u64))]
     pub(super) nodes: Option<usize>,
@@ -54,6 +60,8 @@ pub(super) enum Layout {
     Leader,
     /// As even, in the proportions of a very large cluster.
     Mega,
+    /// Pods with Services of their own, in one namespace: a headless one, and perhaps one with a cluster IP.
+    Sandbox,
 }
 
 /// How many of everything there are.
@@ -84,6 +92,11 @@ impl fmt::Display for Sizes {
 // === impl Layout ===
 
 impl Layout {
+    /// Its pods differ in their names, labels, nodes and status alone.
+    pub(super) fn has_like_pods(self) -> bool {
+        self != Self::Demo
+    }
+
     /// Decides the sizes that are not given. Most Services have some dozens of pods; few and large ones are for those who ask.
     pub(super) fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
         let (pods, services, namespaces) = match self {
@@ -102,12 +115,24 @@ impl Layout {
                 let namespaces = given.namespaces.unwrap_or((pods / 500).max(1));
                 (pods, Some((pods / 100).max(namespaces)), namespaces)
             }
+            Self::Sandbox => {
+                let alive = given.alive.unwrap_or(1_000);
+                (alive, Some(alive * (1 + usize::from(given.cluster_ip))), 1)
+            }
         };
         let nodes = match self {
             Self::Mega => |pods: usize| (pods / 200).max(3),
             _ => |pods: usize| (pods / 100).clamp(3, 200),
         };
+        ensure!(
+            self == Self::Sandbox || (given.alive.is_none() && !given.cluster_ip),
+            "only sandboxes are alive: --alive and --cluster-ip mean nothing here"
+        );
         match self {
+            Self::Sandbox => ensure!(
+                given.pods.is_none() && given.services.is_none(),
+                "each sandbox has a pod and its Services: give --alive, not --pods nor --services"
+            ),
             Self::HugeService => {
                 ensure!(
                     given.services.is_none(),
@@ -120,7 +145,7 @@ impl Layout {
             ),
             Self::Even | Self::ManyServices | Self::Demo | Self::Mirror | Self::Leader | Self::Mega => {}
         }
-        if matches!(self, Self::HugeService | Self::ManyServices) {
+        if matches!(self, Self::HugeService | Self::ManyServices | Self::Sandbox) {
             ensure!(
                 given.namespaces.is_none_or(|namespaces| namespaces == 1),
                 "this profile works in one namespace: --namespaces means nothing here"

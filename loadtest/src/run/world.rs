@@ -1,7 +1,10 @@
 //! The cluster as a run means it to be. The generator changes it here and in the API server alike.
 
-use std::collections::HashMap;
+mod selected;
 
+use std::{collections::HashMap, ops::Range};
+
+use self::selected::Selected;
 use super::{
     kinds::{DISTRIBUTIONS, Kind},
     plan::Plan,
@@ -38,8 +41,13 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     /// Pods have their zone in a label.
     pub(super) labels_zones: bool,
-    /// Services by namespace.
-    services_in: Vec<Vec<usize>>,
+    /// Groups by namespace.
+    groups_in: Vec<Vec<usize>>,
+    selected: Selected,
+    /// How many Services there are of the sort [`Kind::Near`].
+    nearer: usize,
+    /// Groups of sandboxes that are yet to be made; their Services do not exist.
+    claims: Range<usize>,
     pods: HashMap<PodNumber, Pod>,
     /// Pods that no operation has in hand.
     idle: Vec<PodNumber>,
@@ -167,7 +175,10 @@ impl World {
             services: Vec::new(),
             rng: fastrand::Rng::with_seed(plan.seed),
             labels_zones: plan.labels_zones(),
-            services_in: vec![Vec::new(); sizes.namespaces],
+            groups_in: vec![Vec::new(); sizes.namespaces],
+            selected: Selected::default(),
+            nearer: 0,
+            claims: 0..0,
             pods: HashMap::with_capacity(sizes.pods),
             idle: Vec::with_capacity(sizes.pods),
             next_pod: 0,
@@ -215,6 +226,13 @@ impl World {
                     self.add_service(namespace, name, kind, Selection::Group(0));
                 }
             }
+            Layout::Sandbox => {
+                let all = sizes.pods + plan.claims();
+                for index in 0..all {
+                    self.add_sandbox(index, index < sizes.pods, sizes.services > sizes.pods);
+                }
+                self.claims = sizes.pods..all;
+            }
             Layout::Demo => {
                 for index in 0..sizes.services {
                     self.add_example(index);
@@ -239,6 +257,7 @@ impl World {
     /// Returns the group's position.
     fn add_group(&mut self, namespace: usize, name: String, kind: Kind, size: usize) -> usize {
         let tier = TIERS[self.rng.usize(..TIERS.len())];
+        self.groups_in[namespace].push(self.groups.len());
         self.groups.push(Group {
             namespace,
             name,
@@ -251,9 +270,9 @@ impl World {
     }
 
     fn add_service(&mut self, namespace: usize, name: String, kind: Kind, selection: Selection) {
-        let nearer = self.services.iter().filter(|service| service.kind == Kind::Near);
-        let distribution = (kind == Kind::Near).then(|| DISTRIBUTIONS[nearer.count() % DISTRIBUTIONS.len()]);
-        self.services_in[namespace].push(self.services.len());
+        let distribution = (kind == Kind::Near).then(|| DISTRIBUTIONS[self.nearer % DISTRIBUTIONS.len()]);
+        self.nearer += usize::from(kind == Kind::Near);
+        self.selected.add(self.services.len(), namespace, selection);
         self.services.push(Service {
             namespace,
             name,
@@ -268,14 +287,41 @@ impl World {
         });
     }
 
+    /// A sandbox that stands, or is yet to be made.
+    fn add_sandbox(&mut self, index: usize, stands: bool, has_cluster_ip: bool) {
+        let name = format!("sandbox-{index:06}");
+        let group = self.add_group(0, name.clone(), Kind::Headless, usize::from(stands));
+        let selection = Selection::Group(group);
+        self.add_service(0, name.clone(), Kind::Headless, selection);
+        if has_cluster_ip {
+            self.add_service(0, format!("{name}-ip"), Kind::Plain, selection);
+        }
+        for service in self.services_of(group) {
+            self.services[service].exists = stands;
+        }
+    }
+
+    /// The next sandbox that is yet to be made, as the group of its pod.
+    pub(super) fn next_claim(&mut self) -> Option<usize> {
+        self.claims.next()
+    }
+
+    /// The Services that select a group and no other.
+    pub(super) fn services_of(&self, group: usize) -> Vec<usize> {
+        let Group { namespace, tier, .. } = self.groups[group];
+        let services = self.selected.by(group, namespace, tier);
+        let of_group = Selection::Group(group);
+        services
+            .filter(|service| self.services[*service].selection == of_group)
+            .collect()
+    }
+
     /// The demo's Service of that number, and its pods' template if it has pods of its own.
     fn add_example(&mut self, index: usize) {
         let kind = Kind::dealt(index);
         let name = format!("{}-{index}", kind.prefix());
         let namespace = self.rng.usize(..self.namespaces.len());
-        let neighbours = self.groups.iter().enumerate();
-        let neighbours = neighbours.filter(|(_, group)| group.namespace == namespace);
-        let neighbours: Vec<usize> = neighbours.map(|(index, _)| index).collect();
+        let neighbours = &self.groups_in[namespace];
         let selection = match kind {
             Kind::NoSelector | Kind::ExternalName => Selection::None,
             Kind::NoPods => Selection::Nobody,
@@ -318,6 +364,15 @@ impl World {
             (key, (index, service.kind.families()[0]))
         };
         services.map(output).collect()
+    }
+
+    /// How many slices there must be at least when everything is published, and how many Endpoints objects: one for each
+    /// Service that has any.
+    pub(super) fn fewest_outputs(&self) -> usize {
+        let services = self.services.iter();
+        services
+            .filter(|service| service.exists && service.kind.has_selector())
+            .count()
     }
 
     /// A pod that was not there before, in hand, on any node that is up.
@@ -366,7 +421,7 @@ impl World {
 
     /// The pods of a namespace that are on nodes of a zone.
     pub(super) fn pods_in(&self, namespace: usize, zone: &str) -> Vec<PodNumber> {
-        let groups = self.groups.iter().filter(|group| group.namespace == namespace);
+        let groups = self.groups_in[namespace].iter().map(|group| &self.groups[*group]);
         let members = groups.flat_map(|group| group.members.iter().copied());
         let is_there = |number: &PodNumber| {
             self.pod(*number)
@@ -425,7 +480,7 @@ impl World {
         let pod_families = group.kind.families();
         let shows_all = group.members.len() <= MAX_ADDRESSES;
         let mut places = Vec::new();
-        for index in self.services_in[group.namespace].iter().copied() {
+        for index in self.selected.by(pod.group, group.namespace, group.tier) {
             let service = &self.services[index];
             if !service.exists || !self.selects(service, pod) {
                 continue;
@@ -474,11 +529,30 @@ impl World {
         let Service {
             namespace, selection, ..
         } = self.services[service];
-        let others = self.groups.iter().enumerate();
-        let others = others
-            .filter(|(index, other)| other.namespace == namespace && selection != Selection::Group(*index));
-        let others: Vec<usize> = others.map(|(index, _)| index).collect();
-        (!others.is_empty()).then(|| others[self.rng.usize(..others.len())])
+        let groups = &self.groups_in[namespace];
+        let own = groups
+            .iter()
+            .position(|group| selection == Selection::Group(*group));
+        // As if its own was taken out, and the last one put in its place.
+        let others = groups.len() - usize::from(own.is_some());
+        let choice = (others > 0).then(|| self.rng.usize(..others))?;
+        Some(if Some(choice) == own {
+            groups[others]
+        } else {
+            groups[choice]
+        })
+    }
+
+    /// The Service selects these pods of its namespace from now on.
+    pub(super) fn select(&mut self, service: usize, selection: Selection) {
+        let Service {
+            namespace,
+            selection: before,
+            ..
+        } = self.services[service];
+        self.selected.remove(service, namespace, before);
+        self.selected.add(service, namespace, selection);
+        self.services[service].selection = selection;
     }
 
     /// Some pod of the group that the Service selects, if there is one.
@@ -552,54 +626,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::{
-        phase::{Profile, Tuning},
-        plan::Source,
-        sizes::SizeFlags,
-    };
-
-    fn world(profile: Profile, pods: usize) -> World {
-        let sizes = SizeFlags {
-            pods: Some(pods),
-            ..SizeFlags::default()
-        };
-        let plan = Plan::new(&Source::Profile(profile), &sizes, &Tuning::default(), Some(3)).unwrap();
-        World::new(&plan, "r")
-    }
-
-    #[test]
-    fn pods_are_dealt_out_without_a_rest() {
-        for profile in [
-            Profile::Steady,
-            Profile::Mix,
-            Profile::HugeService,
-            Profile::ManyServices,
-            Profile::Mirror,
-            Profile::Leader,
-        ] {
-            let world = world(profile, 503);
-            assert_eq!(world.pod_count(), 503, "{profile}");
-            assert_eq!(world.idle.len(), 503, "{profile}");
-            let members: usize = world.groups.iter().map(|group| group.members.len()).sum();
-            assert_eq!(members, 503, "{profile}");
-        }
-        assert_eq!(world(Profile::Scale, 503).pod_count(), 0);
-    }
-
-    #[test]
-    fn a_pod_is_in_one_hand_at_most() {
-        let mut world = world(Profile::Steady, 100);
-        let taken: Vec<PodNumber> = std::iter::from_fn(|| world.take_any()).collect();
-        assert_eq!(taken.len(), 100);
-        assert!(!world.take(taken[0]));
-        world.put_back(taken[5]);
-        world.put_back(taken[7]);
-        assert!(world.take(taken[5]) && world.take(taken[7]) && world.take_any().is_none());
-        world.set_state(taken[5], State::Gone);
-        assert_eq!(world.pod_count(), 99);
-        world.put_back(taken[5]);
-        assert!(world.take_any().is_none(), "what is gone does not come back");
-    }
-}
+mod tests;

@@ -6,9 +6,9 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 
 use super::model::{
-    Bucket, Budget, Changes, Count, Latency, LatencySample, Machine, Phase, Process, ProcessSample,
-    QueueSample, Report, Restart, SCHEMA, Throttling, ThrottlingSample, Verdict, Watchers, WriteCounts,
-    Writes,
+    Bucket, Budget, Changes, Claims, Count, Latency, LatencySample, Machine, Phase, Process, ProcessSample,
+    QueueSample, Report, Requests, Restart, SCHEMA, Throttling, ThrottlingSample, Verdict, Watchers,
+    WriteCounts, Writes,
 };
 
 /// What the runs differ in.
@@ -198,6 +198,29 @@ pub(crate) fn watched() -> Report {
         bytes_per_second: 987_654_321.0,
         terminated: Some(12_003),
         server_cpu_seconds: Some(1_203.4),
+    });
+    report
+}
+
+/// One of sandboxes that came and went.
+pub(crate) fn claimed() -> Report {
+    let mut report = endpointd();
+    let requests = |create, update, delete, get| Requests {
+        create,
+        update,
+        delete,
+        get,
+    };
+    report.claims = Some(Claims {
+        alive: 100_000,
+        made: 18_000,
+        ready: report.slices.clone(),
+        gone: Latency {
+            p99: 2_100,
+            ..report.slices.clone()
+        },
+        slice_requests: Some(requests(18_000, 9_123, 0, 12)),
+        requests: Some(requests(36_000, 18_246, 17, 24)),
     });
     report
 }

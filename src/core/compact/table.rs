@@ -48,11 +48,6 @@ impl<I: EntryId, T> Table<I, T> {
         self.entries.get_mut(id.into())
     }
 
-    /// Returns whether an entry is there.
-    pub(crate) fn contains(&self, id: I) -> bool {
-        self.entries.contains(id.into())
-    }
-
     /// Returns all entries with their numbers, in the order of these.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         self.entries.iter().map(|(id, entry)| (I::from(id), entry))

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// The time from which an Event may be written, and its position among those that may be written at the same time.
 pub(super) type Due = (Duration, u64);
 
+/// Within a namespace the oldest goes first, whatever it is about: all are of one group.
+const ALL: u64 = 0;
+
 /// The Events that wait.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -34,7 +37,7 @@ impl Turns {
     /// Removes an Event that waits.
     pub(super) fn remove(&mut self, key: &Key, due: Due) {
         if self.delayed.remove(&due).is_none() {
-            self.ready.remove(tenant(key), (0, due.0, due.1));
+            self.ready.remove(tenant(key), ALL, due);
         }
         self.len -= 1;
     }
@@ -43,13 +46,12 @@ impl Turns {
     pub(super) fn pop(&mut self, now: Duration) -> Option<Arc<Key>> {
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let (due, key) = entry.remove_entry();
-            self.ready.insert(tenant(&key), (0, due.0, due.1), (due, key));
+            self.ready.insert(tenant(&key), ALL, due, (due, key));
         }
         let tenant = self.ready.head(|_| true)?;
         let (due, key) = self.ready.first_of(tenant)?.clone();
-        let turn = self.ready.turn_of(tenant);
+        self.ready.take_turn(tenant, true);
         self.remove(&key, due);
-        self.ready.served(turn, tenant);
         Some(key)
     }
 

@@ -2,10 +2,10 @@
 
 use super::{ListEvent, ObjectEvent, PodEvent};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::inputs::Matching;
 use crate::core::leader::LeaseChange;
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
-use crate::core::selector_cache::Matching;
 use crate::core::time::Time;
 use crate::core::work::Budget;
 use smallvec::SmallVec;

@@ -1,6 +1,7 @@
 //! One Lease, as lists, watches and reads show it.
 
 use super::*;
+use crate::core::inputs::cut_hostname;
 
 const fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

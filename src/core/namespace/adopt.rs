@@ -1,12 +1,13 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
+use super::NamespaceState;
 use super::lifecycle::Metadata;
 use super::members::desired;
 use super::twice::Keeper;
-use super::{NamespaceState, PodChange};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::inputs::PodChange;
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
@@ -209,10 +210,12 @@ impl NamespaceState {
         // for what is.
         let mut others = Vec::new();
         for endpoint in &endpoints {
-            let pod = endpoint.pod.as_deref().and_then(|name| self.pods.find(name));
+            let pod = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name));
             let placed = pod.is_some_and(|pod| {
-                let member = self.pods[pod].member(service_id, family);
-                member.is_some_and(|place| self.pods[pod].members[place].slice == id)
+                let members = &self.memberships[pod];
+                members
+                    .find(service_id, family)
+                    .is_some_and(|at| members[at].slice == id)
             });
             match pod {
                 Some(pod) if placed => {
@@ -241,7 +244,7 @@ impl NamespaceState {
             Priority::Rest
         };
         for at in 0..slice.slots.len() {
-            let desired = desired(&self.pods[slice.slots[at].pod], service);
+            let desired = desired(self.inputs.pod(slice.slots[at].pod), service);
             priority = priority.min(slice.slots[at].published.priority_to(desired));
             slice.recount(at, desired);
         }
@@ -266,11 +269,11 @@ impl NamespaceState {
     fn reconcile_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
         let slice = &self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
-        let (pod, service) = (&self.pods[pod_id], &self.services[service_id]);
-        let Some(place) = pod.member(service_id, family) else {
+        let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
+        let Some(place) = self.memberships[pod_id].find(service_id, family) else {
             return false;
         };
-        let member = pod.members[place];
+        let member = self.memberships[pod_id][place];
         let stale = !self.same_content(pod, service, family, endpoint);
         let slot = &mut self.slices[id].slots[usize::from(member.at)];
         if slot.published.is_published() {
@@ -295,11 +298,11 @@ impl NamespaceState {
     ) -> bool {
         let slice = &self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
-        let (pod, service) = (&self.pods[pod_id], &self.services[service_id]);
-        let Some(place) = pod.member(service_id, family) else {
+        let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
+        let Some(place) = self.memberships[pod_id].find(service_id, family) else {
             return false;
         };
-        let member = pod.members[place];
+        let member = self.memberships[pod_id][place];
         let stale = !self.same_content(pod, service, family, endpoint);
         if member.slice == id {
             // It was taken in just now, and stands here a second time.
@@ -315,14 +318,14 @@ impl NamespaceState {
             return true;
         }
         if keeper == Keeper::Holder
-            || !self.is_fit(&self.pods[pod_id], &self.services[service_id], family)
+            || !self.is_fit(self.inputs.pod(pod_id), &self.services[service_id], family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
             || !self.make_room(id, room)
         {
             return false;
         }
         // Making room may have moved it.
-        let member = self.pods[pod_id].members[place];
+        let member = self.memberships[pod_id][place];
         if !member.slice.is_none() {
             self.unplace(pod_id, place, Priority::Rest);
         }
@@ -351,7 +354,7 @@ impl NamespaceState {
                 continue;
             };
             let pod = slot.pod;
-            if let Some(place) = self.pods[pod].member(slice.service, slice.family) {
+            if let Some(place) = self.memberships[pod].find(slice.service, slice.family) {
                 self.unplace(pod, place, Priority::Add);
                 self.visit(pod, place, PodChange::default());
             }

@@ -11,11 +11,11 @@ mod server;
 use super::addresses::{Collecting, ServiceEndpoints};
 use super::lifecycle::Objects;
 use super::passes::Pass;
-use super::{Kind, NamespaceState, Pod, PodChange, Service};
-use crate::core::compact::table::Table;
+use super::{Kind, NamespaceState, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
 use crate::core::hash::IdMap;
 use crate::core::ids::{PodId, ServiceId};
+use crate::core::inputs::{Inputs, Pod, PodChange};
 use crate::core::object::{ObjectState, Phase};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
@@ -63,18 +63,18 @@ impl Endpoints {
 /// Returns the address by which a Service's Endpoints show a pod, if it has one.
 #[inline]
 fn address_of(pod: &Pod, service: &ServiceFacts) -> Option<IpAddr> {
-    pod.ip(service.endpoints_family.or(pod.primary)?)
+    pod.ip(service.endpoints_family.or(pod.primary())?)
 }
 
 /// Returns a pod's address and whether it counts as ready, or `None` if it is not shown.
 fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)> {
     let ip = address_of(pod, &service.facts)?;
-    (tolerant || !pod.conditions.terminating()).then_some((ip, tolerant || pod.conditions.serving()))
+    (tolerant || !pod.conditions().terminating()).then_some((ip, tolerant || pod.conditions().serving()))
 }
 
 /// Orders two pods with the same address.
-fn by_uid(pods: &Table<PodId, Pod>) -> impl Fn(PodId, PodId) -> Ordering {
-    |a, b| pods[a].uid.compare(&pods[b].uid)
+fn by_uid(inputs: &Inputs) -> impl Fn(PodId, PodId) -> Ordering {
+    |a, b| inputs.pod(a).uid().compare(inputs.pod(b).uid())
 }
 
 impl NamespaceState {
@@ -93,7 +93,7 @@ impl NamespaceState {
             return;
         };
         self.work.addresses_visited += 1;
-        let pod = &self.pods[pod_id];
+        let pod = self.inputs.pod(pod_id);
         let now = shown(pod, service, self.is_tolerant(&service.facts));
         let known = endpoints.members.get(pod_id);
         let was_ready = known.map(|(_, ready, _)| ready);
@@ -111,7 +111,7 @@ impl NamespaceState {
             // the UID perhaps another place among pods of the same address.
             Some((ip, ready)) => endpoints
                 .members
-                .set(pod_id, ip, ready, &ports, by_uid(&self.pods)),
+                .set(pod_id, ip, ready, &ports, by_uid(&self.inputs)),
         };
         if changed {
             let priority = match (was_ready, now.map(|(_, ready)| ready)) {
@@ -148,7 +148,7 @@ impl NamespaceState {
         self.passes.push_front(Pass::Collect(Box::new(Collecting {
             id,
             before,
-            pods: self.cache.pods(id),
+            pods: self.inputs.selected(id),
             at: 0,
             resolved: IdMap::default(),
             found: Vec::new(),
@@ -164,10 +164,10 @@ impl NamespaceState {
         self.work.addresses_visited += 1;
         let service = &self.services[collecting.id];
         let tolerant = self.is_tolerant(&service.facts);
-        let Some(pod) = self.pods.get(pod_id) else {
+        let Some(pod) = self.inputs.get(pod_id) else {
             return true;
         };
-        let port_set = pod.ports;
+        let port_set = pod.port_set();
         if let Some((ip, ready)) = shown(pod, service, tolerant) {
             // Pods of one template share their ports, so each distinct list is resolved once.
             let ports = collecting
@@ -186,7 +186,7 @@ impl NamespaceState {
         } = collecting;
         let facts = &self.services[id].facts;
         let portless = facts.no_cluster_ip && facts.ports.is_empty();
-        let members = Members::collect(portless, found, by_uid(&self.pods));
+        let members = Members::collect(portless, found, by_uid(&self.inputs));
         let priority = match &before {
             Some(before) if before.members.loses_to(&members) => Priority::Remove,
             Some(before) if !members.loses_to(&before.members) => Priority::Rest,

@@ -5,6 +5,7 @@ use super::NamespaceState;
 use crate::core::address::Family;
 use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::inputs::Pod;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
@@ -132,18 +133,13 @@ impl NamespaceState {
         let mut by_port_set: IdMap<u32, usize> = IdMap::default();
         let mut by_ports: KeyedMap<SlicePorts, usize> = KeyedMap::default();
         for pod in queued {
-            let Some(state) = self.pods.get_mut(pod) else {
+            let Some(port_set) = self.inputs.get(pod).map(Pod::port_set) else {
                 continue;
             };
-            let port_set = state.ports;
-            let Some(member) = state.member(service, family) else {
-                continue;
-            };
-            let member = &mut state.members[member];
-            if !std::mem::replace(&mut member.queued, false) || !member.slice.is_none() {
+            if !self.memberships[pod].unqueue(service, family) {
                 continue;
             }
-            if !self.is_fit(&self.pods[pod], &self.services[service], family) {
+            if !self.is_fit(self.inputs.pod(pod), &self.services[service], family) {
                 continue;
             }
             let at = *by_port_set.entry(port_set).or_insert_with(|| {

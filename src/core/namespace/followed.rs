@@ -33,7 +33,7 @@ impl NamespaceState {
         if let Some(following) = &service.following {
             return following.members.iter().collect();
         }
-        self.cache.pods(id)
+        self.inputs.selected(id)
     }
 
     /// Returns whether a pod that belongs to a Service goes on to.
@@ -43,17 +43,15 @@ impl NamespaceState {
             return self.keeps_leader(pod, service);
         }
         if !state.facts.is_frozen() {
-            return self.cache.selects(service, self.pods[pod].labels.0);
+            return self.inputs.selects(service, self.inputs.pod(pod));
         }
-        let pod = &self.pods[pod];
-        let members = &pod.members[pod.members_of(service)];
-        members.iter().any(|member| !member.slice.is_none()) && desired(pod, state).ready()
+        let members = &self.memberships[pod][self.memberships[pod].of(service)];
+        members.iter().any(|member| !member.slice.is_none()) && desired(self.inputs.pod(pod), state).ready()
     }
 
     /// Returns whether the API server has been sent an endpoint of a pod for a Service.
     pub(super) fn is_published(&self, pod: PodId, service: ServiceId) -> bool {
-        let pod = &self.pods[pod];
-        let members = &pod.members[pod.members_of(service)];
+        let members = &self.memberships[pod][self.memberships[pod].of(service)];
         members.iter().any(|member| {
             let slice = self.slices.get(member.slice);
             slice.is_some_and(|slice| slice.slots[usize::from(member.at)].published.is_published())
@@ -66,7 +64,7 @@ impl NamespaceState {
         if !self.settings.outputs.custom {
             return;
         }
-        let members = self.pods[pod].members.iter().map(|member| member.service);
+        let members = self.memberships[pod].iter().map(|member| member.service);
         let follows = |service: &ServiceId| self.services[*service].facts.follows();
         let mut gone: SmallVec<[ServiceId; 4]> = members
             .filter(|service| follows(service) && (reborn || !self.keeps(pod, *service)))
@@ -107,14 +105,14 @@ impl NamespaceState {
 
     /// Begins to follow the pod of a published endpoint, if it is still there.
     pub(super) fn follow_endpoint(&mut self, service: ServiceId, endpoint: &EndpointFacts) {
-        let Some(pod) = endpoint.pod.as_deref().and_then(|name| self.pods.find(name)) else {
+        let Some(pod) = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name)) else {
             return;
         };
-        let (state, facts) = (&self.pods[pod], &self.services[service].facts);
-        let same = endpoint.pod_uid.as_ref() == Some(&state.uid);
+        let (state, facts) = (self.inputs.pod(pod), &self.services[service].facts);
+        let same = endpoint.pod_uid.as_ref() == Some(state.uid());
         let shown = !facts.is_frozen() || endpoint.ready == Some(true);
         let stays = || !facts.is_frozen() || desired(state, &self.services[service]).ready();
-        if same && shown && !state.is_member_of(service) && stays() {
+        if same && shown && !self.memberships[pod].has(service) && stays() {
             self.join(pod, service);
         }
     }

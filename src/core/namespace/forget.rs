@@ -10,10 +10,11 @@
 
 use super::lifecycle::Objects;
 use super::passes::Pass;
-use super::{Kind, NamespaceState, PodChange};
+use super::{Kind, NamespaceState};
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
-use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::inputs::PodChange;
 use crate::core::slices::FamilyState;
 use std::ops::Range;
 
@@ -57,20 +58,18 @@ impl NamespaceState {
                 **family = FamilyState::default();
             }
         }
-        let pods = self.pods.iter().map(|(id, _)| id).collect();
+        let pods = self.inputs.all().collect();
         self.passes.push_back(Pass::Displace(pods));
     }
 
     /// Resets the positions of a pod's endpoints, whose slices have been forgotten, and visits them.
     pub(super) fn displace(&mut self, pod: PodId) {
-        self.displace_members(pod, 0..self.pods[pod].members.len());
+        self.displace_members(pod, 0..self.memberships[pod].len());
     }
 
     /// Does what [`Self::displace`] does, for some of a pod's endpoints.
     pub(super) fn displace_members(&mut self, pod: PodId, members: Range<usize>) {
-        for member in &mut self.pods[pod].members[members.clone()] {
-            (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
-        }
+        self.memberships[pod].displace(members.clone());
         for at in members {
             self.visit(pod, at, PodChange::default());
         }

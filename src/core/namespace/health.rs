@@ -2,11 +2,12 @@
 //! computed when it is asked for, so the controller pays nothing for it.
 
 use super::members::desired;
-use super::{LeaderStatus, NamespaceState, Pod, Service};
+use super::{LeaderStatus, NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedSet;
 use crate::core::hints::{HintMode, HintState};
+use crate::core::inputs::Pod;
 use crate::core::labels::Labels;
 use crate::core::ports::{ServicePort, TargetPort, resolve};
 use crate::core::subsets::{MAX_ADDRESSES, Members};
@@ -99,16 +100,17 @@ impl NamespaceState {
             .map(|family| FamilyHealth::new(family, state(family).map_or(HintState::Off, |f| f.hint_state)))
             .collect();
         let ids = self.pods_of(id);
-        let pods = || ids.iter().filter_map(|&id| self.pods.get(id));
+        let pods = || ids.iter().filter_map(|&id| self.inputs.get(id));
         for pod in pods() {
             for family in &mut families {
                 self.count(pod, service, sliced, family);
             }
         }
-        let lost = |pod: &Pod| sliced && self.node_name(pod).is_some() && self.node_of(pod).is_none();
+        let lost =
+            |pod: &Pod| sliced && self.inputs.node_name(pod).is_some() && self.inputs.node_of(pod).is_none();
         let mut on_unknown_nodes: Vec<_> = pods()
             .filter(|pod| lost(pod))
-            .filter_map(|pod| Some((&*pod.name, &**self.node_name(pod)?)))
+            .filter_map(|pod| Some((pod.name(), &**self.inputs.node_name(pod)?)))
             .collect();
         on_unknown_nodes.sort_unstable();
         let members = service.endpoints.as_ref().map(|endpoints| &endpoints.members);
@@ -133,14 +135,14 @@ impl NamespaceState {
         };
         let conditions = desired(pod, service);
         let counter = if fit && conditions.ready() {
-            let node = self.node_of(pod);
+            let node = self.inputs.node_of(pod);
             let zone = node.and_then(|(_, facts)| facts.zone.as_deref());
             let mode = service.facts.hints;
             let asks = matches!(mode, HintMode::SameZone | HintMode::SameNode);
             let hint = mode.hint(true, zone, node.map(|(name, _)| &**name));
             of.unhinted += usize::from(sliced && asks && hint.is_none());
             &mut of.ready
-        } else if pod.v4.is_none() && pod.v6.is_none() {
+        } else if Family::ALL.into_iter().all(|family| pod.ip(family).is_none()) {
             &mut of.without_ip
         } else if pod.ip(of.family).is_none() {
             &mut of.other_family
@@ -148,7 +150,7 @@ impl NamespaceState {
             &mut of.terminating
         } else if fit || !conditions.serving() {
             &mut of.not_ready
-        } else if self.node_name(pod).is_some() {
+        } else if self.inputs.node_name(pod).is_some() {
             &mut of.unknown_node
         } else {
             &mut of.unbound
@@ -170,8 +172,8 @@ impl NamespaceState {
                 return lacking;
             }
             // Pods of one template share their ports.
-            if seen.insert(pod.ports) {
-                let ports = self.port_sets.get(pod.ports);
+            if seen.insert(pod.port_set()) {
+                let ports = self.inputs.ports_of(pod);
                 // All that are left are looked up at once: one by one, each would search all ports of the pod.
                 let wanted: Vec<ServicePort> = lacking.iter().map(|port| (*port).clone()).collect();
                 let found = resolve(&wanted, ports);
@@ -187,9 +189,6 @@ impl NamespaceState {
 
     /// Returns each distinct set of labels that pods have, with the names of these pods.
     pub fn label_sets(&self) -> impl Iterator<Item = (Labels, Vec<&str>)> {
-        self.cache.full_sets().map(|(mut pairs, pods)| {
-            let pods = pods.iter().filter_map(|&id| self.pods.get(id));
-            (Labels::new(&mut pairs), pods.map(|pod| &*pod.name).collect())
-        })
+        self.inputs.label_sets()
     }
 }

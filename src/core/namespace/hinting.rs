@@ -67,10 +67,9 @@ impl NamespaceState {
             let mut changed = Vec::new();
             let (slice, service) = (&self.slices[slice_id], &self.services[id]);
             for (at, slot) in slice.slots.iter().enumerate() {
-                let pod = &self.pods[slot.pod];
+                let pod = self.inputs.pod(slot.pod);
                 let ready = desired(pod, service).ready();
-                let zone = self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref());
-                let node = self.nodes.get(pod.node).map(|node| &*node.view.name);
+                let (node, zone) = self.inputs.node_and_zone(pod);
                 let old = match before {
                     HintMode::Auto => auto_hint(slice, at),
                     mode => mode.hint(ready, zone.map(|zone| &**zone), node),
@@ -106,7 +105,10 @@ impl NamespaceState {
     fn mark_stale(&mut self, id: SliceId, at: usize) {
         let slice = &mut self.slices[id];
         slice.slots[at].stale = true;
-        let wanted = desired(&self.pods[slice.slots[at].pod], &self.services[slice.service]);
+        let wanted = desired(
+            self.inputs.pod(slice.slots[at].pod),
+            &self.services[slice.service],
+        );
         slice.recount(at, wanted);
         slice.change(Priority::Rest);
     }
@@ -177,10 +179,13 @@ impl NamespaceState {
     fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: impl Fn(&Slice) -> bool) -> HintedSlice<'a> {
         let service: &Service = &self.services[slice.service];
         let endpoints = slice.slots.iter().zip(&slice.hints).map(|(slot, hint)| {
-            let pod = &self.pods[slot.pod];
+            let pod = self.inputs.pod(slot.pod);
             HintedEndpoint {
                 ready: desired(pod, service).ready(),
-                zone: self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref()),
+                zone: self
+                    .inputs
+                    .node_of(pod)
+                    .and_then(|(_, facts)| facts.zone.as_ref()),
                 hint: hint.as_ref(),
             }
         });

@@ -12,8 +12,8 @@ use crate::core::facts::{Manager, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::leader::{
-    Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest, Vacancy, Verdict, cut_hostname,
-    holder_name, is_lease_name,
+    Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest, Vacancy, Verdict, holder_name,
+    is_lease_name,
 };
 use crate::core::object::Phase;
 use std::collections::BTreeSet;
@@ -58,10 +58,6 @@ pub(super) struct Leases {
     requests: Vec<LeaseRequest>,
     /// The Leases by the name that their holder's identity begins with.
     by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
-    /// Pods by the names that an identity may have for them, where these differ from the pods' own.
-    hosts: KeyedMap<Box<str>, SmallSet<PodId>>,
-    /// Pods on the network of their node. Few are, so that this is not a part of each pod.
-    on_host: SmallSet<PodId>,
 }
 
 /// A Lease and the Services that follow it.
@@ -329,7 +325,7 @@ impl NamespaceState {
             following.is_some_and(|following| following.members.contains(&pod)) || self.may_lead(pod, id)
         };
         let pods = self.candidates(holder).unwrap_or_default().into_iter();
-        let mut pods: Vec<_> = pods.map(|pod| (&*self.pods[pod].name, may(pod))).collect();
+        let mut pods: Vec<_> = pods.map(|pod| (self.inputs.pod(pod).name(), may(pod))).collect();
         pods.sort_unstable();
         pods
     }
@@ -367,7 +363,7 @@ impl NamespaceState {
             self.part(pod, id);
         }
         if let Some(pod) = takes {
-            let time = self.pods[pod].ready_time;
+            let time = self.inputs.pod(pod).ready_time();
             self.services[id].note(time);
             self.join(pod, id);
             self.foresee_ports(pod, id);
@@ -443,7 +439,7 @@ impl NamespaceState {
     /// Returns whether a Service may publish a pod if it leads.
     fn may_lead(&self, pod: PodId, id: ServiceId) -> bool {
         let facts = &self.services[id].facts;
-        !facts.is_frozen() && (facts.selector.is_none() || self.cache.selects(id, self.pods[pod].labels.0))
+        !facts.is_frozen() && (facts.selector.is_none() || self.inputs.selects(id, self.inputs.pod(pod)))
     }
 
     /// Returns whether a pod that leads a Service goes on to, as far as its labels say.
@@ -452,7 +448,7 @@ impl NamespaceState {
         let following = service.following.as_deref();
         following.is_some_and(|following| following.members.contains(&pod))
             && if service.facts.is_frozen() {
-                super::members::desired(&self.pods[pod], service).ready()
+                super::members::desired(self.inputs.pod(pod), service).ready()
             } else {
                 self.may_lead(pod, id)
             }
@@ -461,16 +457,7 @@ impl NamespaceState {
     /// Returns the pods that an identity may stand for: those whose name, hostname or, on the host's network, node it
     /// begins with. `None` if there are too many to look at.
     fn candidates(&self, identity: &str) -> Option<Vec<PodId>> {
-        let name = holder_name(identity);
-        let hosts = self.leases.hosts.get(name);
-        if hosts.is_some_and(|hosts| hosts.len() > MOST_CANDIDATES) {
-            return None;
-        }
-        let mut pods: Vec<_> = hosts.into_iter().flat_map(SmallSet::iter).collect();
-        pods.extend(self.pods.find(name));
-        pods.sort_unstable();
-        pods.dedup();
-        Some(pods)
+        self.inputs.named(holder_name(identity), MOST_CANDIDATES)
     }
 
     /// Has the Services judged anew that a pod may lead, or may keep another from leading, since it has come or has
@@ -479,8 +466,7 @@ impl NamespaceState {
         if self.leases.by_holder.is_empty() {
             return;
         }
-        let mut names = self.host_names(id);
-        names.push(self.pods[id].name.clone());
+        let names = self.inputs.names_of(id);
         let leases = names.iter().filter_map(|name| self.leases.by_holder.get(name));
         let followed = leases
             .flatten()
@@ -488,60 +474,6 @@ impl NamespaceState {
         let services: Vec<_> = followed.flat_map(|followed| followed.services.iter()).collect();
         for service in services {
             self.mark(service);
-        }
-    }
-
-    /// Returns the names, other than its own, that an identity may have for a pod.
-    fn host_names(&self, id: PodId) -> Vec<Box<str>> {
-        if !self.settings.outputs.custom {
-            return Vec::new();
-        }
-        let pod = &self.pods[id];
-        let host = (!pod.host.is_none()).then(|| self.hosts.get(pod.host.0));
-        let hostname = host.and_then(|host| host.hostname.as_deref());
-        let node = self.nodes.get(pod.node).filter(|_| self.is_on_host(id));
-        let cut = [Some(&*pod.name), hostname]
-            .into_iter()
-            .flatten()
-            .filter_map(cut_hostname);
-        let mut names: Vec<Box<str>> = hostname.into_iter().chain(cut).map(Into::into).collect();
-        names.extend(node.map(|node| (*node.view.name).into()));
-        names.retain(|name| **name != *pod.name);
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-
-    /// Returns whether a pod's hostname is that of its node.
-    pub(super) fn is_on_host(&self, id: PodId) -> bool {
-        self.leases.on_host.contains(&id)
-    }
-
-    /// Notes whether a pod's hostname is that of its node, if that matters to anybody.
-    pub(super) fn set_on_host(&mut self, id: PodId, on_host: bool) {
-        if !on_host {
-            self.leases.on_host.remove(&id);
-        } else if self.settings.outputs.custom {
-            self.leases.on_host.insert(id);
-        }
-    }
-
-    /// Enters a pod under the names that an identity may have for it.
-    pub(super) fn enter_host_names(&mut self, id: PodId) {
-        for name in self.host_names(id) {
-            self.leases.hosts.entry(name).or_default().insert(id);
-        }
-    }
-
-    /// Undoes [`Self::enter_host_names`], before these names change.
-    pub(super) fn leave_host_names(&mut self, id: PodId) {
-        for name in self.host_names(id) {
-            if let Some(pods) = self.leases.hosts.get_mut(&name) {
-                pods.remove(&id);
-                if pods.is_empty() {
-                    self.leases.hosts.remove(&name);
-                }
-            }
         }
     }
 

@@ -1,18 +1,123 @@
 //! Membership of pods in Services, and the position of each endpoint: the part of the state that every pod event goes
 //! through.
 
-use super::{Member, NamespaceState, Pod, PodChange, Service};
+use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::inputs::{Pod, PodChange};
 use crate::core::ports::{ResolvedPorts, SlicePorts};
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice, Slot};
 use smallvec::SmallVec;
+use std::ops::{Deref, Index, IndexMut, Range};
+
+/// The membership of a pod in a Service, with the position of its endpoint of one family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) service: ServiceId,
+    /// `SliceId::NONE` while it is not published.
+    pub(super) slice: SliceId,
+    /// The index in the slice. The API allows 1000 endpoints in one.
+    pub(super) at: u16,
+    pub(super) family: Family,
+    /// Whether it is queued to be placed by the next evaluation.
+    pub(super) queued: bool,
+}
+
+/// The Services that a pod belongs to, with its position in each of their IP families; sorted by both.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Memberships(SmallVec<[Member; 1]>);
+
+impl Memberships {
+    /// Returns the index of the member for a Service and family, or the index to insert it at.
+    fn search(&self, service: ServiceId, family: Family) -> Result<usize, usize> {
+        self.0
+            .binary_search_by_key(&(service, family), |m| (m.service, m.family))
+    }
+
+    /// Returns the index of the member for a Service and family.
+    pub(super) fn find(&self, service: ServiceId, family: Family) -> Option<usize> {
+        self.search(service, family).ok()
+    }
+
+    /// Returns the indexes of the members for a Service.
+    pub(super) fn of(&self, service: ServiceId) -> Range<usize> {
+        let (Ok(start) | Err(start)) = self.search(service, Family::V4);
+        let of = self.0[start..].iter().take_while(|m| m.service == service);
+        start..start + of.count()
+    }
+
+    /// Takes a member out of the queue of those to be placed. Returns whether it is to be placed.
+    pub(super) fn unqueue(&mut self, service: ServiceId, family: Family) -> bool {
+        let Some(at) = self.find(service, family) else {
+            return false;
+        };
+        let member = &mut self.0[at];
+        std::mem::replace(&mut member.queued, false) && member.slice.is_none()
+    }
+
+    /// Forgets the places of some members.
+    pub(super) fn displace(&mut self, members: Range<usize>) {
+        for member in &mut self.0[members] {
+            (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
+        }
+    }
+
+    /// Returns whether the pod belongs to a Service.
+    pub(super) fn has(&self, service: ServiceId) -> bool {
+        !self.of(service).is_empty()
+    }
+}
+
+impl Deref for Memberships {
+    type Target = [Member];
+
+    fn deref(&self) -> &[Member] {
+        &self.0
+    }
+}
+
+/// The memberships of all pods, by their numbers.
+#[derive(Clone, Default, Debug)]
+pub(super) struct AllMemberships(Vec<Memberships>);
+
+impl AllMemberships {
+    /// Adds a pod, which belongs to no Service yet.
+    pub(super) fn enter(&mut self, pod: PodId) {
+        let needed = (pod.index() + 1).saturating_sub(self.0.len());
+        if self.0.len() + needed > self.0.capacity() {
+            // It grows as the table of pods does.
+            self.0.reserve_exact(needed.max(self.0.len() / 8 + 1));
+        }
+        self.0.resize_with(self.0.len() + needed, Memberships::default);
+    }
+
+    /// Forgets a pod.
+    pub(super) fn leave(&mut self, pod: PodId) {
+        self[pod] = Memberships::default();
+    }
+}
+
+impl Index<PodId> for AllMemberships {
+    type Output = Memberships;
+
+    #[inline]
+    fn index(&self, pod: PodId) -> &Memberships {
+        &self.0[pod.index()]
+    }
+}
+
+impl IndexMut<PodId> for AllMemberships {
+    #[inline]
+    fn index_mut(&mut self, pod: PodId) -> &mut Memberships {
+        &mut self.0[pod.index()]
+    }
+}
 
 /// Returns the conditions that a pod's endpoint of a Service should have.
 pub(super) fn desired(pod: &Pod, service: &Service) -> Conditions {
-    let (serving, terminating) = (pod.conditions.serving(), pod.conditions.terminating());
+    let (serving, terminating) = (pod.conditions().serving(), pod.conditions().terminating());
     let ready = service.facts.publish_not_ready || (serving && !terminating);
     Conditions::new(ready, serving, terminating)
 }
@@ -34,11 +139,11 @@ impl NamespaceState {
 
     /// Adds a pod to a family of a Service that did not have it.
     pub(super) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        let state = &mut self.pods[pod];
-        let Err(at) = state.find_member(service, family) else {
+        let members = &mut self.memberships[pod];
+        let Err(at) = members.search(service, family) else {
             return;
         };
-        let members = &mut state.members;
+        let members = &mut members.0;
         if members.len() == members.capacity() {
             members.reserve_exact(members.len() / 8 + 1);
         }
@@ -71,17 +176,15 @@ impl NamespaceState {
 
     /// Removes a pod from one family of a Service.
     pub(super) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        if let Some(at) = self.pods[pod].member(service, family) {
+        if let Some(at) = self.memberships[pod].find(service, family) {
             self.unplace(pod, at, Priority::Remove);
-            self.pods[pod].members.remove(at);
+            self.memberships[pod].0.remove(at);
         }
     }
 
     /// Removes a pod from the Services that its labels no longer match.
     pub(super) fn leave_unmatched(&mut self, id: PodId) {
-        let pod = &self.pods[id];
-        let mut gone: SmallVec<[ServiceId; 4]> = pod
-            .members
+        let mut gone: SmallVec<[ServiceId; 4]> = self.memberships[id]
             .iter()
             .map(|m| m.service)
             .filter(|s| !self.keeps(id, *s))
@@ -95,7 +198,7 @@ impl NamespaceState {
 
     /// Adds a pod to the Services that its labels match and that do not have it yet.
     pub(super) fn join_matched(&mut self, id: PodId) {
-        for service in self.cache.services(self.pods[id].labels.0) {
+        for service in self.inputs.selecting(id) {
             if !self.services[service].facts.is_led() {
                 self.join_if_new(id, service);
             }
@@ -104,9 +207,8 @@ impl NamespaceState {
 
     /// Adds a pod to a Service that its labels match, if that does not have it yet.
     pub(super) fn join_if_new(&mut self, id: PodId, service: ServiceId) {
-        let pod = &self.pods[id];
-        if !pod.is_member_of(service) {
-            self.services[service].note(pod.ready_time);
+        if !self.memberships[id].has(service) {
+            self.services[service].note(self.inputs.pod(id).ready_time());
             self.join(id, service);
             self.foresee_ports(id, service);
         }
@@ -114,25 +216,25 @@ impl NamespaceState {
 
     /// Removes a pod's membership in a family that the Service has lost; the pod stays in the slices to be deleted.
     pub(super) fn forget_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        let pod = &mut self.pods[pod];
-        if let Some(at) = pod.member(service, family) {
-            pod.members.remove(at);
+        let members = &mut self.memberships[pod];
+        if let Some(at) = members.find(service, family) {
+            members.0.remove(at);
         }
     }
 
     /// Removes a pod's membership in a Service that is no longer managed; the pod stays in its slices.
     pub(super) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
         self.leave_following(pod, service);
-        let pod = &mut self.pods[pod];
-        let places = pod.members_of(service);
-        pod.members.drain(places);
+        let members = &mut self.memberships[pod];
+        let places = members.of(service);
+        members.0.drain(places);
     }
 
     /// Updates each endpoint of a pod after a change.
     pub(super) fn revisit(&mut self, id: PodId, change: PodChange) {
-        for at in 0..self.pods[id].members.len() {
+        for at in 0..self.memberships[id].len() {
             self.visit(id, at, change);
-            let members = &self.pods[id].members;
+            let members = &self.memberships[id];
             let service = members[at].service;
             if at == 0 || members[at - 1].service != service {
                 self.visit_endpoints(id, service, change);
@@ -148,14 +250,14 @@ impl NamespaceState {
             return;
         }
         self.work.endpoints_visited += 1;
-        let pod = &self.pods[id];
+        let pod = self.inputs.pod(id);
         let Member {
             service: service_id,
             slice: slice_id,
             at: place,
             family,
             ..
-        } = pod.members[at];
+        } = self.memberships[id][at];
         let service = &self.services[service_id];
         if !self.writes_slices(&service.facts) {
             return;
@@ -175,7 +277,7 @@ impl NamespaceState {
             self.queue(id, at);
             return;
         }
-        let desired = desired(&self.pods[id], &self.services[service_id]);
+        let desired = desired(self.inputs.pod(id), &self.services[service_id]);
         let slice = &mut self.slices[slice_id];
         let slot = &mut slice.slots[usize::from(place)];
         slot.stale |= change.content[family.index()];
@@ -188,7 +290,7 @@ impl NamespaceState {
 
     /// Queues a pod's endpoint to be placed by the next evaluation.
     fn queue(&mut self, pod: PodId, at: usize) {
-        let member = &mut self.pods[pod].members[at];
+        let member = &mut self.memberships[pod].0[at];
         if std::mem::replace(&mut member.queued, true) {
             return;
         }
@@ -196,26 +298,26 @@ impl NamespaceState {
         let to_place = &mut self.services[service].family(family).to_place;
         to_place.push(pod);
         // While evaluation is held up, pods that come and go leave stale entries behind.
-        if to_place.len() > 2 * self.pods.len() + 16 {
+        if to_place.len() > 2 * self.inputs.len() + 16 {
             to_place.sort_unstable();
             to_place.dedup();
-            to_place.retain(|&pod| self.pods.contains(pod));
+            to_place.retain(|&pod| self.inputs.get(pod).is_some());
         }
     }
 
     /// Returns whether a Service publishes a pod in a family: the pod has an address there, and its node is known (or
     /// the Service wants its pods published whatever their state).
     pub(super) fn is_fit(&self, pod: &Pod, service: &Service, family: Family) -> bool {
-        pod.ip(family).is_some() && (service.facts.publish_not_ready || self.node_of(pod).is_some())
+        pod.ip(family).is_some() && (service.facts.publish_not_ready || self.inputs.node_of(pod).is_some())
     }
 
     /// Returns the ports under which a pod serves a Service.
     pub(super) fn ports_of(&mut self, pod: PodId, service: ServiceId) -> SlicePorts {
-        let id = self.pods[pod].ports;
+        let pod = self.inputs.pod(pod);
         let service = &self.services[service];
         self.resolved.resolve(
             (service.ports, &service.facts.ports),
-            (id, self.port_sets.get(id)),
+            (pod.port_set(), self.inputs.ports_of(pod)),
             &mut self.work.ports_read,
         )
     }
@@ -223,7 +325,7 @@ impl NamespaceState {
     /// Resolves a pod's ports ahead of time, if that takes long: a Service that takes in thousands of pods is
     /// evaluated in one piece.
     pub(super) fn foresee_ports(&mut self, pod: PodId, service: ServiceId) {
-        let pod_ports = self.port_sets.get(self.pods[pod].ports);
+        let pod_ports = self.inputs.ports_of(self.inputs.pod(pod));
         if ResolvedPorts::remembers(&self.services[service].facts.ports, pod_ports) {
             self.ports_of(pod, service);
         }
@@ -257,7 +359,7 @@ impl NamespaceState {
         });
         let (service_id, family) = (slice.service, slice.family);
         let service = &self.services[service_id];
-        let desired = desired(&self.pods[pod], service);
+        let desired = desired(self.inputs.pod(pod), service);
         slice.recount(at, desired);
         if service.facts.hints == HintMode::Auto {
             slice.hints.push(None);
@@ -267,18 +369,18 @@ impl NamespaceState {
             .family(family)
             .groups
             .refill(group, id, at, at + 1);
-        let pod = &mut self.pods[pod];
-        let member = pod
-            .member(service_id, family)
+        let members = &mut self.memberships[pod];
+        let member = members
+            .find(service_id, family)
             .expect("only a member of the Service is placed");
-        let member = &mut pod.members[member];
+        let member = &mut members.0[member];
         member.slice = id;
         member.at = u16::try_from(at).expect("the API server refuses slices of more than 1000 endpoints");
     }
 
     /// Removes a pod's endpoint from its slice, if it is in one.
     pub(super) fn unplace(&mut self, pod: PodId, at: usize, priority: Priority) {
-        let member = &mut self.pods[pod].members[at];
+        let member = &mut self.memberships[pod].0[at];
         let (id, place) = (
             std::mem::replace(&mut member.slice, SliceId::NONE),
             usize::from(member.at),
@@ -297,11 +399,11 @@ impl NamespaceState {
         let (service_id, family, group) = (slice.service, slice.family, slice.group);
         self.services[service_id].moves.removed += 1;
         if let Some(moved) = slice.slots.get(place) {
-            let moved = &mut self.pods[moved.pod];
-            let member = moved
-                .member(service_id, family)
+            let members = &mut self.memberships[moved.pod];
+            let member = members
+                .find(service_id, family)
                 .expect("a placed pod is a member of the slice's Service");
-            moved.members[member].at = place as u16;
+            members.0[member].at = place as u16;
         }
         let family = self.services[service_id].family(family);
         family.groups.refill(group, id, before, before - 1);

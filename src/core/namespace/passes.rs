@@ -4,13 +4,13 @@
 //! Events are applied one after the other, and the passes of one are finished before the next begins, so the result is
 //! the same however the work is cut into steps. Nothing is planned in between.
 
+use super::NamespaceState;
 use super::addresses::{Collecting, ServiceEndpoints};
-use super::{NamespaceState, PodChange};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId};
-use crate::core::selector_cache::Matching;
+use crate::core::inputs::{Matching, PodChange};
 use crate::core::time::Time;
 use crate::core::work::Budget;
 use std::collections::VecDeque;
@@ -134,7 +134,7 @@ impl NamespaceState {
             Pass::Match(mut matching, then) => {
                 let mut done = false;
                 while !done && self.work.total() < end {
-                    done = self.cache.step(&mut matching, &mut self.work);
+                    done = self.inputs.step_matching(&mut matching, &mut self.work);
                 }
                 (Some(if done { *then } else { Pass::Match(matching, then) }), 1)
             }
@@ -220,9 +220,8 @@ impl NamespaceState {
                 (None, 1)
             }
             Pass::GiveUpPairs => {
-                self.cache.give_up_some();
-                self.work.pairs_compared += self.cache.take_released();
-                (self.cache.has_left().then_some(Pass::GiveUpPairs), 1)
+                let more = self.inputs.give_up_pairs(&mut self.work);
+                (more.then_some(Pass::GiveUpPairs), 1)
             }
         }
     }
@@ -298,7 +297,7 @@ impl NamespaceState {
                 Stage::Join => self.join_if_new(edit.selected[at], id),
                 Stage::Revisit => {
                     let pod = edit.members[at];
-                    for at in self.pods[pod].members_of(id) {
+                    for at in self.memberships[pod].of(id) {
                         self.visit(pod, at, change);
                     }
                 }

@@ -23,8 +23,8 @@ impl NamespaceState {
 
     /// Returns the UID, the conditions and the Ready time of a pod.
     pub fn pod(&self, name: &str) -> Option<(&Uid, Conditions, Option<Time>)> {
-        let pod = &self.pods[self.pods.find(name)?];
-        Some((&pod.uid, pod.conditions, pod.ready_time))
+        let pod = self.inputs.pod(self.inputs.find(name)?);
+        Some((pod.uid(), pod.conditions(), pod.ready_time()))
     }
 
     /// Returns whether a list is pending, so that nothing can be planned.
@@ -78,8 +78,8 @@ impl NamespaceState {
         for pod_id in pods {
             if forgets {
                 self.forget_member(pod_id, id);
-            } else if let Some(members) = self.pods.get(pod_id).map(|pod| pod.members_of(id)) {
-                self.displace_members(pod_id, members);
+            } else if self.inputs.get(pod_id).is_some() {
+                self.displace_members(pod_id, self.memberships[pod_id].of(id));
             }
         }
         if let Some(following) = &mut self.services[id].following {

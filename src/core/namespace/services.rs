@@ -8,9 +8,9 @@ use crate::core::compact::small::SmallSet;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::inputs::Matching;
 use crate::core::object::{Flight, Phase, Remote};
 use crate::core::queue::Priority;
-use crate::core::selector_cache::Matching;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
 
@@ -138,8 +138,8 @@ impl NamespaceState {
             }
             (true, false) => {
                 let times = self.pods_of(id).into_iter().filter_map(|pod| {
-                    let pod = &self.pods[pod];
-                    Some((pod.name.clone(), pod.ready_time?))
+                    let pod = self.inputs.pod(pod);
+                    Some((pod.name().into(), pod.ready_time()?))
                 });
                 self.services[id].paused_times = Some(Box::new(times.collect()));
                 self.stop_service(id);
@@ -180,7 +180,7 @@ impl NamespaceState {
         if reselected {
             self.remove_selector(id);
             if let Some(selector) = &self.services[id].facts.selector {
-                matching = self.cache.begin_add(id, selector, &mut self.work);
+                matching = self.inputs.begin_selector(id, selector, &mut self.work);
             }
         }
         self.pass_after(
@@ -239,7 +239,7 @@ impl NamespaceState {
         service.following = service.facts.follows().then(Box::default);
         self.follow_lease(id);
         let selector = self.services[id].facts.selector.as_ref();
-        let matching = selector.and_then(|selector| self.cache.begin_add(id, selector, &mut self.work));
+        let matching = selector.and_then(|selector| self.inputs.begin_selector(id, selector, &mut self.work));
         self.pass_after(matching, Pass::Begin(id, times));
     }
 
@@ -253,11 +253,11 @@ impl NamespaceState {
 
     /// Adds a pod to a Service. `times` has the Ready times of pods from when the Service was last managed.
     pub(super) fn take_in(&mut self, id: ServiceId, pod: PodId, times: Option<&KeyedMap<Box<str>, Time>>) {
-        let Some(state) = self.pods.get(pod) else {
+        let Some(state) = self.inputs.get(pod) else {
             return;
         };
-        let before = times.and_then(|times| times.get(&state.name).copied());
-        let time = state.ready_time.filter(|&time| Some(time) > before);
+        let before = times.and_then(|times| times.get(state.name()).copied());
+        let time = state.ready_time().filter(|&time| Some(time) > before);
         self.services[id].note(time);
         self.join(pod, id);
         self.foresee_ports(pod, id);
@@ -289,9 +289,7 @@ impl NamespaceState {
     }
 
     fn remove_selector(&mut self, id: ServiceId) {
-        self.cache.remove(id);
-        self.work.pairs_compared += self.cache.take_released();
-        if self.cache.has_left() {
+        if self.inputs.remove_selector(id, &mut self.work) {
             self.passes.push_back(Pass::GiveUpPairs);
         }
     }

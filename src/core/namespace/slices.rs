@@ -3,7 +3,7 @@
 use super::hinting::auto_hint;
 use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
-use super::{NamespaceState, Pod, Service, WorkItem};
+use super::{NamespaceState, Service, WorkItem};
 use crate::core::address::Family;
 use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody, Subject};
 use crate::core::compact::table::Named;
@@ -11,6 +11,7 @@ use crate::core::events::{Notice, Source};
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
 use crate::core::ids::{SliceId, Uid};
+use crate::core::inputs::Pod;
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
@@ -111,11 +112,11 @@ impl Published for Slice {
     }
 
     fn depart(state: &mut NamespaceState, id: SliceId, flight: Flight) {
-        let (pods, services) = (&state.pods, &state.services);
+        let (inputs, services) = (&state.inputs, &state.services);
         let slice = &mut state.slices[id];
         if matches!(flight, Flight::Create | Flight::Update) {
             let service = &services[slice.service];
-            slice.depart(flight, |pod| desired(&pods[pod], service));
+            slice.depart(flight, |pod| desired(inputs.pod(pod), service));
         } else {
             slice.object.depart(flight);
         }
@@ -259,7 +260,7 @@ impl NamespaceState {
         let state = service.families[slice.family.index()].as_ref();
         let state = state.expect("a managed slice's Service has the slice's family");
         let endpoints = slice.slots.iter().enumerate().map(|(at, slot)| {
-            let endpoint = self.endpoint(&self.pods[slot.pod], service, slice.family);
+            let endpoint = self.endpoint(self.inputs.pod(slot.pod), service, slice.family);
             let mut endpoint = endpoint.expect("a placed pod has an address of the slice's family");
             if service.facts.hints == HintMode::Auto {
                 endpoint.hints = auto_hint(slice, at);
@@ -296,17 +297,16 @@ impl NamespaceState {
         service: &'a Service,
         family: Family,
     ) -> Option<EndpointBody<'a>> {
-        let node = self.nodes.get(pod.node);
-        let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
-        let node = node.map(|node| &*node.view.name);
+        let (node, zone) = self.inputs.node_and_zone(pod);
+        let zone = zone.map(|zone| &**zone);
         let conditions = desired(pod, service);
         Some(EndpointBody {
             ip: pod.ip(family)?,
             conditions,
-            hostname: self.hostname(pod, &service.facts.name),
+            hostname: self.inputs.hostname(pod, &service.facts.name),
             target: PodReference {
-                name: &pod.name,
-                uid: &pod.uid,
+                name: pod.name(),
+                uid: pod.uid(),
             },
             node,
             zone,

@@ -1,149 +1,232 @@
-//! The objects of one class that may go, by namespace.
+//! The objects of one class that may go, by namespace and by Service.
 
-use crate::core::hash::IdMap;
+use super::ring::{Age, Ring};
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 /// The number of classes.
 pub(in crate::core) const CLASSES: usize = 6;
 
-/// Classes whose objects may go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The classes, the most urgent first.
+pub(super) const REMOVALS: usize = 0;
+pub(super) const ADDITIONS: usize = 1;
+pub(super) const ENDPOINTS_REMOVALS: usize = 2;
+pub(super) const ENDPOINTS_ADDITIONS: usize = 3;
+pub(super) const REST: usize = 4;
+pub(super) const ENDPOINTS_REST: usize = 5;
+
+/// Some of the classes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Classes(u8);
 
 impl Classes {
+    /// The number of sets of classes.
+    pub(super) const SETS: usize = 1 << CLASSES;
     /// No class.
     pub const NONE: Self = Self(0);
     /// Every class.
     pub const ALL: Self = Self((1 << CLASSES) - 1);
     /// The removals of slices.
-    pub const SLICE_REMOVALS: Self = Self(1);
+    pub const SLICE_REMOVALS: Self = Self(1 << REMOVALS);
     /// Everything else that is written to slices.
-    pub const SLICE_OTHERS: Self = Self(1 << 1 | 1 << 4);
+    pub const SLICE_OTHERS: Self = Self(1 << ADDITIONS | 1 << REST);
     /// The removals of Endpoints.
-    pub const ENDPOINTS_REMOVALS: Self = Self(1 << 2);
+    pub const ENDPOINTS_REMOVALS: Self = Self(1 << ENDPOINTS_REMOVALS);
     /// Everything else that is written to Endpoints.
-    pub const ENDPOINTS_OTHERS: Self = Self(1 << 3 | 1 << 5);
+    pub const ENDPOINTS_OTHERS: Self = Self(1 << ENDPOINTS_ADDITIONS | 1 << ENDPOINTS_REST);
+    /// All of Endpoints.
+    pub(super) const ENDPOINTS: Self = Self::ENDPOINTS_REMOVALS.or(Self::ENDPOINTS_OTHERS);
 
     /// Returns the classes that are in either.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Returns these classes without the others.
     #[must_use]
-    pub fn without(self, others: Self) -> Self {
+    pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    pub(in crate::core) fn has(self, class: usize) -> bool {
+    /// Returns the classes that are in both.
+    #[must_use]
+    pub(in crate::core) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns these classes and one more.
+    #[must_use]
+    pub(in crate::core) const fn with(self, class: usize) -> Self {
+        Self(self.0 | 1 << class)
+    }
+
+    pub(in crate::core) const fn has(self, class: usize) -> bool {
         self.0 & 1 << class != 0
+    }
+
+    /// Returns them in their order, the most urgent first.
+    pub(in crate::core) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..CLASSES).filter(move |class| self.has(*class))
+    }
+
+    /// Returns a number below [`Self::SETS`] that no other set of classes has.
+    pub(in crate::core) const fn number(self) -> usize {
+        self.0 as usize
     }
 }
 
-/// Objects of one priority; those that yield have a class of their own.
+/// The objects of one class that may go. Namespaces take turns, and so do the Services of a namespace; of a Service, the
+/// object that has waited longest goes first.
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Class<K> {
-    /// Objects by turn, by namespace: the first object of each Service has the present turn, its second the next one,
-    /// and so on. Within a turn the oldest goes first.
-    by_tenant: IdMap<u64, Share<K>>,
-    /// The namespaces in `by_tenant`, by their turn, then by their next object.
-    tenants: BTreeSet<(u64, Duration, u64, u64)>,
+    tenants: Ring<Share<K>>,
     /// The namespaces, by when the first of their objects was wanted.
-    oldest: BTreeSet<(Duration, u64, u64)>,
-    /// The turn given to namespaces that come to have objects here.
-    turn: u64,
+    oldest: BTreeSet<(Age, u64)>,
 }
 
 /// The objects of one namespace that may go, in one class.
 #[derive(Clone, Debug)]
 struct Share<K> {
-    turn: u64,
-    by_turn: BTreeMap<(u64, Duration, u64), K>,
-    /// When its objects were first wanted.
-    ages: BTreeSet<(Duration, u64)>,
+    groups: Ring<Line<K>>,
+    ages: BTreeSet<Age>,
 }
 
-impl<K> Share<K> {
-    /// Returns its place among the namespaces of its class.
-    fn place(&self, tenant: u64) -> Option<(u64, Duration, u64, u64)> {
-        let ((_, since, sequence), _) = self.by_turn.first_key_value()?;
-        Some((self.turn, *since, *sequence, tenant))
+/// The objects of one Service in one class, the oldest first. Most Services have one, for which nothing is allocated.
+#[derive(Clone, Debug)]
+struct Line<K> {
+    first: (Age, K),
+    more: BTreeMap<Age, K>,
+}
+
+impl<K> Line<K> {
+    fn new(age: Age, key: K) -> Self {
+        Self {
+            first: (age, key),
+            more: BTreeMap::new(),
+        }
     }
 
-    /// Returns its place by age.
-    fn age(&self, tenant: u64) -> Option<(Duration, u64, u64)> {
-        let (since, sequence) = self.ages.first()?;
-        Some((*since, *sequence, tenant))
+    fn insert(&mut self, age: Age, key: K) {
+        let mut later = (age, key);
+        if later.0 < self.first.0 {
+            mem::swap(&mut self.first, &mut later);
+        }
+        self.more.insert(later.0, later.1);
+    }
+
+    /// Removes an object. Returns false if it was the last one, which stays.
+    fn remove(&mut self, age: Age) -> bool {
+        if age != self.first.0 {
+            self.more.remove(&age);
+            return true;
+        }
+        let next = self.more.pop_first();
+        let more = next.is_some();
+        if let Some(next) = next {
+            self.first = next;
+        }
+        more
+    }
+}
+
+impl<K> Default for Share<K> {
+    fn default() -> Self {
+        Self {
+            groups: Ring::default(),
+            ages: BTreeSet::new(),
+        }
     }
 }
 
 impl<K> Default for Class<K> {
     fn default() -> Self {
         Self {
-            by_tenant: IdMap::default(),
-            tenants: BTreeSet::new(),
+            tenants: Ring::default(),
             oldest: BTreeSet::new(),
-            turn: 0,
         }
     }
 }
 
+impl<K> Share<K> {
+    /// Returns the age of the object that goes next.
+    fn next_age(&self) -> Option<Age> {
+        let line = self.groups.get(self.groups.first(|_| true)?)?;
+        Some(line.first.0)
+    }
+}
+
 impl<K> Class<K> {
-    pub(in crate::core) fn insert(&mut self, tenant: u64, at: (u64, Duration, u64), key: K) {
-        let turn = self.turn;
-        self.change(tenant, turn, |share| {
-            share.by_turn.insert(at, key);
-            share.ages.insert((at.1, at.2));
-        });
-    }
-
-    pub(in crate::core) fn remove(&mut self, tenant: u64, at: (u64, Duration, u64)) {
-        self.change(tenant, 0, |share| {
-            share.by_turn.remove(&at);
-            share.ages.remove(&(at.1, at.2));
-        });
-    }
-
-    /// Changes a namespace's share; `turn` is its turn if it had nothing here.
-    fn change(&mut self, tenant: u64, turn: u64, change: impl FnOnce(&mut Share<K>)) {
-        let share = self.by_tenant.entry(tenant).or_insert_with(|| Share {
-            turn,
-            by_turn: BTreeMap::new(),
-            ages: BTreeSet::new(),
-        });
-        if let (Some(place), Some(age)) = (share.place(tenant), share.age(tenant)) {
-            self.tenants.remove(&place);
-            self.oldest.remove(&age);
+    /// Adds an object of a group of a namespace.
+    pub(in crate::core) fn insert(&mut self, tenant: u64, group: u64, age: Age, key: K) {
+        if self.tenants.get(tenant).is_none() {
+            self.tenants.join(tenant, age, Share::default());
         }
+        self.change(tenant, |share| {
+            share.ages.insert(age);
+            match share.groups.get_mut(group) {
+                Some(line) => {
+                    line.insert(age, key);
+                    let first = line.first.0;
+                    share.groups.set_age(group, first);
+                }
+                None => share.groups.join(group, age, Line::new(age, key)),
+            }
+        });
+    }
+
+    /// Removes an object. The turns of its namespace and of its group stay as they are.
+    pub(in crate::core) fn remove(&mut self, tenant: u64, group: u64, age: Age) {
+        self.change(tenant, |share| {
+            share.ages.remove(&age);
+            if let Some(line) = share.groups.get_mut(group) {
+                if line.remove(age) {
+                    let first = line.first.0;
+                    share.groups.set_age(group, first);
+                } else {
+                    share.groups.leave(group);
+                }
+            }
+        });
+    }
+
+    /// Changes what a namespace has here.
+    fn change(&mut self, tenant: u64, change: impl FnOnce(&mut Share<K>)) {
+        let Some(share) = self.tenants.get_mut(tenant) else {
+            return;
+        };
+        let before = share.ages.first().copied();
         change(share);
-        match (share.place(tenant), share.age(tenant)) {
-            (Some(place), Some(age)) => {
-                self.tenants.insert(place);
-                self.oldest.insert(age);
+        let (after, next) = (share.ages.first().copied(), share.next_age());
+        if before != after {
+            if let Some(before) = before {
+                self.oldest.remove(&(before, tenant));
             }
-            _ => {
-                self.by_tenant.remove(&tenant);
+            if let Some(after) = after {
+                self.oldest.insert((after, tenant));
             }
+        }
+        match next {
+            Some(next) => self.tenants.set_age(tenant, next),
+            None => self.tenants.leave(tenant),
         }
     }
 
     /// Returns the namespace whose turn it is, of those that may have one.
     pub(in crate::core) fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
-        let place = self.tenants.iter().find(|(.., tenant)| may(*tenant));
-        place.map(|(.., tenant)| *tenant)
+        self.tenants.first(may)
     }
 
     /// Returns when the oldest object was wanted, of the namespaces that may have a turn.
     pub(in crate::core) fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
-        let age = self.oldest.iter().find(|(.., tenant)| may(*tenant));
-        age.map(|(since, ..)| *since)
+        let first = self.oldest.iter().find(|(_, tenant)| may(*tenant));
+        first.map(|((since, _), _)| *since)
     }
 
     /// Returns when the oldest object of a namespace was wanted.
     pub(in crate::core) fn oldest_of(&self, tenant: u64) -> Option<Duration> {
-        let (since, _) = self.by_tenant.get(&tenant)?.ages.first()?;
+        let (since, _) = self.tenants.get(tenant)?.ages.first()?;
         Some(*since)
     }
 
@@ -151,25 +234,25 @@ impl<K> Class<K> {
         self.tenants.is_empty()
     }
 
+    /// Returns whether a namespace has something here.
+    pub(in crate::core) fn has(&self, tenant: u64) -> bool {
+        self.tenants.get(tenant).is_some()
+    }
+
     /// Returns the next object of a namespace.
     pub(in crate::core) fn first_of(&self, tenant: u64) -> Option<&K> {
-        let (_, key) = self.by_tenant.get(&tenant)?.by_turn.first_key_value()?;
-        Some(key)
+        let groups = &self.tenants.get(tenant)?.groups;
+        let line = groups.get(groups.first(|_| true)?)?;
+        Some(&line.first.1)
     }
 
-    /// Returns the turn that a namespace has here.
-    pub(in crate::core) fn turn_of(&self, tenant: u64) -> u64 {
-        self.by_tenant.get(&tenant).map_or(0, |share| share.turn)
-    }
-
-    /// Records that the namespace has had this turn. Namespaces that come from now on get the next one: with the
-    /// present one, those that come and go could overtake one that waits, again and again.
-    pub(in crate::core) fn served(&mut self, turn: u64, tenant: u64) {
-        if self.tenants.first().is_none_or(|(first, ..)| *first >= turn) {
-            self.turn = self.turn.max(turn + 1);
-        }
-        if self.by_tenant.contains_key(&tenant) {
-            self.change(tenant, turn, |share| share.turn = turn + 1);
-        }
+    /// Gives a namespace its turn, `in_order` if it is the one whose turn it is. Its next object stays until it is removed.
+    pub(in crate::core) fn take_turn(&mut self, tenant: u64, in_order: bool) {
+        self.change(tenant, |share| {
+            if let Some(group) = share.groups.first(|_| true) {
+                share.groups.take_turn(group, true);
+            }
+        });
+        self.tenants.take_turn(tenant, in_order);
     }
 }

@@ -1,3 +1,4 @@
+use super::patience::PART_OF_BACKLOG;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -115,11 +115,6 @@ const KINDS: &[Kind] = &[
     kind("streamed list of nodes", |s| streams(s, "nodes"), Scene::Start),
     kind("streamed list of pods", |s| streams(s, "pods"), Scene::Start),
     kind(
-        "streamed list of services",
-        |s| streams(s, "services"),
-        Scene::Start,
-    ),
-    kind(
         "streamed list of slices",
         |s| streams(s, "endpointslices"),
         Scene::Start,

@@ -172,10 +172,7 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
     let nobody = format!("http://{free}");
     let ended = endpointd(&["audit", "--server", &nobody]).await;
     assert!(
-        ended
-            .refused()
-            .starts_with("cannot list endpoints in all namespaces: ")
-            && ended.refused().contains("refused"),
+        ended.refused().starts_with("cannot list nodes: ") && ended.refused().contains("refused"),
         "{ended:?}"
     );
     assert!(
@@ -200,7 +197,7 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
     assert!(
         ended
             .refused()
-            .starts_with("cannot list endpoints in all namespaces: malformed answer: "),
+            .starts_with("cannot list nodes: malformed answer: "),
         "{ended:?}"
     );
     server.abort();

@@ -108,6 +108,11 @@ impl Ring {
         (rv >= self.floor).then(|| self.first + self.events.partition_point(|e| e.object.rv <= rv) as u64)
     }
 
+    /// Whether nothing has changed since a version.
+    pub(crate) fn is_as_at(&self, rv: u64) -> bool {
+        self.after(rv) == Some(self.next())
+    }
+
     /// The oldest version a watch can start from.
     pub(crate) fn floor(&self) -> u64 {
         self.floor

@@ -1,6 +1,6 @@
 //! Deletions: at once, gracefully, held up.
 
-use crate::client::{Api, PODS, SLICES, pod, slice, version};
+use crate::client::{Api, PODS, SERVICES, SLICES, pod, service, slice, version};
 use memory_apiserver::Config;
 use serde_json::{Value, json};
 
@@ -38,6 +38,34 @@ async fn a_pod_on_a_node_goes_in_two_steps() {
     assert_eq!(watch.told().await, "DELETED p");
     assert!(api.is_gone(&path).await);
     assert_eq!(api.refused("DELETE", &path, Value::Null).await["code"], 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_takes_the_endpoints_of_its_name_along_and_leaves_its_slices() {
+    let api = Api::plain().await;
+    let endpoints = SERVICES.replace("services", "endpoints");
+    for (name, finalizers) in [("at-once", json!([])), ("held", json!(["example.com/hold"]))] {
+        let mut made = service(name);
+        made["metadata"]["finalizers"] = finalizers;
+        api.create(SERVICES, made).await;
+        api.create(&endpoints, json!({"metadata": {"name": name}})).await;
+    }
+    api.create(&endpoints, json!({"metadata": {"name": "other"}}))
+        .await;
+    api.create(SLICES, slice("at-once-1")).await;
+    for name in ["at-once", "held"] {
+        api.delete(&format!("{SERVICES}/{name}"), json!({})).await;
+    }
+    assert!(api.is_gone(&format!("{endpoints}/at-once")).await);
+    assert!(
+        !api.is_gone(&format!("{endpoints}/held")).await,
+        "its Service is there yet"
+    );
+    assert!(!api.is_gone(&format!("{SLICES}/at-once-1")).await);
+    let released = json!({"metadata": {"finalizers": null}});
+    api.patch(&format!("{SERVICES}/held"), released).await;
+    assert!(api.is_gone(&format!("{endpoints}/held")).await);
+    assert!(!api.is_gone(&format!("{endpoints}/other")).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -142,7 +142,9 @@ fn endpointd_in_bounds(cases: &mut Cases) {
     let custom = slice(CUSTOM);
     let mut shared = custom.clone();
     let other = json!({"apiVersion": "example.com/v1", "kind": "Backup", "name": "b", "uid": "b"});
-    let owners = shared["metadata"]["ownerReferences"].as_array_mut().unwrap();
+    let owners = shared["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .expect("the slice of the cases has owners");
     owners.insert(0, other);
     cases.allows("keeps another owner", update(ENDPOINTD, shared.clone(), shared));
     let disowned = unset(&unlabel(&custom, SERVICE_NAME), "/metadata/ownerReferences");
@@ -329,7 +331,10 @@ fn others_and_the_label(cases: &mut Cases, user: &'static str) {
 fn others_edit(cases: &mut Cases, user: &'static str) {
     let custom = slice(CUSTOM);
     let mut turned = custom.clone();
-    turned["endpoints"].as_array_mut().unwrap().reverse();
+    turned["endpoints"]
+        .as_array_mut()
+        .expect("the slice of the cases has endpoints")
+        .reverse();
     let hints = json!({"forZones": [{"name": "b"}]});
     for (name, edited) in [
         (

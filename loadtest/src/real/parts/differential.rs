@@ -14,6 +14,7 @@ mod steps;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     path::Path,
     time::Duration,
 };
@@ -115,10 +116,10 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
         all.refused
     );
     for (known, count) in &all.known {
-        words.push_str(&format!("\n{count} times: {known}"));
+        let _ = write!(words, "\n{count} times: {known}");
     }
     for unknown in &all.unknown {
-        words.push_str(&format!("\n{unknown}"));
+        let _ = write!(words, "\n{unknown}");
     }
     let is_reference = version.starts_with(RECORDED_WITH);
     Ok(match all.unknown.is_empty() {

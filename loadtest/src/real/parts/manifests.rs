@@ -1,7 +1,7 @@
 //! The manifests on a real API server: each object is checked by a dry run; then each overlay is applied to a control plane of
 //! its own, and endpointd runs there with the overlay's flags, as its service account, with the rights of its roles.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use futures::future::try_join_all;
@@ -93,14 +93,16 @@ async fn dry_run(work: &Work, overlays: &[Rendered]) -> anyhow::Result<String> {
     cluster.stop().await?;
     let mut words = format!("dry run of {count} objects of {} overlays", overlays.len());
     match charts {
-        Some(charts) => words.push_str(&format!(" and {} sets of the chart's values", charts.len())),
+        Some(charts) => {
+            let _ = write!(words, " and {} sets of the chart's values", charts.len());
+        }
         None => {
-            words.push_str(" (the chart is skipped: there is neither helm nor the renderer of .ci/deploy)")
+            words.push_str(" (the chart is skipped: there is neither helm nor the renderer of .ci/deploy)");
         }
     }
     if !unknown.is_empty() {
         let unknown: Vec<String> = unknown.into_iter().collect();
-        words.push_str(&format!(" ({} skipped: no such kind here)", unknown.join(", ")));
+        let _ = write!(words, " ({} skipped: no such kind here)", unknown.join(", "));
     }
     Ok(words)
 }

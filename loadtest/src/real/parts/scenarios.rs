@@ -142,8 +142,9 @@ async fn play(work: &Work, part: &str, contestants: &[Contestant]) -> anyhow::Re
 fn batches(work: &Work, custom: bool) -> anyhow::Result<Vec<Batch>> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut folders = vec![(work.scenarios.clone(), false)];
-    if custom {
-        folders.push((work.scenarios.join(CUSTOM), true));
+    let of_custom = work.scenarios.join(CUSTOM);
+    if custom && of_custom.is_dir() {
+        folders.push((of_custom, true));
     }
     for (folder, custom) in folders {
         for path in files(&folder)? {

@@ -319,14 +319,14 @@ impl NamespaceState {
         ip: IpAddr,
         service: &'a ServiceFacts,
     ) -> AddressBody<'a> {
-        let pod = &self.pods[id];
+        let pod = self.inputs.pod(id);
         AddressBody {
             ip,
-            hostname: self.hostname(pod, &service.name),
-            node: self.nodes.get(pod.node).map(|node| &*node.view.name),
+            hostname: self.inputs.hostname(pod, &service.name),
+            node: self.inputs.node_name(pod).map(|node| &**node),
             target: PodReference {
-                name: &pod.name,
-                uid: &pod.uid,
+                name: pod.name(),
+                uid: pod.uid(),
             },
         }
     }
@@ -340,12 +340,13 @@ impl NamespaceState {
     /// Returns the subsets that a managed Service's object should have.
     fn published(&self, id: ServiceId) -> Subsets<SlicePort, AddressBody<'_>> {
         let (service, members) = (&self.services[id].facts, &self.endpoints_of(id).members);
-        let published = members.publish(MAX_ADDRESSES, by_uid(&self.pods));
+        let published = members.publish(MAX_ADDRESSES, by_uid(&self.inputs));
         // Read once, since the fingerprint and the encoding both need them.
         let addresses = |pods: Vec<PodId>| {
             let body = |pod| {
                 // As the members have it, but found at once.
-                let ip = address_of(&self.pods[pod], service).expect("only pods with an address are members");
+                let ip =
+                    address_of(self.inputs.pod(pod), service).expect("only pods with an address are members");
                 debug_assert_eq!(Some(ip), members.get(pod).map(|(ip, ..)| ip));
                 self.address_body(pod, ip, service)
             };

@@ -61,7 +61,7 @@ impl NamespaceState {
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
             return Verdict::Differs(Priority::Rest);
         };
-        let order = by_uid(&self.pods);
+        let order = by_uid(&self.inputs);
         let mut priority = Priority::Add;
         let mut resolve = |list: &[AddressFacts], ready: bool| -> Option<Vec<PodId>> {
             let mut found = Vec::with_capacity(list.len());
@@ -99,7 +99,7 @@ impl NamespaceState {
         match accepted {
             // If there are too many addresses, others may have chosen which of them are there: then the object is not
             // known to be what we would write.
-            Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(&self.pods)) => {
+            Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(&self.inputs)) => {
                 Verdict::Same(None)
             }
             Some(_) => Verdict::Same(Some(self.endpoints_fingerprint(id))),
@@ -115,11 +115,11 @@ impl NamespaceState {
         address: &AddressFacts,
     ) -> Option<PodId> {
         let (name, uid) = address.pod.as_ref()?;
-        let id = self.pods.find(name)?;
+        let id = self.inputs.find(name)?;
         let (ip, ..) = members.get(id)?;
-        let pod = &self.pods[id];
+        let pod = self.inputs.pod(id);
         let wanted = self.address_body(id, ip, &service.facts);
-        let same = *uid == pod.uid
+        let same = uid == pod.uid()
             && *address.ip == *ip.to_string()
             && address.hostname.as_deref() == wanted.hostname
             && address.node.as_deref() == wanted.node;

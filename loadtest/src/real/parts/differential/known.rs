@@ -259,9 +259,13 @@ mod tests {
     fn a_difference_is_told_by_its_service() {
         let (a, b) = (slice("ours", "t1", "10.0.0.1"), slice("ours", "t1", "10.0.0.2"));
         assert!(
-            compared(&[a.clone()], &[a.clone()], &Facts::default())
-                .0
-                .is_empty()
+            compared(
+                std::slice::from_ref(&a),
+                std::slice::from_ref(&a),
+                &Facts::default()
+            )
+            .0
+            .is_empty()
         );
         let (found, reasons) = compared(&[a], &[b], &Facts::default());
         assert_eq!(
@@ -282,12 +286,20 @@ mod tests {
             external: BTreeSet::from(["web".to_owned()]),
             ..Facts::default()
         };
-        let (found, reasons) = compared(&[mirrored.clone(), own.clone()], &[own.clone()], &facts);
+        let (found, reasons) = compared(
+            &[mirrored.clone(), own.clone()],
+            std::slice::from_ref(&own),
+            &facts,
+        );
         assert_eq!((found.len(), &reasons[..]), (0, &[EXTERNAL_NAME][..]));
         assert_eq!(
-            compared(&[mirrored.clone(), own.clone()], &[mirrored.clone()], &facts)
-                .0
-                .len(),
+            compared(
+                &[mirrored.clone(), own.clone()],
+                std::slice::from_ref(&mirrored),
+                &facts
+            )
+            .0
+            .len(),
             1
         );
         assert_eq!(
@@ -303,7 +315,11 @@ mod tests {
         let (early, late) = (slice("ours", "t1", "a"), slice("ours", "t2", "a"));
         let other = slice("ours", "t1", "b");
         let reason = |upstream: &Value, own: &Value| {
-            let (found, _) = compared(&[upstream.clone()], &[own.clone()], &Facts::default());
+            let (found, _) = compared(
+                std::slice::from_ref(upstream),
+                std::slice::from_ref(own),
+                &Facts::default(),
+            );
             found[0].reason(&Facts::default(), 100)
         };
         assert_eq!(reason(&late, &early), Some(TRIGGER_TIME));
@@ -333,19 +349,31 @@ mod tests {
             of("IPv6", json!([{ "addresses": ["::1"] }])),
             of("IPv6", json!([])),
         );
-        let (found, reasons) = compared(&[full.clone(), empty.clone()], &[full.clone()], &Facts::default());
+        let (found, reasons) = compared(
+            &[full.clone(), empty.clone()],
+            std::slice::from_ref(&full),
+            &Facts::default(),
+        );
         assert_eq!((found.len(), &reasons[..]), (0, &[EMPTY_SLICE][..]));
         let other = of("IPv4", json!([]));
         assert_eq!(
-            compared(&[full.clone(), other], &[full.clone()], &Facts::default())
-                .0
-                .len(),
+            compared(
+                &[full.clone(), other],
+                std::slice::from_ref(&full),
+                &Facts::default()
+            )
+            .0
+            .len(),
             1
         );
         assert_eq!(
-            compared(&[full.clone()], &[full, empty], &Facts::default())
-                .0
-                .len(),
+            compared(
+                std::slice::from_ref(&full),
+                &[full.clone(), empty],
+                &Facts::default()
+            )
+            .0
+            .len(),
             1
         );
     }

@@ -18,14 +18,14 @@ mod terms;
 
 pub(crate) use matching::Matching;
 
-use super::compact::intern::{make_room, push_tight};
-use super::compact::label_pairs::LabelPairs;
-use super::compact::small::SmallSet;
-use super::hash::{IdMap, hash_of};
-use super::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
-use super::labels::Labels;
-use super::selector::Selector;
-use super::work::Work;
+use crate::core::compact::intern::{make_room, push_tight};
+use crate::core::compact::label_pairs::LabelPairs;
+use crate::core::compact::small::SmallSet;
+use crate::core::hash::{IdMap, hash_of};
+use crate::core::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
+use crate::core::labels::Labels;
+use crate::core::selector::Selector;
+use crate::core::work::Work;
 use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
@@ -576,5 +576,4 @@ impl SelectorCache {
 }
 
 #[cfg(test)]
-#[path = "selector_cache_tests.rs"]
 mod tests;

@@ -1,0 +1,320 @@
+//! Load on a real API server, with kube-controller-manager and with endpointd in turns on the same objects.
+//!
+//! ```text
+//!  Filled (once) ──► for each round, load, limits and controller: start it, change pods, measure, end it ──► Rows ──► README
+//! ```
+
+mod rows;
+
+use std::{ffi::OsString, time::Duration};
+
+use anyhow::Context;
+use tokio::time::sleep;
+
+use self::rows::Measured;
+pub(in crate::real) use self::rows::{Row, table};
+use super::{Work, words};
+use crate::{
+    process::Process,
+    real::{
+        cluster::{Cluster, Endpointd},
+        table::Outcome,
+    },
+    report::{self, model::Report},
+    run::{Filled, merged},
+};
+
+/// How long the API server has to itself between two measurements.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long a controller may take to have everything right, at the beginning and after the changes.
+const TIME_LIMIT: &str = "--time-limit=180s";
+const SEED: &str = "--seed=42";
+
+/// The controller that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contestant {
+    Upstream,
+    Endpointd,
+}
+
+/// The limits that both run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limits {
+    Default,
+    Lifted,
+}
+
+/// Changes to be made, and who watches.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    rate: u32,
+    /// Endpoints objects are published, too.
+    endpoints: bool,
+    watchers: Option<u16>,
+}
+
+/// How large everything is.
+struct Sizes {
+    pods: usize,
+    namespaces: usize,
+    services: usize,
+    nodes: usize,
+    loads: Vec<Load>,
+    duration: &'static str,
+    rounds: usize,
+}
+
+/// A controller that runs.
+enum Running {
+    Upstream(Box<Process>),
+    Endpointd(Box<Endpointd>),
+}
+
+/// Changes at fixed rates, seen by one client.
+pub(super) async fn steady(work: &Work) -> anyhow::Result<Outcome> {
+    let load = |rate, endpoints| Load {
+        rate,
+        endpoints,
+        watchers: None,
+    };
+    let sizes = if work.quick {
+        Sizes {
+            loads: vec![load(20, false), load(50, false)],
+            ..Sizes::quick(work)
+        }
+    } else {
+        Sizes {
+            loads: vec![load(20, false), load(50, false), load(100, false), load(30, true)],
+            ..Sizes::whole(work)
+        }
+    };
+    measure(work, "load", &sizes).await
+}
+
+/// Changes that are seen by many kube-proxies.
+pub(super) async fn fan_out(work: &Work) -> anyhow::Result<Outcome> {
+    let load = |rate, watchers| Load {
+        rate,
+        endpoints: false,
+        watchers: Some(watchers),
+    };
+    let sizes = if work.quick {
+        Sizes {
+            loads: vec![load(20, work.watchers.unwrap_or(40))],
+            ..Sizes::quick(work)
+        }
+    } else {
+        Sizes {
+            loads: vec![load(50, work.watchers.unwrap_or(300))],
+            ..Sizes::whole(work)
+        }
+    };
+    measure(work, "fan-out", &sizes).await
+}
+
+async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outcome> {
+    let mut cluster = work.cluster(part, &[]).await?;
+    let kubeconfig = cluster.admin().to_string_lossy().into_owned();
+    let fill = sizes.line(&kubeconfig, &sizes.loads[0]);
+    let filled = Filled::fill(fill).await.context("filling the cluster")?;
+    let mut cells = Vec::new();
+    for load in &sizes.loads {
+        for limits in [Limits::Default, Limits::Lifted] {
+            for contestant in [Contestant::Upstream, Contestant::Endpointd] {
+                cells.push((*load, limits, contestant, Vec::new()));
+            }
+        }
+    }
+    let mut number = 0;
+    for round in 1..=sizes.rounds {
+        for (load, limits, contestant, reports) in &mut cells {
+            number += 1;
+            let what = format!("{contestant:?}, {limits:?}, {load:?}, round {round}");
+            eprintln!("{part}: {what}");
+            let report = turn(
+                &mut cluster,
+                &filled,
+                sizes,
+                (*load, *limits, *contestant),
+                number,
+            )
+            .await;
+            let report = report.with_context(|| what.clone())?;
+            anyhow::ensure!(
+                report.verdict.verified,
+                "{what}: not verified: {}",
+                report.verdict.problems.join("; ")
+            );
+            reports.push(report);
+            sleep(PAUSE).await;
+        }
+    }
+    cluster.stop().await?;
+    let mut rows = Vec::new();
+    for (load, limits, contestant, reports) in cells {
+        let name = name(load, limits, contestant);
+        let report = merged(reports).context("there was no round")?;
+        report::save(&report, &work.out.join(part).join(&name))?;
+        rows.push(Row {
+            rate: load.rate,
+            endpoints: load.endpoints,
+            watchers: load.watchers,
+            lifted: limits == Limits::Lifted,
+            upstream: contestant == Contestant::Upstream,
+            measured: Measured::of(&report),
+        });
+    }
+    eprintln!("{}", table(&rows));
+    let outcome = Outcome::passed(format!(
+        "{} loads with default limits and without, {} each, {} pods: all verified",
+        sizes.loads.len(),
+        if sizes.rounds == 1 {
+            "one round".to_owned()
+        } else {
+            format!("{} rounds", sizes.rounds)
+        },
+        sizes.pods
+    ));
+    work.loads.lock().insert(part.to_owned(), rows);
+    Ok(outcome)
+}
+
+/// A name for files.
+fn name(load: Load, limits: Limits, contestant: Contestant) -> String {
+    let contestant = match contestant {
+        Contestant::Upstream => "kube-controller-manager",
+        Contestant::Endpointd => "endpointd",
+    };
+    let limits = match limits {
+        Limits::Default => "default",
+        Limits::Lifted => "lifted",
+    };
+    let outputs = if load.endpoints { "-both-outputs" } else { "" };
+    format!("{contestant}-{limits}-{}{outputs}", load.rate)
+}
+
+/// One controller takes its turn: it starts, pods change, and it ends.
+async fn turn(
+    cluster: &mut Cluster,
+    filled: &Filled,
+    sizes: &Sizes,
+    (load, limits, contestant): (Load, Limits, Contestant),
+    number: usize,
+) -> anyhow::Result<Report> {
+    let mut running = start(cluster, load, limits, contestant).await?;
+    let canary = format!("canary-{number}");
+    let serving = cluster.serving(&canary);
+    match &mut running {
+        Running::Upstream(process) => process.during(serving).await?,
+        Running::Endpointd(endpointd) => endpointd.during(serving).await?,
+    }
+    let kubeconfig = cluster.admin().to_string_lossy().into_owned();
+    let mut line = sizes.line(&kubeconfig, &load);
+    let pid = match &running {
+        Running::Upstream(process) => process.pid(),
+        Running::Endpointd(endpointd) => endpointd.pid(),
+    };
+    let pids = std::iter::once(pid).chain(cluster.plane()?.pids());
+    line.extend(pids.map(|pid| OsString::from(format!("--pid={pid}"))));
+    if let Running::Endpointd(endpointd) = &running {
+        line.push(format!("--metrics-url={}", endpointd.metrics_url()).into());
+    }
+    let title = match contestant {
+        Contestant::Upstream => "--title=kube-controller-manager",
+        Contestant::Endpointd => "--title=endpointd",
+    };
+    line.push(title.into());
+    let measuring = filled.measure(line);
+    let report = match &mut running {
+        Running::Upstream(process) => process.during(measuring).await?,
+        Running::Endpointd(endpointd) => endpointd.during(measuring).await?,
+    };
+    match running {
+        Running::Upstream(process) => process.end_or_kill(Duration::from_secs(10)).await?,
+        Running::Endpointd(endpointd) => endpointd.stop().await?,
+    }
+    Ok(report)
+}
+
+async fn start(
+    cluster: &mut Cluster,
+    load: Load,
+    limits: Limits,
+    contestant: Contestant,
+) -> anyhow::Result<Running> {
+    let controllers = if load.endpoints {
+        "endpoints-controller,endpointslice-controller"
+    } else {
+        "endpointslice-controller"
+    };
+    Ok(match contestant {
+        Contestant::Upstream => {
+            let flags: &[&str] = match limits {
+                Limits::Default => &[],
+                Limits::Lifted => &["--kube-api-qps=5000", "--kube-api-burst=10000"],
+            };
+            Running::Upstream(Box::new(cluster.start_upstream(controllers, flags)?))
+        }
+        Contestant::Endpointd => {
+            let controllers = format!("--controllers={controllers}");
+            let mut flags = vec![&*controllers];
+            if limits == Limits::Lifted {
+                flags.extend(["--kube-api-qps=0", "--watchers=0"]);
+            }
+            Running::Endpointd(Box::new(cluster.start_endpointd("endpointd", 100, &flags).await?))
+        }
+    })
+}
+
+// === impl Sizes ===
+
+impl Sizes {
+    /// As many nodes as there are proxies in the fan-out loads, since endpointd takes each node for one.
+    fn whole(work: &Work) -> Self {
+        Self {
+            pods: work.pods.unwrap_or(20_000),
+            namespaces: 4,
+            services: 40,
+            nodes: usize::from(work.watchers.unwrap_or(300)),
+            loads: Vec::new(),
+            duration: "20s",
+            rounds: work.rounds.unwrap_or(3),
+        }
+    }
+
+    fn quick(work: &Work) -> Self {
+        Self {
+            pods: work.pods.unwrap_or(2_000),
+            namespaces: 4,
+            services: 8,
+            nodes: usize::from(work.watchers.unwrap_or(40)),
+            loads: Vec::new(),
+            duration: "6s",
+            rounds: work.rounds.unwrap_or(1),
+        }
+    }
+
+    /// The command line of `loadtest run`.
+    fn line(&self, kubeconfig: &str, load: &Load) -> Vec<OsString> {
+        let outputs = if load.endpoints { "all" } else { "slices" };
+        let mut line = words(&[
+            "steady",
+            "--kubeconfig",
+            kubeconfig,
+            SEED,
+            TIME_LIMIT,
+            &format!("--pods={}", self.pods),
+            &format!("--namespaces={}", self.namespaces),
+            &format!("--services={}", self.services),
+            &format!("--nodes={}", self.nodes),
+            &format!("--rate={}", load.rate),
+            &format!("--duration={}", self.duration),
+            &format!("--outputs={outputs}"),
+        ]);
+        line.extend(
+            load.watchers
+                .map(|watchers| format!("--watchers={watchers}").into()),
+        );
+        line
+    }
+}

@@ -1,0 +1,201 @@
+//! The nodes that the pods of a namespace run on, and those of them that do not exist.
+
+use super::{Inputs, Pod};
+use crate::core::compact::intern::push_tight;
+use crate::core::compact::table::{Named, Table};
+use crate::core::facts::NodeFacts;
+use crate::core::ids::{NodeId, PodId};
+use crate::core::nodes::{NodeDirectory, NodeView};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Number of nodes that are reported at once. The others follow at the next look.
+const NODES: usize = 100;
+/// After this many looks at which a node did not exist, it is reported.
+const LOOKS: u64 = 8;
+
+/// A node that pods of this namespace run on.
+#[derive(Clone, Debug)]
+struct LocalNode {
+    view: Arc<NodeView>,
+    pods: SmallVec<[PodId; 4]>,
+}
+
+impl Named for LocalNode {
+    fn name(&self) -> &str {
+        &self.view.name
+    }
+}
+
+/// The nodes that pods of a namespace run on.
+#[derive(Clone, Debug)]
+pub(super) struct LocalNodes {
+    namespace: Arc<str>,
+    known: Table<NodeId, LocalNode>,
+    unknown: UnknownNodes,
+    /// False if nodes are not read, so that none can be said not to exist.
+    counts: bool,
+}
+
+/// The nodes that pods of the namespace are on, that do not exist, and that were not reported.
+#[derive(Clone, Debug, Default)]
+struct UnknownNodes {
+    /// The nodes, each with the number of the last look before it was known to be missing.
+    missing: BTreeMap<NodeId, u64>,
+    /// Number of looks so far.
+    looks: u64,
+}
+
+impl UnknownNodes {
+    fn insert(&mut self, node: NodeId) {
+        self.missing.entry(node).or_insert(self.looks);
+    }
+
+    /// Removes a node that exists, or that no pod is on any more.
+    fn remove(&mut self, node: NodeId) {
+        self.missing.remove(&node);
+    }
+
+    /// Looks once more, and takes out the nodes that may be reported.
+    fn look(&mut self) -> Vec<NodeId> {
+        self.looks += 1;
+        let lasting = |looked: u64| self.looks - looked >= LOOKS;
+        let lasting = self.missing.iter().filter(|(_, looked)| lasting(**looked));
+        // Those that have waited longest: others may be looked at again and again, and never be reported.
+        let mut nodes: Vec<_> = lasting.map(|(node, looked)| (*looked, *node)).collect();
+        nodes.sort_unstable();
+        nodes.truncate(NODES);
+        let nodes: Vec<_> = nodes.into_iter().map(|(_, node)| node).collect();
+        for node in &nodes {
+            self.missing.remove(node);
+        }
+        nodes
+    }
+}
+
+impl LocalNodes {
+    pub(super) fn new(namespace: Arc<str>, counts: bool) -> Self {
+        Self {
+            namespace,
+            known: Table::default(),
+            unknown: UnknownNodes::default(),
+            counts,
+        }
+    }
+
+    /// Adds a pod to the node of a name. Returns the node, and the pod's index among those on it.
+    pub(super) fn enter(
+        &mut self,
+        pod: PodId,
+        name: Option<&Arc<str>>,
+        nodes: &mut dyn NodeDirectory,
+    ) -> (NodeId, u32) {
+        let Some(name) = name else {
+            return (NodeId::NONE, 0);
+        };
+        let id = if let Some(id) = self.known.find(name) {
+            id
+        } else {
+            let node = LocalNode {
+                view: nodes.look_up(name, &self.namespace),
+                pods: SmallVec::new(),
+            };
+            let id = self.known.insert(node);
+            self.note(id);
+            id
+        };
+        let pods = &mut self.known[id].pods;
+        push_tight(pods, pod);
+        (id, pods.len() as u32 - 1)
+    }
+
+    /// Removes the pod at an index of a node. Returns the pod that has this index now, if any.
+    pub(super) fn leave(&mut self, id: NodeId, at: u32, nodes: &mut dyn NodeDirectory) -> Option<PodId> {
+        if id.is_none() {
+            return None;
+        }
+        let node = &mut self.known[id];
+        node.pods.swap_remove(at as usize);
+        let moved = node.pods.get(at as usize).copied();
+        if node.pods.is_empty() {
+            self.unknown.remove(id);
+            let node = self.known.remove(id);
+            nodes.forget(&node.view.name, &self.namespace);
+        }
+        moved
+    }
+
+    /// Notes whether a node exists.
+    fn note(&mut self, id: NodeId) {
+        if self.known[id].view.facts.is_some() {
+            self.unknown.remove(id);
+        } else if self.counts {
+            self.unknown.insert(id);
+        }
+    }
+}
+
+impl Inputs {
+    /// Applies a change of a node. Returns the pods of this namespace on it, if their endpoints show the change.
+    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>) -> Option<VecDeque<PodId>> {
+        let nodes = &mut self.nodes;
+        let id = nodes.known.find(&view.name)?;
+        let node = &mut nodes.known[id];
+        if node.view.version >= view.version {
+            return None;
+        }
+        let known = std::mem::replace(&mut node.view, view);
+        if known.facts == node.view.facts {
+            return None;
+        }
+        nodes.note(id);
+        Some(self.pods_on(id).collect())
+    }
+
+    /// Returns the node that a pod is scheduled on, known or not.
+    #[inline]
+    pub(crate) fn node_name(&self, pod: &Pod) -> Option<&Arc<str>> {
+        self.nodes.known.get(pod.node).map(|node| &node.view.name)
+    }
+
+    /// Returns the node that a pod runs on, if it exists.
+    #[inline]
+    pub(crate) fn node_of(&self, pod: &Pod) -> Option<(&Arc<str>, &NodeFacts)> {
+        let view = &self.nodes.known.get(pod.node)?.view;
+        Some((&view.name, view.facts.as_ref()?))
+    }
+
+    /// Returns the name of the node that a pod is scheduled on, and its zone if the node exists and has one.
+    #[inline]
+    pub(crate) fn node_and_zone(&self, pod: &Pod) -> (Option<&str>, Option<&Arc<str>>) {
+        let node = self.nodes.known.get(pod.node);
+        let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_ref());
+        (node.map(|node| &*node.view.name), zone)
+    }
+
+    /// Returns whether pods are on nodes that do not exist and that have not been reported.
+    pub(crate) fn has_unknown_nodes(&self) -> bool {
+        !self.nodes.unknown.missing.is_empty()
+    }
+
+    /// Looks once more at the nodes that do not exist, and takes out those that may be reported.
+    pub(crate) fn look_at_unknown_nodes(&mut self) -> Vec<NodeId> {
+        self.nodes.unknown.look()
+    }
+
+    /// Has a node that does not exist reported later, since there is nothing to report of it yet.
+    pub(crate) fn report_node_later(&mut self, node: NodeId) {
+        self.nodes.unknown.insert(node);
+    }
+
+    /// Returns the name of a node.
+    pub(crate) fn name_of_node(&self, node: NodeId) -> &Arc<str> {
+        &self.nodes.known[node].view.name
+    }
+
+    /// Returns the pods on a node.
+    pub(crate) fn pods_on(&self, node: NodeId) -> impl Iterator<Item = PodId> {
+        self.nodes.known[node].pods.iter().copied()
+    }
+}

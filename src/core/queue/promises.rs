@@ -1,0 +1,147 @@
+//! The parts of the writes that no namespace and no class can lose.
+//!
+//! Urgency alone would let slices hold up all Endpoints, a namespace that removes without end hold up what others add, and a
+//! backlog of old removals hold up every addition. So each [`Promise`] gains its part of every write while something
+//! waits that it is for, and is due once it has gained a whole one. All of them together are less than the writes, and of
+//! those that are due the one that has gained the most is kept first, so none is ever late by more than a few writes. All
+//! other writes go by urgency.
+//!
+//! A write that goes by urgency may keep a promise as well, but is no debt. Nothing is gained without waiting: after a while
+//! in which nothing waited, no more is due than before.
+
+use super::class::{CLASSES, Classes, ENDPOINTS_REST};
+
+/// A whole write.
+const WHOLE: u16 = 64;
+/// A half is for namespaces, by their turns.
+const OF_TURNS: u16 = WHOLE / 2;
+/// A quarter is for Endpoints, which are half of all objects; a sixteenth, if neither an addition nor a removal is
+/// among them.
+const OF_ENDPOINTS: u16 = WHOLE / 4;
+const OF_ENDPOINTS_REST: u16 = WHOLE / 16;
+/// The part of each class.
+const OF_CLASS: [u16; CLASSES] = [
+    WHOLE / 16,
+    WHOLE / 32,
+    WHOLE / 16,
+    WHOLE / 32,
+    WHOLE / 64,
+    WHOLE / 64,
+];
+
+/// How many times as long Endpoints take while slices wait as well.
+pub(super) const ENDPOINTS_BESIDE_SLICES: u16 = WHOLE / OF_ENDPOINTS;
+
+/// What a part of the writes is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Promise {
+    /// The namespace whose turn it is.
+    Turn,
+    /// Endpoints of any class.
+    Endpoints,
+    /// One class.
+    Class(usize),
+}
+
+/// A write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    /// The class.
+    pub class: usize,
+    /// True if the class's next namespace goes. Others keep no promise to the class: the namespaces that wait for their
+    /// turns there would not have them.
+    pub in_order: bool,
+    /// True if the namespace goes whose turn it is among all.
+    pub in_turn: bool,
+}
+
+/// The objects that may go, by class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    /// The classes that may go, whether or not they have any.
+    pub allowed: Classes,
+    /// Those that have any.
+    pub classes: Classes,
+    /// Those whose oldest object is as old as removals are when they have just come: until then removals go first.
+    pub aged: Classes,
+}
+
+impl Waiting {
+    /// Returns the part of a write that a promise gains meanwhile.
+    fn part(self, promise: Promise) -> u16 {
+        let endpoints = self.classes.and(Classes::ENDPOINTS);
+        match promise {
+            Promise::Turn => OF_TURNS,
+            Promise::Endpoints if endpoints == Classes::NONE => 0,
+            Promise::Endpoints if endpoints == Classes::NONE.with(ENDPOINTS_REST) => OF_ENDPOINTS_REST,
+            Promise::Endpoints => OF_ENDPOINTS,
+            Promise::Class(class) if self.aged.has(class) => OF_CLASS[class],
+            Promise::Class(_) => 0,
+        }
+    }
+}
+
+/// What the promises have gained, in parts of [`WHOLE`].
+#[derive(Clone, Debug)]
+pub(super) struct Promises {
+    /// By the classes that may go. If it were one number, and the limits let additions go at every other write, all of
+    /// the turns could fall on the writes between.
+    turns: [u16; Classes::SETS],
+    endpoints: u16,
+    classes: [u16; CLASSES],
+}
+
+impl Default for Promises {
+    fn default() -> Self {
+        Self {
+            turns: [0; Classes::SETS],
+            endpoints: 0,
+            classes: [0; CLASSES],
+        }
+    }
+}
+
+impl Promises {
+    fn all() -> impl Iterator<Item = Promise> {
+        let classes = (0..CLASSES).map(Promise::Class);
+        [Promise::Turn, Promise::Endpoints].into_iter().chain(classes)
+    }
+
+    fn gained(&mut self, promise: Promise, waiting: Waiting) -> &mut u16 {
+        match promise {
+            Promise::Turn => &mut self.turns[waiting.allowed.number()],
+            Promise::Endpoints => &mut self.endpoints,
+            Promise::Class(class) => &mut self.classes[class],
+        }
+    }
+
+    /// Gains the parts of the next write while these wait. Returns the promise that it has to keep, if it has to keep one.
+    pub(super) fn gain(&mut self, waiting: Waiting) -> Option<Promise> {
+        let mut due = None;
+        for promise in Self::all() {
+            let part = waiting.part(promise);
+            let gained = self.gained(promise, waiting);
+            *gained += part;
+            if part > 0 && *gained >= WHOLE {
+                due = due.max(Some((*gained, promise)));
+            }
+        }
+        due.map(|(_, promise)| promise)
+    }
+
+    /// Records the write for which [`Self::gain`] was called.
+    pub(super) fn keep(&mut self, write: Write, waiting: Waiting) {
+        let kept = [
+            (write.in_turn, Promise::Turn),
+            (
+                write.in_order && Classes::ENDPOINTS.has(write.class),
+                Promise::Endpoints,
+            ),
+            (write.in_order, Promise::Class(write.class)),
+        ];
+        for (_, promise) in kept.into_iter().filter(|(kept, _)| *kept) {
+            let gained = self.gained(promise, waiting);
+            *gained = gained.saturating_sub(WHOLE);
+        }
+    }
+}

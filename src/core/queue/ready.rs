@@ -1,0 +1,150 @@
+//! The objects that may go, and which of them is next.
+
+use super::class::{CLASSES, Class, Classes};
+use super::patience::Patience;
+use super::promises::{Promise, Promises, Waiting, Write};
+use super::ring::Age;
+use super::turns::Turns;
+use std::array;
+use std::time::Duration;
+
+/// The objects that may go. An object whose priority has risen stands in its class and in those in which it stood
+/// before, with the places that it had there, and goes by the one that comes up first.
+#[derive(Clone, Debug)]
+pub(super) struct Ready<K> {
+    classes: [Class<K>; CLASSES],
+    turns: Turns,
+    promises: Promises,
+    /// A bit for each set of classes: whether an aged object has just gone before a more urgent one of another
+    /// namespace, which is therefore next.
+    owes_urgent: u64,
+}
+
+/// The first ones of those that may go, by class.
+struct Heads {
+    /// The namespaces whose turns it is.
+    tenants: [Option<u64>; CLASSES],
+    /// Since when the oldest objects wait.
+    oldest: [Option<Duration>; CLASSES],
+}
+
+impl<K> Default for Ready<K> {
+    fn default() -> Self {
+        Self {
+            classes: array::from_fn(|_| Class::default()),
+            turns: Turns::default(),
+            promises: Promises::default(),
+            owes_urgent: 0,
+        }
+    }
+}
+
+impl<K: Clone> Ready<K> {
+    /// Adds an object to a class.
+    pub(super) fn insert(&mut self, class: usize, tenant: u64, group: u64, age: Age, key: K) {
+        if !self.classes[class].has(tenant) {
+            self.turns.enter(class, tenant);
+        }
+        self.classes[class].insert(tenant, group, age, key);
+    }
+
+    /// Removes an object from a class.
+    pub(super) fn remove(&mut self, class: usize, tenant: u64, group: u64, age: Age) {
+        self.classes[class].remove(tenant, group, age);
+        if !self.classes[class].has(tenant) {
+            self.turns.leave(class, tenant);
+        }
+    }
+
+    /// Returns whether any of these classes has something.
+    pub(super) fn has(&self, classes: Classes) -> bool {
+        classes.iter().any(|class| !self.classes[class].is_empty())
+    }
+
+    /// Chooses the object that goes next, of these classes and of the namespaces that may have a turn. With that, its
+    /// namespace and its group have their turns; it stays until it is removed.
+    ///
+    /// If a promise is due, the next write keeps it. A namespace whose turn it is goes with the most urgent of its classes,
+    /// and in a class the namespace goes whose turn it is there.
+    pub(super) fn choose(
+        &mut self,
+        classes: Classes,
+        may: impl Fn(u64) -> bool,
+        patience: &Patience,
+        now: Duration,
+    ) -> Option<K> {
+        let heads = self.heads(classes, &may);
+        let waiting = heads.waiting(classes, patience, now);
+        let turn = self.turns.first(waiting.classes, &may)?;
+        let (class, tenant) = match self.promises.gain(waiting) {
+            Some(Promise::Turn) => {
+                let oldest = |class: usize| self.classes[class].oldest_of(turn);
+                (patience.most_urgent(waiting.classes, oldest)?, turn)
+            }
+            Some(Promise::Class(class)) => (class, heads.tenants[class]?),
+            Some(Promise::Endpoints) => {
+                self.by_urgency(waiting.classes.and(Classes::ENDPOINTS), &heads, patience)?
+            }
+            None => self.by_urgency(waiting.classes, &heads, patience)?,
+        };
+        let in_order = heads.tenants[class] == Some(tenant);
+        let write = Write {
+            class,
+            in_order,
+            in_turn: tenant == turn,
+        };
+        self.promises.keep(write, waiting);
+        let key = self.classes[class].first_of(tenant)?.clone();
+        self.classes[class].take_turn(tenant, in_order);
+        self.turns.had_turn(tenant);
+        Some(key)
+    }
+
+    fn heads(&self, classes: Classes, may: &impl Fn(u64) -> bool) -> Heads {
+        let of = |class: usize| classes.has(class).then(|| &self.classes[class]);
+        Heads {
+            tenants: array::from_fn(|class| of(class)?.head(may)),
+            oldest: array::from_fn(|class| of(class)?.oldest(may)),
+        }
+    }
+
+    /// Chooses a class and the namespace whose turn it is there: the most urgent class that has something, unless an
+    /// object of another one is older than its patience allows.
+    ///
+    /// Age alone would let a namespace with a long backlog hold up the removals of all others, so where an aged object
+    /// of one namespace competes with a more urgent one of another, the two alternate.
+    fn by_urgency(&mut self, classes: Classes, heads: &Heads, patience: &Patience) -> Option<(usize, u64)> {
+        let urgent = classes.iter().next()?;
+        let aged = patience.most_urgent(classes, |class| heads.oldest[class])?;
+        let (urgent_tenant, aged_tenant) = (heads.tenants[urgent]?, heads.tenants[aged]?);
+        let latest = |class: usize| Some(Patience::latest(class, heads.oldest[class]?));
+        let starves = latest(aged)? <= latest(urgent)?;
+        let compete = aged != urgent && (aged_tenant != urgent_tenant || !starves);
+        let bit = 1 << classes.number();
+        let owed = compete && self.owes_urgent & bit != 0;
+        if compete && !owed {
+            self.owes_urgent |= bit;
+        } else {
+            self.owes_urgent &= !bit;
+        }
+        Some(if owed {
+            (urgent, urgent_tenant)
+        } else {
+            (aged, aged_tenant)
+        })
+    }
+}
+
+impl Heads {
+    fn waiting(&self, allowed: Classes, patience: &Patience, now: Duration) -> Waiting {
+        let which = |has: &dyn Fn(usize, Duration) -> bool| {
+            let of = |class: &usize| self.oldest[*class].is_some_and(|since| has(*class, since));
+            Classes::ALL.iter().filter(of).fold(Classes::NONE, Classes::with)
+        };
+        Waiting {
+            allowed,
+            classes: which(&|_, _| true),
+            aged: which(&|class, since| patience.deadline_in_output(class, since) <= now),
+        }
+    }
+}

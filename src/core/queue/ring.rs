@@ -1,0 +1,101 @@
+//! Members that take turns.
+
+use crate::core::hash::IdMap;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The order of an object among those of its Service: since when it waits, and a number that no other object has.
+pub(in crate::core) type Age = (Duration, u64);
+
+/// Members by their turns. In each round every member has one turn, the one with the oldest object first. Those that join
+/// wait for the next round, and so does one that has had its turn: between two turns of a member each of the others has at
+/// most two, however often they come and go.
+#[derive(Clone, Debug)]
+pub(super) struct Ring<T> {
+    members: IdMap<u64, Member<T>>,
+    order: BTreeSet<(Place, u64)>,
+    /// The present round. No member's is later than the next one; one that may have no turn keeps an earlier one.
+    round: u64,
+}
+
+/// A round, and an age that decides within it.
+type Place = (u64, Age);
+
+#[derive(Clone, Debug)]
+struct Member<T> {
+    place: Place,
+    value: T,
+}
+
+impl<T> Default for Ring<T> {
+    fn default() -> Self {
+        Self {
+            members: IdMap::default(),
+            order: BTreeSet::new(),
+            round: 0,
+        }
+    }
+}
+
+impl<T> Ring<T> {
+    /// Returns a member.
+    pub(super) fn get(&self, id: u64) -> Option<&T> {
+        self.members.get(&id).map(|member| &member.value)
+    }
+
+    /// Returns a member to be changed.
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        self.members.get_mut(&id).map(|member| &mut member.value)
+    }
+
+    /// Adds a member with an object of this age.
+    pub(super) fn join(&mut self, id: u64, age: Age, value: T) {
+        let place = (self.round + 1, age);
+        self.order.insert((place, id));
+        let before = self.members.insert(id, Member { place, value });
+        debug_assert!(before.is_none(), "a member joins once");
+    }
+
+    /// Removes a member.
+    pub(super) fn leave(&mut self, id: u64) {
+        if let Some(member) = self.members.remove(&id) {
+            self.order.remove(&(member.place, id));
+        }
+    }
+
+    /// Changes the age of a member's object.
+    pub(super) fn set_age(&mut self, id: u64, age: Age) {
+        self.replace(id, |(round, _)| (round, age));
+    }
+
+    /// Gives a member its turn, `in_order` if it is the one whose turn it is: if it has had one in this round, that begins
+    /// the next. A member that has a turn out of order has its next one in the next round all the same.
+    pub(super) fn take_turn(&mut self, id: u64, in_order: bool) {
+        if let Some(member) = self.members.get(&id).filter(|_| in_order) {
+            self.round = self.round.max(member.place.0);
+        }
+        let next = self.round + 1;
+        self.replace(id, |(_, age)| (next, age));
+    }
+
+    fn replace(&mut self, id: u64, place: impl FnOnce(Place) -> Place) {
+        if let Some(member) = self.members.get_mut(&id) {
+            let place = place(member.place);
+            if place != member.place {
+                self.order.remove(&(member.place, id));
+                self.order.insert((place, id));
+                member.place = place;
+            }
+        }
+    }
+
+    /// Returns the member whose turn it is, of those that may have one.
+    pub(super) fn first(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let first = self.order.iter().find(|(_, id)| may(*id));
+        first.map(|(_, id)| *id)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+}

@@ -1,0 +1,70 @@
+//! The turns of namespaces, whatever the classes of their objects.
+
+use super::class::{CLASSES, Classes};
+use crate::core::hash::IdMap;
+use std::collections::BTreeSet;
+
+/// The namespaces with objects that may go, by their turns: one that comes to have such objects stands at the end, and so
+/// does one of which an object has gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns {
+    places: IdMap<u64, Place>,
+    /// Those with something in a class, by their places.
+    by_class: [BTreeSet<(u64, u64)>; CLASSES],
+    /// The place of the next one at the end.
+    end: u64,
+}
+
+/// The place of a namespace, and the classes in which it has something.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    place: u64,
+    classes: Classes,
+}
+
+impl Turns {
+    /// Adds a namespace that comes to have something in a class.
+    pub(super) fn enter(&mut self, class: usize, tenant: u64) {
+        let known = self.places.entry(tenant).or_insert_with(|| {
+            self.end += 1;
+            Place {
+                place: self.end,
+                classes: Classes::NONE,
+            }
+        });
+        known.classes = known.classes.with(class);
+        self.by_class[class].insert((known.place, tenant));
+    }
+
+    /// Removes a namespace from a class in which it has nothing left.
+    pub(super) fn leave(&mut self, class: usize, tenant: u64) {
+        if let Some(known) = self.places.get_mut(&tenant) {
+            self.by_class[class].remove(&(known.place, tenant));
+            known.classes = known.classes.without(Classes::NONE.with(class));
+            if known.classes == Classes::NONE {
+                self.places.remove(&tenant);
+            }
+        }
+    }
+
+    /// Moves a namespace to the end, if it still has something.
+    pub(super) fn had_turn(&mut self, tenant: u64) {
+        if let Some(known) = self.places.get_mut(&tenant) {
+            self.end += 1;
+            for class in known.classes.iter() {
+                self.by_class[class].remove(&(known.place, tenant));
+                self.by_class[class].insert((self.end, tenant));
+            }
+            known.place = self.end;
+        }
+    }
+
+    /// Returns the namespace whose turn it is, of those with something in these classes that may have one.
+    pub(super) fn first(&self, classes: Classes, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let firsts = classes.iter().filter_map(|class| {
+            let mut places = self.by_class[class].iter();
+            places.find(|(_, tenant)| may(*tenant))
+        });
+        firsts.min().map(|(_, tenant)| *tenant)
+    }
+}
