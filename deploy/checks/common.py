@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import yaml
 
@@ -67,10 +68,21 @@ def overlays():
         yield path.name, path
 
 
+def with_component(overlay, component):
+    """An overlay with a component."""
+    (ROOT / "target").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "target") as directory:
+        text = f"resources: [../../deploy/kustomize/{overlay}]\ncomponents: [../../deploy/{component}]\n"
+        (pathlib.Path(directory) / "kustomization.yaml").write_text(text)
+        return kustomize(directory)
+
+
 def everything():
     """All objects that kustomizations and the chart make: (where from, objects)."""
     for name, path in overlays():
         yield f"kustomize {name}", kustomize(path)
+    for overlay in ("base", "overlays/shadow", "overlays/mirroring", "overlays/opt-in"):
+        yield f"kustomize {overlay} with audit", with_component(overlay, "kustomize/components/audit")
     for name, overrides, namespace in value_sets():
         yield f"chart {name}", chart(*overrides, namespace=namespace)
 

@@ -23,6 +23,11 @@ OTHERS = {
     "up": "gauge",
     "container_cpu_usage_seconds_total": "counter",
     "container_memory_working_set_bytes": "gauge",
+    # kube-state-metrics'
+    "kube_cronjob_created": "gauge",
+    "kube_cronjob_status_last_successful_time": "gauge",
+    "kube_job_failed": "gauge",
+    "kube_job_status_start_time": "gauge",
 }
 
 
@@ -164,7 +169,7 @@ def check_alerts():
     problems += [f"{name}: a test of its value is needed" for name in recorded if name not in asked]
     problems += in_two_clusters(found, recorded)
     problems += runbook_of_chart(found)
-    problems += cluster_label_of_chart()
+    problems += [*cluster_label_of_chart(), *name_of_chart()]
     common.report(problems, f"{len(found)} alerts, {len(tried)} cases, {len(recorded)} recording rules")
 
 
@@ -217,6 +222,16 @@ def cluster_label_of_chart():
         yield "the chart's rules differ from the original by more than the label"
     if json.loads(json.dumps(variables).replace(label, "cluster")) != dashboard():
         yield "the chart's dashboard differs from the original by more than the label"
+
+
+def name_of_chart():
+    """The audit's CronJob is called after the controller, and so its alerts look for that."""
+    objects = common.chart("prometheusRule.enabled=true", "audit.enabled=true", "fullnameOverride=other")
+    (rule,), (job,) = common.find(objects, "PrometheusRule"), common.find(objects, "CronJob")
+    expressions = [item["expr"] for group in rule["spec"]["groups"] for item in group["rules"] if "kube_" in item["expr"]]
+    named = {name for expression in expressions for name in re.findall(r'(?:cronjob|job_name)=~?"([\w-]+?)(?:-\.\+)?"', expression)}
+    if len(expressions) != 2 or named != {job["metadata"]["name"]}:
+        yield f"alerts look for the audits {sorted(named)}, and {job['metadata']['name']} runs"
 
 
 def runbook_of_chart(found):

@@ -55,6 +55,7 @@ def ours(spec):
         yield "dnsPolicy: cluster DNS needs our endpoints"
     if spec.get("enableServiceLinks") is not False:
         yield "enableServiceLinks"
+    job = spec.get("restartPolicy") == "Never"
     if spec.get("terminationGracePeriodSeconds", 30) < 20:
         yield "terminationGracePeriodSeconds: writes in flight have 10 s"
     if spec.get("securityContext", {}).get("runAsUser") != 65532:
@@ -67,13 +68,15 @@ def ours(spec):
             yield "resources"
         if "cpu" in resources.get("limits", {}):
             yield "a limit of CPU delays every endpoint"
-        if not {"livenessProbe", "readinessProbe"} <= set(item):
+        if not job and not {"livenessProbe", "readinessProbe"} <= set(item):
             yield "probes"
+        if job and item.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            yield "the last line of a Job that has failed is not in its pod's status"
         if item["image"].endswith(":latest") or not any(mark in item["image"].split("/")[-1] for mark in ":@"):
             yield f"image {item['image']}"
         names = {port["name"] for port in item.get("ports", [])}
         for probe in ("livenessProbe", "readinessProbe"):
-            if item.get(probe, {}).get("httpGet", {}).get("port") not in names:
+            if not job and item.get(probe, {}).get("httpGet", {}).get("port") not in names:
                 yield f"{probe}: port"
 
 
@@ -110,13 +113,44 @@ def without_a_network(deployment):
             yield f"{probe}: host"
 
 
+def audits(objects):
+    """What a CronJob must have so that it judges as the controller does, and so that its result shows."""
+    for item in common.find(objects, "CronJob"):
+        job = item["spec"]["jobTemplate"]["spec"]
+        spec = job["template"]["spec"]
+        (deployment,) = common.find(objects, "Deployment")
+        controller = deployment["spec"]["template"]["spec"]
+        (container,), (other,) = spec["containers"], controller["containers"]
+        command, *args = container["args"]
+        if command != "audit" or not [arg for arg in args if arg.startswith("--settle=")]:
+            yield f"audit: {container['args']}"
+        judged = ("--controllers=", "--max-endpoints-per-slice=", "--legacy-tolerate-unready-annotation", "--mirroring-max")
+        if [arg for arg in other["args"] if arg.startswith(judged)] != [arg for arg in args if arg.startswith(judged)]:
+            yield f"audit: {args} are not the controller's {other['args']}"
+        if container["image"] != other["image"]:
+            yield f"audit: {container['image']}"
+        if spec["serviceAccountName"] == controller["serviceAccountName"]:
+            yield "audit: the controller's account may write"
+        codes = [rule["onExitCodes"]["values"] for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
+        if codes != [[1]] or job["backoffLimit"] < 1:
+            yield "audit: exit code 1 is a result, 2 is not"
+        if item["spec"]["concurrencyPolicy"] != "Forbid" or item["spec"]["failedJobsHistoryLimit"] < 1:
+            yield "audit: a result would be overtaken or gone"
+
+
+def for_audits(selector):
+    """Whether labels are those of audits."""
+    return selector.get("app.kubernetes.io/name") == "endpointd-audit"
+
+
 def selectors(objects):
     """Whether everything that selects pods by labels selects these."""
     (deployment,) = common.find(objects, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     found = [("Deployment", deployment["spec"]["selector"]["matchLabels"])]
     found += [("Service", item["spec"]["selector"]) for item in common.find(objects, "Service")]
-    found += [("NetworkPolicy", item["spec"]["podSelector"]["matchLabels"]) for item in common.find(objects, "NetworkPolicy")]
+    policies = [item["spec"]["podSelector"]["matchLabels"] for item in common.find(objects, "NetworkPolicy")]
+    found += [("NetworkPolicy", selector) for selector in policies if not for_audits(selector)]
     found += [
         ("PodDisruptionBudget", item["spec"]["selector"]["matchLabels"])
         for item in common.find(objects, "PodDisruptionBudget")
@@ -125,6 +159,11 @@ def selectors(objects):
         ("topologySpreadConstraints", item["labelSelector"]["matchLabels"])
         for item in deployment["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
     ]
+    for job in common.find(objects, "CronJob"):
+        labelled = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+        yield from (f"{what} selects the pods of audits" for what, selector in found if selector.items() <= labelled.items())
+        if policies and not any(for_audits(selector) and selector.items() <= labelled.items() for selector in policies):
+            yield "no NetworkPolicy selects the pods of audits"
     for what, selector in found:
         if not selector or not selector.items() <= labels.items():
             yield f"{what} does not select the pods: {selector}"
@@ -156,6 +195,12 @@ MUTATIONS = {
     "init container": lambda spec: spec.update(initContainers=[{"name": "x", "image": "x:1"}]),
     "host port": lambda spec: spec["containers"][0]["ports"][0].update(hostPort=1),
 }
+OF_AUDITS = {
+    "flags": lambda job: job["template"]["spec"]["containers"][0]["args"].pop(1),
+    "an image": lambda job: job["template"]["spec"]["containers"][0].update(image="endpointd:0.1.0"),
+    "the controller's account": lambda job: job["template"]["spec"].update(serviceAccountName="endpointd"),
+    "retries of a result": lambda job: job["podFailurePolicy"]["rules"].pop(),
+}
 ON_CONTROL_PLANES = {
     "a taint": lambda item: item["spec"]["template"]["spec"]["tolerations"].pop(3),
     "all taints": lambda item: item["spec"]["template"]["spec"]["tolerations"].append({"operator": "Exists"}),
@@ -178,7 +223,11 @@ def main():
             problems += [f"{source}: {problem}" for problem in [*found, *ours(spec), *without_a_network(item)]]
             if source in CONTROL_PLANES and not spec.get("hostNetwork"):
                 problems.append(f"{source}: it waits for the pod network")
-        problems += [f"{source}: {problem}" for problem in selectors(objects)]
+        for item in common.find(objects, "CronJob"):
+            count += 1
+            spec = item["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+            problems += [f"{source}, audit: {problem}" for problem in [*restricted(spec), *ours(spec)]]
+        problems += [f"{source}: {problem}" for problem in [*selectors(objects), *audits(objects)]]
     (good,) = common.find(common.kustomize(common.DEPLOY / "kustomize/base"), "Deployment")
     for name, mutate in MUTATIONS.items():
         spec = copy.deepcopy(good["spec"]["template"]["spec"])
@@ -191,10 +240,16 @@ def main():
         mutate(bad)
         if not list(without_a_network(bad)):
             problems.append(f"on control planes, {name}: would not be found")
+    with_audits = common.with_component("base", "kustomize/components/audit")
+    for name, mutate in OF_AUDITS.items():
+        objects = copy.deepcopy(with_audits)
+        mutate(common.find(objects, "CronJob")[0]["spec"]["jobTemplate"]["spec"])
+        if not list(audits(objects)):
+            problems.append(f"of audits, {name}: would not be found")
     user = [line.split()[1] for line in (common.DEPLOY / "Containerfile").read_text().splitlines() if line.startswith("USER ")]
     if user != ["65532:65532"]:
         problems.append(f"the image's user is {user}")
-    common.report(problems, f"{count} pods, {len(MUTATIONS) + len(ON_CONTROL_PLANES)} mistakes that are found")
+    common.report(problems, f"{count} pods, {len(MUTATIONS) + len(ON_CONTROL_PLANES) + len(OF_AUDITS)} mistakes that are found")
 
 
 main()

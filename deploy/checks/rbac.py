@@ -66,8 +66,9 @@ def granted(objects):
     }
     roles = {(item["kind"], item["metadata"]["name"]): item for item in objects if item["kind"] in ("Role", "ClusterRole")}
     cluster, own, problems, bound = set(), {}, [], set()
+    problems += of_audits(objects)
     for binding in objects:
-        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding") or binding["metadata"]["name"].endswith("-audit"):
             continue
         subjects = {(subject["name"], subject["namespace"]) for subject in binding["subjects"]}
         if subjects != account or any(subject["kind"] != "ServiceAccount" for subject in binding["subjects"]):
@@ -87,6 +88,23 @@ def granted(objects):
             cluster |= rights(rule.get("apiGroups", []), rule.get("resources", []), rule["verbs"])
     problems += [f"{name} is bound to nobody" for kind, name in set(roles) - bound if not name.endswith("-metrics-reader")]
     return cluster, own, problems
+
+
+def of_audits(objects):
+    """What is odd about the rights of audits: they have an account of their own, which may read what the controller reads."""
+    jobs = common.find(objects, "CronJob")
+    bindings = [item for item in objects if item["kind"].endswith("RoleBinding") and item["metadata"]["name"].endswith("-audit")]
+    if len(jobs) != len(bindings):
+        yield f"{len(bindings)} bindings for {len(jobs)} audits"
+    for job, binding in zip(jobs, bindings):
+        account = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["serviceAccountName"]
+        subjects = [(item["kind"], item["name"], item["namespace"]) for item in binding["subjects"]]
+        if subjects != [("ServiceAccount", account, job["metadata"]["namespace"])]:
+            yield f"audits run as {account}, and {subjects} are bound"
+        if binding["kind"] != "ClusterRoleBinding" or not binding["roleRef"]["name"].endswith("-reader"):
+            yield f"audits have {binding['roleRef']}"
+        if account not in [item["metadata"]["name"] for item in common.find(objects, "ServiceAccount")]:
+            yield f"there is no account {account}"
 
 
 def problems_of(objects):
@@ -139,6 +157,12 @@ MUTATIONS = {
     "another account": lambda objects: common.find(objects, "ClusterRoleBinding")[0]["subjects"][0].update(name="default"),
 }
 
+OF_AUDITS = [
+    lambda binding: binding["roleRef"].update(name="endpointd-writer"),
+    lambda binding: binding["subjects"][0].update(name="endpointd"),
+    lambda binding: binding["metadata"].update(name="endpointd-audits"),
+]
+
 
 def main():
     """Checks all roles, and that mistakes would be found."""
@@ -149,12 +173,18 @@ def main():
         count += 1
         problems += [f"{source}: {problem}" for problem in problems_of(objects)]
     base = common.kustomize(common.DEPLOY / "kustomize/base")
+    with_audits = common.with_component("base", "kustomize/components/audit")
+    for number, mutate in enumerate(OF_AUDITS):
+        objects = copy.deepcopy(with_audits)
+        mutate(next(item for item in objects if common.key(item) == ("ClusterRoleBinding", "", "endpointd-audit")))
+        if not problems_of(objects):
+            problems.append(f"mistake {number} of audits would not be found")
     for name, mutate in MUTATIONS.items():
         objects = copy.deepcopy(base)
         mutate(objects)
         if not problems_of(objects):
             problems.append(f"{name}: would not be found")
-    common.report(problems, f"{count} sets of roles, {len(MUTATIONS)} mistakes that are found")
+    common.report(problems, f"{count} sets of roles, {len(MUTATIONS) + len(OF_AUDITS)} mistakes that are found")
 
 
 main()

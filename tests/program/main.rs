@@ -14,6 +14,7 @@ mod objects;
 #[path = "../support/process.rs"]
 mod process;
 
+mod audit_job;
 mod binary;
 mod cold_start;
 mod command_line;

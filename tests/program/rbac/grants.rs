@@ -81,6 +81,22 @@ impl Grants {
         grants
     }
 
+    /// The grants of audits that run as a CronJob beside the controller.
+    pub(crate) fn of_audits() -> Self {
+        let [account] = &read("components/audit/serviceaccount.yaml")[..] else {
+            panic!("one service account");
+        };
+        let text = |key: &str| account["metadata"][key].as_str().unwrap().to_owned();
+        let mut grants = Self::of_base();
+        let is_role = |object: &Value| {
+            object["kind"] == "ClusterRole" && object["metadata"]["name"] == "endpointd-reader"
+        };
+        grants.objects.retain(is_role);
+        grants.objects.extend(read("components/audit/rbac.yaml"));
+        (grants.account, grants.token) = ((text("namespace"), text("name")), "token-of-an-audit");
+        grants
+    }
+
     pub(crate) fn token(&self) -> &'static str {
         self.token
     }
@@ -103,6 +119,12 @@ impl Grants {
             }
         }
         all
+    }
+
+    /// With all roles, and bound to none of them.
+    pub(crate) fn without_bindings(mut self) -> Self {
+        self.objects.retain(|object| object["roleRef"].is_null());
+        self
     }
 
     /// With one thing less.

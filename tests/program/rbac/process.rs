@@ -7,16 +7,38 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A running endpointd with a kubeconfig of its own, which is removed with it.
-pub(crate) struct WithToken {
-    process: Process,
-    kubeconfig: PathBuf,
+/// A kubeconfig file, which goes with its test.
+pub(crate) struct Kubeconfig(PathBuf);
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
-impl Drop for WithToken {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.kubeconfig);
+impl Kubeconfig {
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
     }
+}
+
+/// Writes the kubeconfig of who has this token.
+pub(crate) fn kubeconfig(handle: &Handle, token: &str) -> Kubeconfig {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = format!("endpointd-rbac-{}-{number}.kubeconfig", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    let text = handle.kubeconfig();
+    let with_token = text.replace("user: {}", &format!("user: {{token: {token}}}"));
+    assert_ne!(text, with_token);
+    std::fs::write(&path, with_token).unwrap();
+    Kubeconfig(path)
+}
+
+/// A running endpointd with a kubeconfig of its own.
+pub(crate) struct WithToken {
+    process: Process,
+    _kubeconfig: Kubeconfig,
 }
 
 impl Deref for WithToken {
@@ -35,18 +57,11 @@ impl DerefMut for WithToken {
 
 impl WithToken {
     pub(crate) fn start(handle: &Handle, token: &str, flags: &[&str]) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let file = format!("endpointd-rbac-{}-{number}.kubeconfig", std::process::id());
-        let kubeconfig = std::env::temp_dir().join(file);
-        let text = handle.kubeconfig();
-        let with_token = text.replace("user: {}", &format!("user: {{token: {token}}}"));
-        assert_ne!(text, with_token);
-        std::fs::write(&kubeconfig, with_token).unwrap();
-        let args = ["run", "--kubeconfig", kubeconfig.to_str().unwrap()];
+        let kubeconfig = kubeconfig(handle, token);
+        let args = ["run", "--kubeconfig", kubeconfig.path()];
         Self {
             process: Process::start(&[&args, flags].concat()),
-            kubeconfig,
+            _kubeconfig: kubeconfig,
         }
     }
 }

@@ -22,6 +22,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
+{{/* Those of the audit: no selector of the controller's matches them. */}}
+{{- define "endpointd.audit.labels" -}}
+{{- include "endpointd.labels" . | replace "app.kubernetes.io/name: endpointd" "app.kubernetes.io/name: endpointd-audit" }}
+{{- end -}}
+
 {{- define "endpointd.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
