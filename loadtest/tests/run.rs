@@ -331,10 +331,17 @@ fn sandboxes_come_and_go_beside_those_that_stay() {
         claims.gone
     );
     let (slices, requests) = (report.writes.slices, claims.requests.unwrap());
-    assert_eq!(slices.created, 120, "{slices:?}");
-    assert_eq!(slices.deleted, 120, "by the garbage collector: {slices:?}");
+    // A slice that is collected before the controller hears of its Service's end is made once more, and collected again.
+    assert!((120..=180).contains(&slices.created), "{slices:?}");
+    assert_eq!(
+        slices.deleted, slices.created,
+        "by the garbage collector: {slices:?}"
+    );
     let of_slices = claims.slice_requests.unwrap();
-    assert_eq!((of_slices.create, of_slices.update), (120, slices.updated));
+    assert_eq!(
+        (of_slices.create, of_slices.update),
+        (slices.created, slices.updated)
+    );
     assert!(requests.create >= 240 && requests.all() >= of_slices.all());
     assert_refused(&["run", "sandbox", "--pods=5"], "give --alive");
     assert_refused(

@@ -1,4 +1,4 @@
-//! `endpointd audit` as the CronJob of `deploy/kustomize/components/audit` runs it: with its arguments, and with the rights of its
+//! `endpointd audit` as the `CronJob` of `deploy/kustomize/components/audit` runs it: with its arguments, and with the rights of its
 //! account, which may only read.
 
 use crate::cluster::Api;

@@ -183,6 +183,8 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         services: Neighbours::services(),
     };
     let watch = OutputWatch::start(client.clone(), scope).await?;
+    // Flips begin while the controller writes the first slices.
+    watch.seen().slices.lock().begin_late();
     let needed = ["--leader-elect=true"]
         .iter()
         .chain(attack.flags())

@@ -47,7 +47,7 @@ pub(crate) struct Change(u64);
 #[derive(Debug)]
 pub(crate) struct Visibility {
     sets: HashMap<SetId, Set>,
-    /// Set if objects were there before: a pod that was not shown may be in one of them all the same.
+    /// See [`Visibility::begin_late`].
     begins_late: bool,
     /// Changes without an answer, or not seen yet, by number: in which sets, and of which pod.
     next_change: u64,
@@ -141,12 +141,9 @@ impl Visibility {
         }
     }
 
-    /// Follows the changes of objects of which those that do not change are never told.
-    pub(crate) fn of_changes() -> Self {
-        Self {
-            begins_late: true,
-            ..Self::new()
-        }
+    /// From now on, a pod that was not shown may be, or come to be, in an object all the same.
+    pub(crate) fn begin_late(&mut self) {
+        self.begins_late = true;
     }
 
     /// Tells others from now on which changes became visible.

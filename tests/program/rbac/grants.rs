@@ -81,7 +81,7 @@ impl Grants {
         grants
     }
 
-    /// The grants of audits that run as a CronJob beside the controller.
+    /// The grants of audits that run as a `CronJob` beside the controller.
     pub(crate) fn of_audits() -> Self {
         let [account] = &read("components/audit/serviceaccount.yaml")[..] else {
             panic!("one service account");

@@ -45,7 +45,12 @@ pub(super) struct Written {
 impl Delays {
     pub(super) fn new() -> Self {
         let state = State {
-            flips: std::array::from_fn(|_| Visibility::of_changes()),
+            flips: std::array::from_fn(|_| {
+                // Only writes pass here, and no lists.
+                let mut flips = Visibility::new();
+                flips.begin_late();
+                flips
+            }),
             written: HashMap::new(),
             events: 0,
         };
