@@ -96,7 +96,7 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     watchers: Option<u16>,
     /// Put what was found into this README.md, and the figures into the results beside it
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "README.md")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "README.md")]
     write_readme_table: Option<PathBuf>,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
