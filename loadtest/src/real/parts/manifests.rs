@@ -141,9 +141,6 @@ async fn exercise(cluster: &mut Cluster, purpose: Purpose, flags: &[String]) -> 
         _ => None,
     };
     let http = cluster.http().await?;
-    let namespace = object("Namespace", NAMESPACE, json!({}));
-    http.create(&Resource::Namespaces.path("", ""), &namespace)
-        .await?;
     match purpose {
         Purpose::Mirroring => mirrored(&http).await?,
         Purpose::OptIn => annotated(&http).await?,
