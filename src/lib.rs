@@ -45,6 +45,7 @@ use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,6 +62,11 @@ pub(crate) const USAGE: u8 = 2;
 /// }
 /// ```
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let name = args.first().map(Path::new).and_then(Path::file_name);
+    if name.is_some_and(|name| name == ops::complete::FILE) {
+        return written(ops::complete::print(ops::flags::command(), &args[1..]));
+    }
     let Invocation {
         cli,
         ignored,

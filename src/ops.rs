@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod audit;
+pub(crate) mod complete;
 pub mod election;
 pub mod explain;
 pub(crate) mod flags;
@@ -12,3 +13,4 @@ pub(crate) mod open_files;
 pub mod progress;
 pub mod run;
 pub(crate) mod top;
+pub mod usage;

@@ -52,6 +52,7 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
         external: false,
         annotated: None,
         leader: None,
+        unknown_annotations: None,
         custom: false,
         selectorless: false,
         name: name.into(),

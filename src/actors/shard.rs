@@ -6,6 +6,7 @@ use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use crate::cluster::encodings::Encodings;
+use crate::core::events::Notice;
 use crate::core::hash::Hashed;
 use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
@@ -238,6 +239,32 @@ impl ShardState {
             // In a dry run, the controller that writes the objects also writes their Events.
             Notification::Event(_) if self.comparison.is_some() => {}
             Notification::Event(notice) => self.events.record(notice),
+            // A dry run says what keeps annotations from counting; what they do, the controller that writes says.
+            Notification::Annotated(Notice { warning: false, .. }) | Notification::TookOver { .. }
+                if self.comparison.is_some() => {}
+            Notification::Annotated(notice) => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits_rare(namespace) {
+                    let (service, reason) = (&notice.involved.name, notice.reason);
+                    tracing::info!(%namespace, %service, reason, "{}", notice.message);
+                }
+                if self.comparison.is_none() {
+                    self.events.record(notice);
+                }
+            }
+            Notification::TookOver {
+                service,
+                lease,
+                identity,
+                from,
+                to,
+            } => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits_rare(namespace) {
+                    tracing::info!(%namespace, %service, %lease, %identity, from = from.as_deref(), %to,
+                        "another pod is published as the holder of the Lease");
+                }
+            }
             Notification::TooLarge { object, bytes, why } => {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {

@@ -48,6 +48,15 @@ impl fmt::Debug for Target {
     }
 }
 
+/// Another user, whose rights count for requests in place of those of the credentials.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Impersonated {
+    /// The user's name.
+    pub user: String,
+    /// The groups that it is a member of, besides those that the API server adds.
+    pub groups: Vec<String>,
+}
+
 /// Reasons why no client can be created. Prints as one line, without any contents of a kubeconfig, a URL or a
 /// credential.
 #[derive(Debug, thiserror::Error)]
@@ -108,16 +117,20 @@ impl Clients {
 
 /// Creates one more client, for requests that must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
-    Ok(connect_and_tell(target, Some(PLUGIN_DEADLINE)).await?.0)
+    Ok(connect_and_tell(target, None, Some(PLUGIN_DEADLINE)).await?.0)
 }
 
-/// The same. Returns the server's URL too. `limit` is how long a credential plugin may take; without one, it may take any
-/// time.
+/// The same, as another user if one is given. Returns the server's URL too. `limit` is how long a credential plugin may take;
+/// without one, it may take any time.
 pub async fn connect_and_tell(
     target: &Target,
+    impersonated: Option<&Impersonated>,
     limit: Option<Duration>,
 ) -> Result<(Client, String), ConnectError> {
-    let source = source(target).await?;
+    let mut source = source(target).await?;
+    if let Some(impersonated) = impersonated {
+        source.impersonate(impersonated);
+    }
     let url = source.config().cluster_url.to_string();
     let client = source.client(limit).await?;
     Ok((client, url.trim_end_matches('/').to_owned()))
@@ -142,6 +155,18 @@ impl Source {
             Self::Kubeconfig(loaded) => &loaded.config,
             Self::Other(config) => config,
         }
+    }
+
+    /// Has requests made as another user, and as no other that a kubeconfig names.
+    fn impersonate(&mut self, Impersonated { user, groups }: &Impersonated) {
+        let config = match self {
+            Self::Kubeconfig(loaded) => &mut loaded.config,
+            Self::Other(config) => config,
+        };
+        let auth = &mut config.auth_info;
+        auth.impersonate = Some(user.clone());
+        auth.impersonate_groups = Some(groups.clone());
+        (auth.impersonate_uid, auth.impersonate_user_extra) = (None, None);
     }
 
     /// Creates a client of kube's.

@@ -8,6 +8,7 @@
 
 mod addresses;
 mod adopt;
+mod annotations;
 mod endpoints;
 mod evaluate;
 mod followed;

@@ -403,26 +403,17 @@ fn warnings(seen: &Seen) -> Vec<String> {
 /// ours.
 fn annotation_warnings(seen: &Seen) -> Vec<String> {
     let facts = &seen.service.facts;
-    let annotated = [
-        (ANNOTATION_SELECTOR, facts.annotated.is_some()),
-        (ANNOTATION_FOLLOWED, facts.leader.is_some()),
-    ];
-    let annotated = annotated.into_iter().filter(|(_, is_set)| *is_set);
-    if annotated.clone().next().is_none() {
-        return Vec::new();
+    let unknown = facts.unknown_annotations.iter();
+    let mut warnings: Vec<_> = unknown.map(|unknown| unknown.problem()).collect();
+    let mut annotated = facts.publishing_annotations().peekable();
+    if annotated.peek().is_none() {
+        return warnings;
     }
-    if !facts.custom {
-        let why = if facts.is_api(&seen.namespace) {
-            "the endpoints of this Service are the API servers"
-        } else if facts.external {
-            "the Service is of type ExternalName"
-        } else {
-            "the Service has a selector"
-        };
-        let ignored = |(annotation, _)| format!("the annotation {annotation} is ignored: {why}");
-        return annotated.map(ignored).collect();
+    if let Some(why) = facts.why_not_custom(&seen.namespace) {
+        let ignored = |annotation| format!("the annotation {annotation} is ignored: {why}");
+        warnings.extend(annotated.map(ignored));
+        return warnings;
     }
-    let mut warnings = Vec::new();
     if let Some(problem) = facts.annotated.as_ref().and_then(|annotated| annotated.problem()) {
         warnings.push(format!(
             "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \

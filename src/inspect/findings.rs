@@ -116,6 +116,12 @@ impl Finding {
 pub enum Reason {
     /// The annotation that selects its pods cannot be used.
     SelectorUnusable,
+    /// An annotation that would say what is published is ignored.
+    AnnotationIgnored,
+    /// An annotation looks like one of this project, and means nothing.
+    AnnotationUnknown,
+    /// Slices that were published for an annotation are left, and no annotation counts.
+    SlicesLeftBehind,
     /// Nobody is published of a Service that publishes only the holder of a Lease.
     NoLeader,
     /// Its selector matches no pod.
@@ -137,6 +143,9 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SelectorUnusable => "SelectorUnusable",
+            Self::AnnotationIgnored => "AnnotationIgnored",
+            Self::AnnotationUnknown => "AnnotationUnknown",
+            Self::SlicesLeftBehind => "SlicesLeftBehind",
             Self::NoLeader => "NoLeader",
             Self::NoPodsMatch => "NoPodsMatch",
             Self::NoReadyEndpoints => "NoReadyEndpoints",

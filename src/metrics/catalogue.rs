@@ -289,6 +289,7 @@ const PROCESS: &[Metric] = &[
     gauge("process_start_time_seconds", &[], "Start time of the process, in seconds since 1970."),
     gauge("process_open_fds", &[], "Number of open file descriptors."),
     gauge("process_max_fds", &[], "Maximum number of open file descriptors."),
+    gauge("endpointd_tasks", &[], "Tasks of the runtime that have not ended. Their number follows that of namespaces and of requests in flight; one that only grows is a leak."),
 ];
 
 /// Returns all metrics, without headings.

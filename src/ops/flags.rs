@@ -4,7 +4,6 @@ mod admin;
 mod controllers;
 mod dry_run;
 mod election;
-mod errors;
 mod foreign;
 mod inspect;
 mod publishing;
@@ -20,6 +19,7 @@ use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
+use crate::ops::usage;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
@@ -28,7 +28,7 @@ use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
-pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, TimeoutArgs};
+pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs};
 pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl std::fmt::Display for Refusal {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
                 write!(f, "error: no command is given (see '{help}')")
             }
-            _ => f.write_str(&errors::one_line(&error.to_string(), help)),
+            _ => f.write_str(&usage::one_line(&error.to_string(), help)),
         }
     }
 }
@@ -231,7 +231,8 @@ fn read(
         return Err(command.error(ErrorKind::ValueValidation, error));
     }
     if let Command::Explain(explain) = &cli.command
-        && let Err(error) = explain.service.in_namespace(explain.namespace.as_deref())
+        && let Some(service) = &explain.service
+        && let Err(error) = service.in_namespace(explain.namespace.as_deref())
     {
         return Err(command.error(ErrorKind::ValueValidation, error));
     }

@@ -101,6 +101,7 @@ fn reader(world: &World) -> Reader {
 
 async fn assert_in_sync(world: &World) {
     let scope = Scope {
+        labels: None,
         problems: false,
         namespace: None,
         settings: world.options.settings,
@@ -212,7 +213,9 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
             "The selector in the annotation endpointd.io/selector is not used: {problem}; no pods are added, and those \
              that are published stay until they are gone or not ready"
         );
-        assert_eq!(told(&world).await, [("InvalidSelector".to_owned(), expected)]);
+        let told = told(&world).await;
+        assert_eq!(told[0].0, "OptInChanged");
+        assert_eq!(told[1..], [("InvalidSelector".to_owned(), expected)]);
         assert_in_sync(&world).await;
         let found = look(&reader(&world), NS, "s", MAX_PER_SUBSET).await.unwrap();
         let warnings = &found.warnings;
@@ -346,7 +349,8 @@ async fn a_selector_in_the_spec_takes_over_without_a_gap() {
     assert_eq!(pods_by(&world, BUILTIN).await, ["old", "web"]);
     let told = told(&world).await;
     let ignored = "The annotation endpointd.io/selector is ignored: the Service has a selector";
-    assert_eq!(told, [("SelectorIgnored".to_owned(), ignored.to_owned())]);
+    assert_eq!(told[0].0, "OptedOut");
+    assert_eq!(told[1..], [("SelectorIgnored".to_owned(), ignored.to_owned())]);
     assert_in_sync(&world).await;
 }
 
@@ -422,7 +426,7 @@ async fn an_empty_placeholder_is_no_replacement() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
     let told: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(told, ["SelectorIgnored", "EndpointSlicesKept"]);
+    assert_eq!(told, ["OptedOut", "SelectorIgnored", "EndpointSlicesKept"]);
     world
         .patch(
             "EndpointSlice",
@@ -453,7 +457,7 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     assert_eq!(pods_by(&world, OURS).await, ["web"]);
     assert_eq!(pods_by(&world, BUILTIN).await, ["web"]);
     let reasons: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(reasons, ["SelectorIgnored", "OtherEndpointSlices"]);
+    assert_eq!(reasons, ["SelectorIgnored", "OptedIn", "OtherEndpointSlices"]);
     let warnings = look(&reader(&world), NS, "s", MAX_PER_SUBSET)
         .await
         .unwrap()

@@ -24,3 +24,4 @@ mod rbac;
 mod secrets;
 mod tenant_log;
 mod top;
+mod upgrade;

@@ -85,6 +85,14 @@ impl Raw<'_> {
         }
     }
 
+    /// Returns whether it begins with this text.
+    fn begins_with(&self, text: &str) -> bool {
+        match self {
+            Self::Text(own) => own.starts_with(text),
+            Self::Bytes(own) => own.starts_with(text.as_bytes()),
+        }
+    }
+
     /// Returns the text. What is not UTF-8 is replaced.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
@@ -135,6 +143,12 @@ impl RawMap<'_> {
 
     fn value(&self, key: &str) -> Option<&Raw<'_>> {
         self.0.iter().find(|(own, _)| own.is(key)).map(|(_, value)| value)
+    }
+
+    /// Returns the keys that begin with a prefix.
+    pub(super) fn keys_with(&self, prefix: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let keys = self.0.iter().map(|(key, _)| key);
+        keys.filter(move |key| key.begins_with(prefix)).map(Raw::text)
     }
 
     /// Returns the labels that these are.

@@ -24,6 +24,10 @@ pub(super) struct Following {
     /// The holder of the Lease, if that was seen to change while it was not known whether slices of other controllers hold
     /// endpoints: it is added once they have been read and hold none, unless the Lease has another holder by then.
     pub(super) waits_for_others: Option<Box<str>>,
+    /// The name of the pod that was published last as the holder of the Lease, even if it is gone.
+    pub(super) last_leader: Option<Box<str>>,
+    /// The holder of the Lease when people were told last who leads, or why nobody does.
+    pub(super) told_of: Option<Box<str>>,
 }
 
 impl NamespaceState {
@@ -86,6 +90,8 @@ impl NamespaceState {
                     decided: service.awaiting == 0,
                     status: LeaderStatus::default(),
                     waits_for_others: None,
+                    last_leader: None,
+                    told_of: None,
                 }));
             }
             (true, false) => service.following = None,

@@ -358,6 +358,7 @@ impl NamespaceState {
             return;
         };
         let unread = self.others_publish(id).is_none();
+        let former = self.last_leader(id);
         let members: Vec<PodId> = following.members.iter().collect();
         for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
             self.part(pod, id);
@@ -367,15 +368,20 @@ impl NamespaceState {
             self.services[id].note(time);
             self.join(pod, id);
             self.foresee_ports(pod, id);
+            self.notify_takeover(id, pod, former.clone());
         }
         if !decided {
             self.mark(id);
         }
+        let leader = keeps.or(takes).map(|pod| self.inputs.pod(pod).name().into());
         let Some(following) = &mut self.services[id].following else {
             return;
         };
         following.decided = true;
+        following.last_leader = leader.or(former);
+        let told_of = std::mem::replace(&mut following.told_of, holder.clone());
         let waits = joins && keeps.is_none() && takes.is_none() && unread;
+        let other_holder = told_of != holder;
         following.waits_for_others = holder.filter(|_| waits);
         let before = std::mem::replace(&mut following.status, status);
         let vacant = following.members.is_empty();
@@ -388,6 +394,9 @@ impl NamespaceState {
         }
         if status != before {
             self.mark(id);
+        }
+        let names_holder = matches!(status, LeaderStatus::NoPod | LeaderStatus::SeveralPods);
+        if status != before || (names_holder && other_holder) {
             self.notify_leader(id, status);
         }
     }

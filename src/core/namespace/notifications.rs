@@ -6,10 +6,7 @@ use super::{NamespaceState, WorkItem};
 use crate::core::compact::small::SmallSet;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::excerpt::Excerpt;
-use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, EndpointsMeta, Manager,
-    TolerateUnready,
-};
+use crate::core::facts::{EndpointsMeta, Manager};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::leader::Vacancy;
@@ -32,6 +29,21 @@ pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, 
 pub enum Notification {
     /// As an Event.
     Event(Notice),
+    /// As an Event, and in the log: what an annotation does to what is published, or why it does nothing.
+    Annotated(Notice),
+    /// In the log, beside an Event: another pod leads a Service than before, or one leads again. The texts are safe to print.
+    TookOver {
+        /// The Service.
+        service: Arc<str>,
+        /// The Lease.
+        lease: Box<str>,
+        /// The identity of its holder.
+        identity: Box<str>,
+        /// The pod that was published last, if this process knows one.
+        from: Option<Box<str>>,
+        /// The pod that is published now.
+        to: Box<str>,
+    },
     /// In the log: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.
@@ -206,116 +218,32 @@ impl NamespaceState {
         }
     }
 
-    /// Checks the annotations of a Service that is new or has changed.
-    pub(super) fn notify_annotations(&mut self, service: ServiceId) {
-        // While nobody writes, no Event would be recorded: the first plan makes up for it.
-        if !self.starting {
-            self.notify_selector(service);
-            self.notify_leader_annotation(service);
-        }
-        let facts = &self.services[service].facts;
-        if self.settings.legacy_tolerate_unready
-            && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
-        {
-            self.notifications.push(Notification::IgnoredAnnotation {
-                service: facts.name.clone(),
-                annotation: ANNOTATION_TOLERATE_UNREADY,
-                value: value.clone(),
-            });
-        }
-    }
-
-    /// Notifies people of what is wrong with the annotations that say what is published, when this process begins to
-    /// write.
-    pub(super) fn notify_at_start(&mut self) {
-        if !self.settings.outputs.custom {
-            return;
-        }
-        let annotated = self.services.iter().filter(|(_, service)| {
-            let facts = &service.facts;
-            facts.annotated.is_some() || facts.leader.is_some()
-        });
-        let annotated: Vec<_> = annotated.map(|(id, _)| id).collect();
-        for service in annotated {
-            self.services[service].told_of_others = false;
-            self.notify_selector(service);
-            self.notify_leader_annotation(service);
-        }
-    }
-
-    /// Notifies people of what is wrong with the selector in a Service's annotation, or that it does not count.
-    fn notify_selector(&mut self, service: ServiceId) {
-        let facts = &self.services[service].facts;
-        let Some(annotated) = facts
-            .annotated
-            .as_deref()
-            .filter(|_| self.settings.outputs.custom)
-        else {
-            return;
-        };
-        let (reason, message) = if facts.custom {
-            let Some(problem) = annotated.problem() else {
-                return;
-            };
-            let rest =
-                "no pods are added, and those that are published stay until they are gone or not ready";
-            let message = format!(
-                "The selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; {rest}"
-            );
-            ("InvalidSelector", message)
-        } else {
-            let why = self.why_not_custom(service);
-            (
-                "SelectorIgnored",
-                format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
-            )
-        };
-        self.notify_custom(service, reason, message);
-    }
-
-    /// Returns why the annotations of a Service do not count.
-    fn why_not_custom(&self, service: ServiceId) -> &'static str {
-        let facts = &self.services[service].facts;
-        if facts.external {
-            "the Service is of type ExternalName"
-        } else if facts.is_api(&self.namespace) {
-            "the endpoints of this Service are the API servers"
-        } else {
-            "the Service has a selector"
-        }
-    }
-
-    /// Notifies people of what does not count beside the annotation that names a Lease, or that it does not count
-    /// itself.
-    fn notify_leader_annotation(&mut self, service: ServiceId) {
-        let facts = &self.services[service].facts;
-        let Some(leader) = facts.leader.as_deref().filter(|_| self.settings.outputs.custom) else {
-            return;
-        };
-        if !facts.custom {
-            let why = self.why_not_custom(service);
-            let message = format!("The annotation {ANNOTATION_FOLLOWED} is ignored: {why}");
-            self.notify_custom(service, "LeaderIgnored", message);
-        } else if leader.ignores_not_ready {
-            let message = format!(
-                "publishNotReadyAddresses is ignored: with the annotation {ANNOTATION_FOLLOWED}, a leader that is not \
-                 ready is published as not ready"
-            );
-            self.notify_custom(service, "PublishNotReadyIgnored", message);
-        }
-    }
-
     /// Notifies people that nobody is published for a Service that follows a Lease, if that may need their help.
     pub(super) fn notify_leader(&mut self, service: ServiceId, status: LeaderStatus) {
-        let Some(lease) = self.services[service].facts.followed_lease() else {
+        let facts = &self.services[service].facts;
+        let Some(lease) = facts.followed_lease() else {
             return;
         };
+        let holder = || {
+            let holder = self.leader(&facts.name).and_then(|(_, holder)| holder);
+            format!(
+                ", whose identity is {}",
+                Excerpt::value(holder.unwrap_or_default())
+            )
+        };
+        let mut identity = String::new();
         let (reason, why) = match status {
-            LeaderStatus::NoPod => (
-                "LeaderNotFound",
-                "no pod that may be published has the name of its holder",
-            ),
-            LeaderStatus::SeveralPods => ("LeaderNotFound", "several pods have the name of its holder"),
+            LeaderStatus::NoPod => {
+                identity = holder();
+                (
+                    "LeaderNotFound",
+                    "no pod that may be published has the name of its holder",
+                )
+            }
+            LeaderStatus::SeveralPods => {
+                identity = holder();
+                ("LeaderNotFound", "several pods have the name of its holder")
+            }
             LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
             LeaderStatus::Vacant(Vacancy::Expired) => {
                 ("LeaseExpired", "its holder has not renewed it for its duration")
@@ -334,10 +262,10 @@ impl NamespaceState {
             | LeaderStatus::Vacant(Vacancy::NoHolder) => return,
         };
         let message = format!(
-            "Nobody is published for the Lease {}: {why}",
+            "Nobody is published for the Lease {}: {why}{identity}",
             Excerpt::value(lease)
         );
-        self.notify_custom(service, reason, message);
+        self.notify_annotated(service, true, reason, message);
     }
 
     /// Notifies people that others publish slices for a Service whose selector is an annotation: clients unite them all.
@@ -362,7 +290,7 @@ impl NamespaceState {
             let message = format!(
                 "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
             );
-            self.notify_custom(service, "OtherEndpointSlices", message);
+            self.notify_annotated(service, true, "OtherEndpointSlices", message);
         }
     }
 
@@ -385,16 +313,6 @@ impl NamespaceState {
             involved: self.involved(service),
             warning: true,
             reason: "EndpointSlicesKept",
-            message,
-        }));
-    }
-
-    fn notify_custom(&mut self, service: ServiceId, reason: &'static str, message: String) {
-        self.notifications.push(Notification::Event(Notice {
-            source: Source::Custom,
-            involved: self.involved(service),
-            warning: true,
-            reason,
             message,
         }));
     }

@@ -50,8 +50,10 @@ impl NamespaceState {
                     let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
                         || service.facts.annotated != facts.annotated
                         || service.facts.leader != facts.leader
+                        || service.facts.unknown_annotations != facts.unknown_annotations
                         || service.facts.external != facts.external
                         || service.facts.selectorless != facts.selectorless;
+                    self.notify_opting(id, &facts);
                     self.update_service(id, facts);
                     if reannotated {
                         self.passes.push_back(Pass::Notification(id));
@@ -98,6 +100,7 @@ impl NamespaceState {
             moves: super::sync_stats::Moves::default(),
             epoch,
         });
+        self.notify_opted_in(id);
         self.notify_annotations(id);
         if managed {
             self.start_service(id);

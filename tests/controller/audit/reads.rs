@@ -102,6 +102,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
     }
     let seen = async |namespace: Option<&str>, outputs: Outputs| {
         let scope = Scope {
+            labels: None,
             namespace: namespace.map(str::to_owned),
             settings: Settings {
                 outputs,
@@ -165,6 +166,7 @@ async fn with_access(server: &ApiServer, resource: &str) -> Result<Report, Strin
         Encodings::default(),
     );
     let scope = Scope {
+        labels: None,
         namespace: None,
         settings: Settings::default(),
         settle: Duration::ZERO,
