@@ -194,23 +194,27 @@ mod tests {
 
     #[test]
     fn a_usage_error_takes_one_line_and_says_where_to_read_on() {
-        for (args, line) in [
-            (&[][..], "error: no command is given (see 'loadtest --help')"),
+        for (args, begin, end) in [
+            (&[][..], "error: no command is given", "(see 'loadtest --help')"),
             (
                 &["rnu"][..],
-                "error: unrecognized subcommand 'rnu'; a similar subcommand exists: 'run' (see 'loadtest --help')",
+                "error: unrecognized subcommand 'rnu'; a similar subcommand exists: 'run'",
+                "(see 'loadtest --help')",
             ),
             (
                 &["compare", "a.json"][..],
-                "error: 2 more values required by '<REPORT> <REPORT>...'; only 1 was provided (see 'loadtest compare --help')",
+                "error: 2 ",
+                "only 1 was provided (see 'loadtest compare --help')",
             ),
             (
-                &["completions", "tcsh"][..],
-                "error: invalid value 'tcsh' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh] (see \
-                 'loadtest completions --help')",
+                &["completions", "perl"][..],
+                "error: invalid value 'perl' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]",
+                "(see 'loadtest completions --help')",
             ),
         ] {
-            assert_eq!(refused(args), line);
+            let line = refused(args);
+            assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
         }
     }
 }

@@ -46,6 +46,7 @@ mod ingest;
 mod leader;
 mod mirroring;
 mod outputs;
+mod quiet;
 mod restored;
 mod standby;
 mod traps;
