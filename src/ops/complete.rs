@@ -63,14 +63,18 @@ fn completions(mut command: Command, words: &[String]) -> String {
     } else if let Some(argument) = here.get_positionals().next() {
         values(argument, "", &mut found);
     }
-    let lines = found.iter().filter(|(word, _)| word.starts_with(last));
-    let mut text: String = lines
-        .map(|(word, about)| match &**about {
-            "" => format!("{word}\n"),
-            about => format!("{word}\t{about}\n"),
-        })
-        .collect();
-    text.push_str(&format!(":{adds}\n"));
+    let mut text = String::new();
+    for (word, about) in found.iter().filter(|(word, _)| word.starts_with(last)) {
+        text.push_str(word);
+        if !about.is_empty() {
+            text.push('\t');
+            text.push_str(about);
+        }
+        text.push('\n');
+    }
+    text.push(':');
+    text.push_str(&adds.to_string());
+    text.push('\n');
     text
 }
 
