@@ -80,7 +80,7 @@ async fn churn(api: Api, stop: Arc<AtomicBool>) -> usize {
         let generation = generations[at];
         let name = format!("p{service}-{number}-{generation}");
         if random.u8(..4) == 0 {
-            api.delete("Pod", "default", &name, None).await.unwrap();
+            api.delete("Pod", "default", &name, Some(0)).await.unwrap();
             generations[at] += 1;
             let new = pod_of(service, number, generations[at]);
             api.create(&new, "default").await.unwrap();
