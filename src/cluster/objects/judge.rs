@@ -145,9 +145,9 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
         let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
         return if done {
-            Ok(Outcome::Deleted)
+            Ok(Outcome::Deleted(status.version()))
         } else {
-            asked.object(body).map(|_| Outcome::Deleted)
+            asked.object(body).map(|_| Outcome::Deleted(None))
         };
     }
     let object = asked.object(body)?;
