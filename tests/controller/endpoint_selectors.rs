@@ -168,13 +168,6 @@ async fn slices_of_endpoint_selectors_were_taken_for_leftovers_of_the_service() 
         world.patch("EndpointSlice", "of-the-name", change).await;
         let before = names_and_versions(&world).await;
         world.rest().await;
-        world.server.set_faults(
-            FaultPlan::new(1).rule(
-                Rule::on(Verb::Watch, "endpointslices")
-                    .at_most(1)
-                    .fault(Fault::Compact),
-            ),
-        );
         world.gate.bar("endpointslices", 410);
         world.rest().await;
         world.gate.unbar("endpointslices");

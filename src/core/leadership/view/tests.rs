@@ -523,14 +523,14 @@ fn a_server_that_is_too_busy_was_asked_again_before_its_pause_was_over_and_then_
     view.demanded(FIRST, at(100));
     assert_eq!(act(&mut view, at(100)), [Action::ReadVersion]);
     let mut now = at(110);
-    for _ in 0..UNREADABLE + 1 {
+    for _ in 0..=UNREADABLE {
         view.version_read(Err(asked), now, 0.5);
         let wake = view.wake().unwrap();
         assert!(
             wake >= now + at(3000) && wake <= now + at(4500),
             "{wake:?} after {now:?}"
         );
-        assert_eq!(act(&mut view, wake - at(1)), []);
+        assert_eq!(act(&mut view, wake.saturating_sub(at(1))), []);
         assert_eq!(
             act(&mut view, wake),
             [Action::ReadVersion],
