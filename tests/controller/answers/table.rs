@@ -329,6 +329,17 @@ async fn follow_leases(world: &mut World) {
     }
 }
 
+/// Starts a controller that has a Service to publish.
+async fn begin(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
+    if matches!(scene, Scene::Selectors) {
+        endpoint_selectors::serve(world).await;
+    }
+    world.pods(2).await;
+    world.make(service()).await;
+    stub(&world.gate, rules);
+    world.start();
+}
+
 /// Plays a case until its answer has begun to count.
 async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     let custom = Outputs {
@@ -341,15 +352,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     };
     world.make(node("n1", None, None)).await;
     match scene {
-        Scene::Start | Scene::Selectors => {
-            if matches!(scene, Scene::Selectors) {
-                endpoint_selectors::serve(world).await;
-            }
-            world.pods(2).await;
-            world.make(service()).await;
-            stub(&world.gate, rules);
-            world.start();
-        }
+        Scene::Start | Scene::Selectors => begin(world, scene, rules).await,
         Scene::Pod => {
             publish(world, rules).await;
             world.flip("p1", false, 1).await;
