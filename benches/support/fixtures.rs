@@ -234,7 +234,7 @@ impl World {
                 };
                 (body.len(), Outcome::Written(remote))
             }
-            Request::Delete(_) => (0, Outcome::Deleted),
+            Request::Delete(_) => (0, Outcome::Deleted(None)),
             Request::Fetch | Request::Probe => panic!("all that the server has, we wrote"),
         };
         let again = self.state.outcome(object, outcome, None);

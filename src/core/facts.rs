@@ -30,6 +30,8 @@ pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 pub const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 /// The value of [`LABEL_MANAGED_BY`] on slices of Services whose annotations say what is published.
 pub const CUSTOM_MANAGED_BY: &str = "endpointd.io";
+/// The label that names the `EndpointSelector` that a slice is made for (KEP-6116, which is not merged).
+pub const LABEL_ENDPOINT_SELECTOR: &str = "kubernetes.io/endpoint-selector-name";
 /// The annotation with the selector of a Service that has none in its spec.
 pub const ANNOTATION_SELECTOR: &str = "endpointd.io/selector";
 /// The annotation that names the Lease whose holder alone is published for a Service without a selector.

@@ -136,6 +136,8 @@ pub enum Reason {
     EndpointsTruncated,
     /// It asks for hints that cannot be given.
     HintsUnavailable,
+    /// It is no Service but an `EndpointSelector`, for which endpointd makes no slices.
+    EndpointSelectorUnserved,
 }
 
 impl Reason {
@@ -153,6 +155,7 @@ impl Reason {
             Self::PortNotFound => "PortNotFound",
             Self::EndpointsTruncated => "EndpointsTruncated",
             Self::HintsUnavailable => "HintsUnavailable",
+            Self::EndpointSelectorUnserved => "EndpointSelectorUnserved",
         }
     }
 }
@@ -162,7 +165,7 @@ impl Reason {
 pub struct Problem {
     /// The namespace.
     pub namespace: String,
-    /// The Service.
+    /// The Service; `endpointselector/` and a name if it is not about one.
     pub service: String,
     /// What is wrong.
     pub reason: Reason,

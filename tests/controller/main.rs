@@ -40,6 +40,7 @@ mod custom;
 mod dry_run;
 mod edits;
 mod encodings;
+mod endpoint_selectors;
 mod events;
 mod explain;
 mod ingest;

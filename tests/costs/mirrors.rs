@@ -163,7 +163,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
     assert_eq!(due.len(), MANY / 2);
     assert!(steps > 1, "{steps}");
     for item in due {
-        answer(&mut state, &item.object, |_| Outcome::Deleted);
+        answer(&mut state, &item.object, |_| Outcome::Deleted(None));
         assert_eq!(plan(&mut state), (Vec::new(), 1));
     }
     let totals = state.mirror_totals();

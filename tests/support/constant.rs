@@ -1,6 +1,6 @@
 //! Answers that a server, or whatever stands before it, gives to each request of a kind, for as long as a test lasts.
 
-use super::gate::{Answer, Sent};
+use super::gate::{Answer, Sent, unknown_path};
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -23,6 +23,8 @@ pub(crate) enum Constant {
     Status(u16),
     /// The same code with a page, which is no answer of an API server.
     Page(u16),
+    /// A Status 404 that names nothing, as an API server answers since 1.38 that does not know the path.
+    UnknownPath,
     /// A Status 429 that asks for a pause of so many seconds.
     Pause(u64),
     /// 200, and a page.
@@ -37,7 +39,7 @@ pub(crate) enum Constant {
 
 impl Constant {
     /// All of them.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Empty,
         Self::NoContent,
         Self::Status(400),
@@ -45,6 +47,7 @@ impl Constant {
         Self::Status(403),
         Self::Status(404),
         Self::Page(404),
+        Self::UnknownPath,
         Self::Status(409),
         Self::Status(410),
         Self::Status(422),
@@ -66,6 +69,7 @@ impl Constant {
             Self::NoContent => answer(204, ""),
             Self::Status(code) => status(code, sent),
             Self::Page(code) => answer(code, "<html><head><title>Not here</title></head></html>\n"),
+            Self::UnknownPath => unknown_path(),
             Self::Pause(seconds) => {
                 let mut refusal = status(429, sent);
                 let pause = HeaderValue::from(seconds);

@@ -48,7 +48,8 @@ const TURN: Duration = Duration::from_secs(60);
 /// Number of failures in a row, none of which showed anything new, after which everything is listed again.
 const HOPELESS: u32 = 10;
 
-/// Number of tries in a row to read a version after which everything is listed instead.
+/// Number of tries in a row to read a version after which everything is listed instead. A server that is too busy for
+/// one object's worth of a list is not asked for all of it: then it is [`HOPELESS`].
 const UNREADABLE: u32 = 4;
 
 /// The next thing to do. A list or a watch replaces the one in progress, if any.
@@ -81,6 +82,8 @@ pub enum End {
     Orderly,
     /// The watch failed, or was refused.
     Broken,
+    /// The server is too busy for it, and asks for this pause.
+    Busy(Duration),
     /// The watch cannot resume from where it is.
     Expired,
 }
@@ -368,11 +371,11 @@ impl View {
         }
     }
 
-    /// Handles a failed list.
-    pub fn list_failed(&mut self, now: Duration, random: f64) {
+    /// Handles a failed list. A server that is too busy for it may have asked for a pause.
+    pub fn list_failed(&mut self, asked: Option<Duration>, now: Duration, random: f64) {
         if let Stream::Listing { .. } = self.stream {
             self.failures += 1;
-            self.stream = Stream::Idle(now + pause(self.failures, random));
+            self.stream = Stream::Idle(now + pause_of(self.failures, asked, random));
         }
     }
 
@@ -403,36 +406,30 @@ impl View {
             End::Expired => return self.list_again(now, random),
             End::Orderly if lasted || moved => {}
             // A server that ends watches as soon as they begin must not be asked in a tight loop.
-            End::Orderly | End::Broken => self.failures += 1,
+            End::Orderly | End::Broken | End::Busy(_) => self.failures += 1,
         }
         if self.failures >= HOPELESS && !self.current {
             return self.list_again(now, random);
         }
-        self.checks = end == End::Broken;
-        let next = match self.failures {
-            0 => now,
-            failures => now + pause(failures, random),
+        self.checks = matches!(end, End::Broken | End::Busy(_));
+        let next = match (self.failures, end) {
+            (failures, End::Busy(asked)) => now + pause_of(failures, Some(asked), random),
+            (0, _) => now,
+            (failures, _) => now + pause(failures, random),
         };
         // The reading in progress may have been asked of a server that is gone.
         (self.stream, self.reading) = (Stream::Idle(next), Reading::Due(next));
     }
 
-    /// Handles the result of reading the version; `None` if that failed.
-    pub fn version_read(&mut self, version: Option<u64>, now: Duration, random: f64) {
+    /// Handles the result of reading the version. If that failed because the server is too busy, the error is the pause
+    /// that it asked for.
+    pub fn version_read(&mut self, version: Result<u64, Option<Duration>>, now: Duration, random: f64) {
         let Reading::Asked { demand, highest, .. } = self.reading else {
             return;
         };
-        let Some(version) = version else {
-            self.unread += 1;
-            let listing = matches!(self.stream, Stream::Listing { .. });
-            if self.unread >= UNREADABLE && self.needs_version() && !listing {
-                // A list shows the same and more.
-                self.unread = 0;
-                return self.list_again(now, random);
-            }
-            let next = now + pause(self.unread, random);
-            self.reading = Reading::Due(next);
-            return;
+        let version = match version {
+            Ok(version) => version,
+            Err(asked) => return self.version_unread(asked, now, random),
         };
         (self.reading, self.unread) = (Reading::Idle, 0);
         self.current = self.reached == Some(version);
@@ -449,6 +446,24 @@ impl View {
             }
             self.compare();
         }
+    }
+
+    /// Handles a version that could not be read.
+    fn version_unread(&mut self, asked: Option<Duration>, now: Duration, random: f64) {
+        self.unread += 1;
+        let listing = matches!(self.stream, Stream::Listing { .. });
+        let most = if asked.is_some() { HOPELESS } else { UNREADABLE };
+        let next = now + pause_of(self.unread, asked, random);
+        if self.unread >= most && self.needs_version() && !listing {
+            // A list shows the same and more.
+            self.unread = 0;
+            self.list_again(now, random);
+            if asked.is_some() {
+                self.stream = Stream::Idle(next);
+            }
+            return;
+        }
+        self.reading = Reading::Due(next);
     }
 
     /// Returns whether a version must be read before a watch may begin.
@@ -508,6 +523,14 @@ impl View {
         };
         (self.stream, self.reading) = (Stream::Idle(next), Reading::Idle);
     }
+}
+
+/// Returns the pause after failures, the last of which may have asked for one: as long as that at least, up to half as
+/// long again, so that the clients that a busy server sends away do not come back at once, and never above the longest.
+fn pause_of(failures: u32, asked: Option<Duration>, random: f64) -> Duration {
+    let asked = asked.unwrap_or_default().min(LONGEST_PAUSE);
+    let spread = asked.mul_f64(1.0 + random.clamp(0.0, 1.0) / 2.0);
+    pause(failures, random).max(spread)
 }
 
 /// Returns the pause after failures: between half of the nominal one and all of it.

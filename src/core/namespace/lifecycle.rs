@@ -42,8 +42,9 @@ use std::vec::IntoIter;
 pub enum Outcome {
     /// A create or an update was accepted; the object has this UID and resourceVersion now.
     Written(Remote),
-    /// A delete was accepted.
-    Deleted,
+    /// A delete was accepted. Servers since Kubernetes 1.38 say a version of the resource at which the object is gone:
+    /// that of its deletion, or a later one.
+    Deleted(Option<u64>),
     /// A get was answered.
     Fetched {
         /// The object.
@@ -190,7 +191,7 @@ fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> E
     match (flight, outcome) {
         (_, Outcome::Fetched { .. }) => Effect::Read,
         (Flight::Create | Flight::Update, Outcome::Written(_)) => Effect::Accepted,
-        (Flight::Delete, Outcome::Deleted | Outcome::NotFound) => Effect::Deleted,
+        (Flight::Delete, Outcome::Deleted(_) | Outcome::NotFound) => Effect::Deleted,
         (Flight::Probe, Outcome::NotFound) => Effect::Confirmed,
         (Flight::Probe, Outcome::Exists) => Effect::Spared,
         (Flight::Fetch, Outcome::NotFound) if managed && !on_server => Effect::NeverCreated,

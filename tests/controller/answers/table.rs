@@ -3,6 +3,7 @@
 
 use crate::cluster;
 use crate::constant::{Constant, Picks};
+use crate::endpoint_selectors;
 use crate::gate::{Gate, Sent};
 use crate::log::Log;
 use crate::objects;
@@ -48,6 +49,8 @@ struct Kind {
 enum Scene {
     /// A start.
     Start,
+    /// A start where the API server has `EndpointSelectors`.
+    Selectors,
     /// A pod that changes.
     Pod,
     /// A new Service.
@@ -158,6 +161,21 @@ const KINDS: &[Kind] = &[
     ),
     kind("get of a service", |s| gets(s, "services"), Scene::Leftover),
     kind(
+        "document of the group of slices",
+        |s| s.kind() == "discovery" && s.path == "/apis/discovery.k8s.io",
+        Scene::Start,
+    ),
+    kind(
+        "document of a version of it",
+        |s| s.kind() == "discovery" && s.path == "/apis/discovery.k8s.io/v1",
+        Scene::Start,
+    ),
+    kind(
+        "list of endpoint selectors",
+        |s| s.kind() == "endpointselectors",
+        Scene::Selectors,
+    ),
+    kind(
         "post of slices",
         |s| is(s, &Method::POST, "endpointslices"),
         Scene::Service,
@@ -225,6 +243,8 @@ const FOLLOWED: &[Kind] = &[
 
 /// Requests of the election, which tries every two seconds, and watches once a second at most.
 const ELECTION: &[Kind] = &[
+    // A new leader's proof.
+    election("streamed list of pods", |s| streams(s, "pods")),
     election("get of the lease", |s| {
         s.verb == Method::GET && s.path.ends_with(LEASE)
     }),
@@ -309,6 +329,17 @@ async fn follow_leases(world: &mut World) {
     }
 }
 
+/// Starts a controller that has a Service to publish.
+async fn begin(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
+    if matches!(scene, Scene::Selectors) {
+        endpoint_selectors::serve(world).await;
+    }
+    world.pods(2).await;
+    world.make(service()).await;
+    stub(&world.gate, rules);
+    world.start();
+}
+
 /// Plays a case until its answer has begun to count.
 async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     let custom = Outputs {
@@ -321,12 +352,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     };
     world.make(node("n1", None, None)).await;
     match scene {
-        Scene::Start => {
-            world.pods(2).await;
-            world.make(service()).await;
-            stub(&world.gate, rules);
-            world.start();
-        }
+        Scene::Start | Scene::Selectors => begin(world, scene, rules).await,
         Scene::Pod => {
             publish(world, rules).await;
             world.flip("p1", false, 1).await;
