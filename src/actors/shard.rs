@@ -234,24 +234,28 @@ impl ShardState {
         }
     }
 
+    /// Logs what became of a Service's annotations, and writes its Event.
+    fn publish_annotated(&self, notice: Notice) {
+        let namespace = self.core.namespace();
+        if tenant_log::admits_rare(namespace) {
+            let (service, reason) = (&notice.involved.name, notice.reason);
+            tracing::info!(%namespace, %service, reason, "{}", notice.message);
+        }
+        if self.comparison.is_none() {
+            self.events.record(notice);
+        }
+    }
+
     fn publish_notification(&self, notification: Notification) {
         match notification {
-            // In a dry run, the controller that writes the objects also writes their Events.
-            Notification::Event(_) if self.comparison.is_some() => {}
-            Notification::Event(notice) => self.events.record(notice),
-            // A dry run says what keeps annotations from counting; what they do, the controller that writes says.
-            Notification::Annotated(Notice { warning: false, .. }) | Notification::TookOver { .. }
+            // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
+            // do. A dry run says what keeps them from counting.
+            Notification::Event(_)
+            | Notification::Annotated(Notice { warning: false, .. })
+            | Notification::TookOver { .. }
                 if self.comparison.is_some() => {}
-            Notification::Annotated(notice) => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits_rare(namespace) {
-                    let (service, reason) = (&notice.involved.name, notice.reason);
-                    tracing::info!(%namespace, %service, reason, "{}", notice.message);
-                }
-                if self.comparison.is_none() {
-                    self.events.record(notice);
-                }
-            }
+            Notification::Event(notice) => self.events.record(notice),
+            Notification::Annotated(notice) => self.publish_annotated(notice),
             Notification::TookOver {
                 service,
                 lease,

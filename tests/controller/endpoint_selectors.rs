@@ -134,6 +134,7 @@ async fn audited(world: &World) -> Report {
         settings: world.options.settings,
         settle: Duration::from_secs(1),
         problems: true,
+        labels: None,
     };
     let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
     audit(&reader, &scope).await.unwrap()

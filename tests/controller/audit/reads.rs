@@ -241,6 +241,7 @@ async fn a_path_that_is_not_known_was_taken_for_a_namespace_that_does_not_exist(
         settings: Settings::default(),
         settle: Duration::ZERO,
         problems: false,
+        labels: None,
     };
     let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
     for strange in [Fate::UnknownPath, Fate::Page(404)] {
