@@ -198,7 +198,7 @@ mod tests {
             (&[][..], "error: no command is given", "(see 'loadtest --help')"),
             (
                 &["rnu"][..],
-                "error: unrecognized subcommand 'rnu'; a similar subcommand exists: 'run'",
+                "error: unrecognized subcommand 'rnu'",
                 "(see 'loadtest --help')",
             ),
             (

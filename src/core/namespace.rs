@@ -9,6 +9,7 @@
 mod addresses;
 mod adopt;
 mod annotations;
+mod corrections;
 mod endpoints;
 mod evaluate;
 mod followed;
@@ -224,6 +225,8 @@ pub struct NamespaceState {
     /// Slices that name a Service we do not manage, by Service name.
     unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
     replacements: withdraw::Replacements,
+    /// Corrections that people are to be told of.
+    corrections: corrections::Corrections,
     twice: twice::Twice,
     rivals: rivals::Rivals,
     /// The time, as of the last call of [`Self::advance`].
@@ -270,6 +273,7 @@ impl NamespaceState {
             slices: Objects::default(),
             unmanaged: KeyedMap::default(),
             replacements: withdraw::Replacements::default(),
+            corrections: corrections::Corrections::default(),
             twice: twice::Twice::default(),
             rivals: rivals::Rivals::default(),
             now: Duration::ZERO,

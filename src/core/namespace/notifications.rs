@@ -209,12 +209,8 @@ impl NamespaceState {
         if let Some(interference) = object.interference.take()
             && object.phase == Phase::Managed
         {
-            let WorkItem { object, service, .. } = T::objects(self)[id].work_item();
-            self.notifications.push(Notification::Corrected {
-                object,
-                service,
-                interference: *interference,
-            });
+            let item = T::objects(self)[id].work_item();
+            self.tell_corrected(item, *interference);
         }
     }
 

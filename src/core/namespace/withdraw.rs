@@ -323,7 +323,11 @@ impl NamespaceState {
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub fn next_look(&self) -> Option<Duration> {
-        let looks = [self.next_look_at_leases(), self.next_look_at_leaving()];
+        let looks = [
+            self.next_look_at_leases(),
+            self.next_look_at_leaving(),
+            self.next_look_at_corrections(),
+        ];
         looks.into_iter().flatten().min()
     }
 
@@ -336,7 +340,9 @@ impl NamespaceState {
     /// [`Self::step_passes`]. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.begin_look_at_lease(now) || self.look_at_leaving(now)
+        self.begin_look_at_lease(now)
+            || self.look_at_leaving(now)
+            || self.look_at_correction(now)
     }
 
     /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.

@@ -176,13 +176,6 @@ impl NamespaceState {
                     self.notify_contested::<T>(id);
                 }
                 self.lost::<T>(id);
-                if let Some(entry) = T::objects_mut(self)
-                    .get_mut(id)
-                    .filter(|_| flight == Flight::Fetch)
-                {
-                    // It was not read, so it is not known whether it was right before.
-                    entry.object_mut().interference = None;
-                }
             }
             (Effect::GivenAway, _) => {
                 object.interference = None;
@@ -361,11 +354,9 @@ impl NamespaceState {
     /// Handles an object that others have deleted, or turned into something else.
     pub(in crate::core::namespace) fn lost<T: Published>(&mut self, id: T::Id) {
         let object = T::objects_mut(self)[id].object_mut();
-        // What has not been read since the Service came back is what its earlier self had, and goes with that: API servers
-        // delete Endpoints with their Service, and so does this process.
-        let was_right =
-            !object.needs_refetch && !matches!(object.flight, Some(Flight::Fetch | Flight::Delete));
-        if object.remote.is_some() && object.phase == Phase::Managed && was_right {
+        // What this process deletes itself, it has deleted for an earlier Service of the name.
+        let ours = object.flight == Some(Flight::Delete);
+        if object.remote.is_some() && object.phase == Phase::Managed && !ours {
             object.interference = Some(Box::new(Interference::Removed));
         }
         if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {
