@@ -95,7 +95,8 @@ async fn an_hour_of_a_healthy_cluster_takes_few_lines() {
     api.delete("EndpointSlice", NAMESPACE, name, Some(0))
         .await
         .unwrap();
-    sleep(PAUSE).await;
+    // It is told once it is certain that the Service is still there.
+    sleep(PAUSE * 2).await;
     let lines = log.take();
     assert!(
         matches!(&lines[..], [line] if line.contains("had been deleted") && line.contains(name)),

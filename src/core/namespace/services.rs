@@ -71,6 +71,7 @@ impl NamespaceState {
         if let Some(id) = self.services.find(name) {
             // Nothing that comes from now on belongs to it.
             self.services.hide(id);
+            self.remember_deleted(name);
             if self.services[id].facts.is_managed() {
                 self.stop_service(id);
             }
