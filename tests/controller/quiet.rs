@@ -99,7 +99,7 @@ async fn an_hour_of_a_healthy_cluster_takes_few_lines() {
     sleep(PAUSE * 2).await;
     let lines = log.take();
     assert!(
-        matches!(&lines[..], [line] if line.contains("had been deleted") && line.contains(name)),
+        matches!(&lines[..], [line] if line.contains("had been deleted") && line.contains("service=s1 ")),
         "{lines:?}"
     );
     world.stop().await;
