@@ -340,9 +340,7 @@ impl NamespaceState {
     /// [`Self::step_passes`]. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.begin_look_at_lease(now)
-            || self.look_at_leaving(now)
-            || self.look_at_correction(now)
+        self.begin_look_at_lease(now) || self.look_at_leaving(now) || self.look_at_correction(now)
     }
 
     /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.
