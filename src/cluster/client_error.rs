@@ -98,6 +98,9 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<kube::Error>() {
             return client(error);
         }
+        if let Some(error) = error.downcast_ref::<ClientError>() {
+            return error.to_string();
+        }
         if let Some(fault) = handshake(error) {
             return fault.to_owned();
         }

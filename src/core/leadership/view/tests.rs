@@ -263,7 +263,7 @@ fn served(end: End, present: impl Fn(Duration) -> u64, shows: impl Fn(u64, Durat
             past.push((now, present(now)));
             past.retain(|(_, version)| *version > reached);
             let oldest = past.first().map_or(now, |(since, _)| *since);
-            age = age.max((now - oldest).as_secs());
+            age = age.max(now.saturating_sub(oldest).as_secs());
             if std::mem::take(&mut watching) {
                 now += at(10);
                 view.ended(end, now, 0.5);
