@@ -312,7 +312,8 @@ pub(crate) struct RunArgs {
     pub watching: WatchingArgs,
 
     /// Have the API server stop tracking which client owns which field of an object from its first update on, which
-    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice
+    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice, and another
+    /// controller that writes the same is noticed later and not named
     #[arg(
         long,
         value_name = "BOOL",
