@@ -4,7 +4,8 @@ use super::cause::Silent;
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
 use super::pages::within;
-use super::plugin::{self, Patience, Plugin};
+use super::plugin::{Patience, Plugin};
+use super::plugin_errors;
 use super::transport::Transport;
 use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
@@ -215,7 +216,7 @@ impl Source {
             Ok(Ok(made)) => made,
             Ok(Err(_)) => Err(ClientError::new("the client cannot be made").into()),
             Err(Silent(limit)) => {
-                let (subject, seconds) = (plugin::subject(), limit.as_secs_f64());
+                let (subject, seconds) = (plugin_errors::subject(), limit.as_secs_f64());
                 Err(ClientError::new(format!("{subject} has not ended after {seconds} s")).into())
             }
         }

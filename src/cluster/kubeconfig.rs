@@ -3,7 +3,8 @@
 //! file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
-use super::plugin::{self, Patience, Plugin};
+use super::plugin::{Patience, Plugin};
+use super::plugin_errors;
 use super::proxy;
 use crate::core::excerpt::Excerpt;
 use base64::Engine as _;
@@ -250,7 +251,7 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 .as_ref()
                 .and_then(|exec| exec.command.as_deref())
             {
-                plugin::remember(command);
+                plugin_errors::remember(command);
             }
             if let Some(exec) = &mut config.auth_info.exec
                 && !std::io::stdin().is_terminal()

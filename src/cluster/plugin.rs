@@ -13,7 +13,7 @@ pub(crate) use process::end;
 use self::process::Run;
 use self::runs::Runs;
 use super::client_error::ClientError;
-use crate::core::excerpt::Excerpt;
+use super::plugin_errors::{failed, subject};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
 use jiff::Timestamp;
@@ -22,76 +22,19 @@ use kube::config::ExecConfig;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::fmt;
-use std::process::Output;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// The length in bytes to which a command is cut.
-const LONGEST_COMMAND: usize = 256;
-/// How many of the last lines of standard error are shown.
-const LINES: usize = 5;
-
-/// The command of the kubeconfig that was loaded last. Some errors come from kube without the configuration that they are
-/// about, and a process uses one kubeconfig.
-static COMMAND: Mutex<Option<String>> = Mutex::new(None);
-static SHOWS_STDERR: AtomicBool = AtomicBool::new(false);
 /// The plugins of this process, each with its configuration. Clients for several purposes share the runs of one.
 static PLUGINS: Mutex<Vec<(String, Arc<Plugin>)>> = Mutex::new(Vec::new());
-
-/// Remembers the plugin's command. Its arguments and its environment may hold credentials, and are not kept; nor is what
-/// follows the first space, since some people write arguments there.
-pub(super) fn remember(command: &str) {
-    let program = command.split_whitespace().next().unwrap_or_default();
-    *COMMAND.lock() = Some(Excerpt::new(program, LONGEST_COMMAND).to_string());
-}
-
-/// Has errors show the last lines that a failed plugin has written to its standard error.
-pub(crate) fn show_stderr() {
-    SHOWS_STDERR.store(true, Ordering::Relaxed);
-}
-
-/// Returns the plugin with its command, as the subject of a sentence.
-pub(super) fn subject() -> String {
-    match &*COMMAND.lock() {
-        Some(command) => format!("the credential plugin {command}"),
-        None => "the credential plugin".to_owned(),
-    }
-}
-
-/// Describes a plugin that has failed.
-pub(super) fn failed(output: &Output) -> String {
-    let subject = subject();
-    let status = output.status;
-    if !SHOWS_STDERR.load(Ordering::Relaxed) {
-        return format!(
-            "{subject} failed ({status}); its output is not shown, since it may hold secrets: run it by hand to see why, or \
-             add --show-credential-plugin-stderr"
-        );
-    }
-    match last_lines(&output.stderr) {
-        None => format!("{subject} failed ({status}), and wrote nothing to its standard error"),
-        Some(lines) => format!("{subject} failed ({status}): {lines}"),
-    }
-}
 
 /// Describes a run that takes longer than it may, or than a request waits for it.
 fn hangs(time: Duration) -> ClientError {
     let seconds = (time.as_secs_f64() * 10.0).round() / 10.0;
     ClientError::new(format!("{} has not ended after {seconds} s", subject()))
-}
-
-/// Returns the last lines that are not empty, on one line.
-fn last_lines(stderr: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(stderr);
-    let mut lines: Vec<&str> = text.lines().rev().map(str::trim).collect();
-    lines.retain(|line| !line.is_empty());
-    lines.truncate(LINES);
-    lines.reverse();
-    (!lines.is_empty()).then(|| Excerpt::sentence(&lines.join(" / ")).to_string())
 }
 
 /// How long a plugin may take. `None` is without a limit.

@@ -15,7 +15,7 @@ use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Target;
 use crate::cluster::kubeconfig::ConfigFile;
-use crate::cluster::plugin;
+use crate::cluster::plugin_errors;
 use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
@@ -414,7 +414,7 @@ impl ConnectionArgs {
     /// Returns the API server that the flags select.
     pub(crate) fn target(&self) -> Target {
         if self.show_credential_plugin_stderr {
-            plugin::show_stderr();
+            plugin_errors::show_stderr();
         }
         let path = self
             .kubeconfig

@@ -1,7 +1,8 @@
 //! One run of a credential plugin, as a process.
 
-use super::{hangs, subject};
+use super::hangs;
 use crate::cluster::client_error::{self, ClientError};
+use crate::cluster::plugin_errors::subject;
 use kube::config::{ExecConfig, ExecInteractiveMode};
 use parking_lot::Mutex;
 use rustix::io::Errno;

@@ -5,18 +5,6 @@ use jiff::SignedDuration;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn the_last_lines_are_shown_on_one() {
-    assert_eq!(last_lines(b" \n\n"), None);
-    assert_eq!(last_lines(b"one\n\n  two \n").as_deref(), Some("one / two"));
-    let many = (0..20)
-        .map(|n| format!("line {n}"))
-        .collect::<Vec<_>>()
-        .join("\n");
-    let shown = last_lines(many.as_bytes()).unwrap();
-    assert_eq!(shown, "line 15 / line 16 / line 17 / line 18 / line 19");
-}
-
-#[test]
 fn a_credential_that_cannot_be_used_is_refused_in_words() {
     let fault = |text: &str| Credential::parse(text.as_bytes()).unwrap_err().to_string();
     for (text, words) in [
