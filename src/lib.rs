@@ -34,6 +34,7 @@ pub(crate) mod tenant_log;
 
 use actors::drift::DriftTracker;
 use cluster::connect::{Clients, Target, connect};
+use cluster::plugin;
 use core::hash::{self, HashKey};
 use futures::FutureExt as _;
 use ops::admin::{Admin, HealthHandle, Tls};
@@ -113,8 +114,9 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Version | Command::Completion { .. } | Command::Man { .. } => ExitCode::SUCCESS,
         }
     });
-    // A credential plugin that hangs would hold up the end for as long.
+    // The command of an auth-provider that hangs would hold up the end for as long.
     runtime.shutdown_background();
+    plugin::end();
     code
 }
 

@@ -14,7 +14,7 @@ use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Target;
 use crate::cluster::kubeconfig::ConfigFile;
-use crate::cluster::plugin;
+use crate::cluster::plugin_errors;
 use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
@@ -313,7 +313,8 @@ pub(crate) struct RunArgs {
     pub watching: WatchingArgs,
 
     /// Have the API server stop tracking which client owns which field of an object from its first update on, which
-    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice
+    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice, and another
+    /// controller that writes the same is noticed later and not named
     #[arg(
         long,
         value_name = "BOOL",
@@ -414,7 +415,7 @@ impl ConnectionArgs {
     /// Returns the API server that the flags select.
     pub(crate) fn target(&self) -> Target {
         if self.show_credential_plugin_stderr {
-            plugin::show_stderr();
+            plugin_errors::show_stderr();
         }
         let path = self
             .kubeconfig

@@ -39,10 +39,17 @@ const SMALL: usize = 500;
 const YOUNG: Duration = Duration::from_millis(200);
 /// The longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A watch that ends within this time, showing nothing, does not count as begun.
+/// A watch that ends within this time does not count as begun, or, if it has shown something, as brief.
 const BRIEF: Duration = Duration::from_secs(5);
 /// The same for a watch that is meant to be short.
 const VERY_BRIEF: Duration = Duration::from_secs(1);
+/// The longest pause after a brief watch that has shown something. Such watches are how events arrive where a proxy ends each
+/// one early, so the pause is short beside [`LONGEST_PAUSE`]: it is the delay of an event there. It bounds what the server has
+/// to answer to some 40 watches a minute and as many readings of the version.
+const LONGEST_BRIEF_PAUSE: Duration = Duration::from_secs(2);
+/// Number of brief watches in a row after which everything is listed again, unless nothing is missing. If each of them shows
+/// one event, and there are more events than watches, only a list catches up; so it does within a minute.
+const MANY_BRIEF: u32 = 25;
 /// Versions that go backwards again within this time do so for no good reason.
 const TURN: Duration = Duration::from_secs(60);
 /// Number of failures in a row, none of which showed anything new, after which everything is listed again.
@@ -144,19 +151,22 @@ pub struct View {
     patience: Option<Duration>,
     stream: Stream,
     reading: Reading,
-    /// Set when a watch broke: none begins before a version was read.
+    /// Set when a watch broke, or many were brief: none begins before a version was read.
     checks: bool,
     /// True if the version that was last read is the one up to which everything is known, so that nothing is missed
     /// however silent the watch is. A real server does not send a bookmark at the version from which the watch started.
     current: bool,
     /// Number of lists and watches that failed in a row.
     failures: u32,
+    /// Number of watches in a row that have shown something and ended soon after they began. Only one that lasts ends the row: a
+    /// server that sends one bookmark and ends the watch would be asked in a tight loop otherwise.
+    brief: u32,
     /// Number of readings that failed in a row.
     unread: u32,
-    /// Number of lists after which no watch showed anything. A server that compacts its history as soon as it has
+    /// Number of lists after which no watch lasted. A server that compacts its history as soon as it has
     /// reported it must not be asked in a tight loop.
     barren: u32,
-    /// True if a watch has shown something since the last list.
+    /// True if a watch has lasted since the last list.
     fruitful: bool,
     /// The time at which versions last went backwards, and how often in a row that was shortly after the time before.
     turned: Option<Duration>,
@@ -185,6 +195,7 @@ impl View {
             checks: false,
             current: false,
             failures: 0,
+            brief: 0,
             unread: 0,
             barren: 0,
             fruitful: true,
@@ -387,7 +398,7 @@ impl View {
         if self.reached.is_some_and(|reached| reached < version) {
             self.reached = Some(version);
             self.highest = self.highest.max(version);
-            (self.failures, self.fruitful) = (0, true);
+            self.failures = 0;
             self.compare();
         }
     }
@@ -400,7 +411,12 @@ impl View {
         let moved = self.reached != Some(from);
         let lasted = now.saturating_sub(since) > if short { VERY_BRIEF } else { BRIEF };
         if moved || end == End::Orderly && lasted {
-            (self.failures, self.fruitful) = (0, true);
+            self.failures = 0;
+        }
+        if lasted && (moved || end == End::Orderly) {
+            (self.brief, self.fruitful) = (0, true);
+        } else if moved {
+            self.brief += 1;
         }
         match end {
             End::Expired => return self.list_again(now, random),
@@ -411,14 +427,21 @@ impl View {
         if self.failures >= HOPELESS && !self.current {
             return self.list_again(now, random);
         }
-        self.checks = matches!(end, End::Broken | End::Busy(_));
-        let next = match (self.failures, end) {
-            (failures, End::Busy(asked)) => now + pause_of(failures, Some(asked), random),
-            (0, _) => now,
-            (failures, _) => now + pause(failures, random),
+        self.checks = matches!(end, End::Broken | End::Busy(_)) || self.brief >= MANY_BRIEF;
+        let failed = match (self.failures, end) {
+            (failures, End::Busy(asked)) => pause_of(failures, Some(asked), random),
+            (0, _) => Duration::ZERO,
+            (failures, _) => pause(failures, random),
         };
+        let brief = match self.brief {
+            0 => Duration::ZERO,
+            brief => pause(brief, random).min(LONGEST_BRIEF_PAUSE),
+        };
+        let next = now + failed.max(brief);
+        // After many brief watches it counts how much they have missed, and not what happens in the pause.
+        let reading = if self.brief >= MANY_BRIEF { now } else { next };
         // The reading in progress may have been asked of a server that is gone.
-        (self.stream, self.reading) = (Stream::Idle(next), Reading::Due(next));
+        (self.stream, self.reading) = (Stream::Idle(next), Reading::Due(reading));
     }
 
     /// Handles the result of reading the version. If that failed because the server is too busy, the error is the pause
@@ -438,6 +461,14 @@ impl View {
         }
         self.highest = self.highest.max(version);
         self.checks = false;
+        if self.brief >= MANY_BRIEF && self.is_idle() {
+            self.brief = MANY_BRIEF / 2;
+            if !self.current {
+                // The watches have taken so long that this list needs no pause of its own.
+                self.fruitful = true;
+                return self.list_again(now, random);
+            }
+        }
         if demand == self.demand && !self.is_proven() && self.floor.is_none() {
             (self.floor, self.patience) = (Some(version), Some(now + PROOF));
             if let Stream::Listing { .. } = self.stream {
@@ -499,6 +530,8 @@ impl View {
         self.highest = version;
         self.rewound = Some(under);
         (self.floor, self.patience, self.proves) = (None, None, false);
+        // The lists before were of another history.
+        self.fruitful = true;
         self.list_again(now, random);
         // Otherwise servers behind one address that do not share a store would be listed in turn, without a pause.
         let again = self

@@ -2,7 +2,8 @@
 //! kube-controller-manager, under the same managed-by label.
 //!
 //! What they write is known by its version, which is none of ours, and by `managedFields`, which name this controller's kind
-//! or kube-controller-manager as the last that wrote. What could be a write of this process, since one had no answer, does
+//! or kube-controller-manager as the last that wrote. Where the server does not track that, because one of the two clears
+//! `managedFields`, a version counts if it made of an object exactly what this process was about to make of it. What could be a write of this process, since one had no answer, does
 //! not count; nor does what comes within [`GRACE`] of the time at which this process began to write, since a replica that
 //! led before may have had requests in flight. So a hand-over is no sign of another controller.
 
@@ -18,6 +19,8 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(60);
 /// After so many versions people are told of another controller,
 const TOLD_AFTER: u32 = 3;
+/// within this time if it is not known who they are: somebody may once do by hand what was due,
+const WINDOW: Duration = Duration::from_secs(900);
 /// and again after this time, if it still writes.
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 
@@ -26,8 +29,9 @@ const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 pub(super) struct Rivals {
     /// When this process began to write.
     began: Duration,
-    seen: [u32; 2],
-    told: [Option<Duration>; 2],
+    /// For each of [`Rival::ALL`]: the number of versions, and since when they count.
+    seen: [(u32, Duration); Rival::ALL.len()],
+    told: [Option<Duration>; Rival::ALL.len()],
 }
 
 impl NamespaceState {
@@ -39,16 +43,22 @@ impl NamespaceState {
         };
     }
 
-    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote it.
-    pub(super) fn note_foreign_version<T: Published>(&mut self, id: T::Id, editor: &Editor) {
-        let Some(rival) = Rival::of(editor).filter(|_| self.now >= self.rivals.began + GRACE) else {
+    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote it;
+    /// `settled` is true if it was not as it should be before, and is now.
+    pub(super) fn note_foreign_version<T: Published>(&mut self, id: T::Id, editor: &Editor, settled: bool) {
+        let Some(rival) = Rival::of(editor, settled).filter(|_| self.now >= self.rivals.began + GRACE) else {
             return;
         };
         let at = rival as usize;
-        self.rivals.seen[at] = self.rivals.seen[at].saturating_add(1);
+        let (seen, since) = &mut self.rivals.seen[at];
+        if rival == Rival::Untracked && self.now >= *since + WINDOW {
+            (*seen, *since) = (0, self.now);
+        }
+        *seen = seen.saturating_add(1);
+        let many = *seen >= TOLD_AFTER;
         self.notifications.push(Notification::RivalWrote { rival });
         let due = self.rivals.told[at].is_none_or(|told| self.now >= told + TOLD_AGAIN);
-        if self.rivals.seen[at] < TOLD_AFTER || !due {
+        if !many || !due {
             return;
         }
         let item = T::objects(self)[id].work_item();
@@ -59,6 +69,9 @@ impl NamespaceState {
         let other = match rival {
             Rival::Endpointd => "Another endpointd, which is no replica of this one (it uses another Lease),",
             Rival::Builtin => "kube-controller-manager",
+            Rival::Untracked => {
+                "Another controller, perhaps an endpointd that uses another Lease (--clear-managed-fields hides its name),"
+            }
         };
         self.notifications.push(Notification::Event(Notice {
             source: Source::Slices,

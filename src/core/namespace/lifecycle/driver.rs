@@ -106,14 +106,17 @@ impl NamespaceState {
             let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
             let now = entry.object().remote.as_ref().map(|remote| remote.version);
             let changed = effect == Effect::Read && before == Phase::Managed && now != version;
+            let differs = self.differs_from_desired(&T::objects(self)[id]);
             if appeared || (changed && !unanswered) {
-                self.note_foreign_version::<T>(id, &editor);
+                // While an object is left to other clients, one of them may put right what another has changed.
+                let contested = T::objects(self)[id].object().is_contested();
+                let settled = changed && differed && !differs && !contested;
+                self.note_foreign_version::<T>(id, &editor, settled);
             }
             let entry = &mut T::objects_mut(self)[id];
             if entry.object_mut().looked(others) {
                 self.notify_contested::<T>(id);
             }
-            let differs = self.differs_from_desired(&T::objects(self)[id]);
             let object = T::objects_mut(self)[id].object_mut();
             if !differs {
                 // Whatever was done has been taken back.
