@@ -16,7 +16,7 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
             "--only=mirrored",
             "--only=backlog",
         ])
-        .args(["--only=annotated", "--only=all"])
+        .args(["--only=annotated", "--only=replaced", "--only=all"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -29,6 +29,7 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
         "mirrored ",
         "backlog ",
         "annotated ",
+        "replaced ",
         "all ",
     ] {
         assert!(text.lines().any(|line| line.starts_with(attack)), "{attack}");

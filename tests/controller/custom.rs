@@ -438,6 +438,82 @@ async fn an_empty_placeholder_is_no_replacement() {
     assert_eq!(pods_by(&world, OURS).await, [""; 0]);
 }
 
+/// Pods that do not work take the place of none that do, whoever publishes them.
+#[tokio::test(start_paused = true)]
+async fn endpoints_that_are_not_ready_are_no_replacement() {
+    for outputs in [CUSTOM, EVERYTHING] {
+        let world = world(outputs, "app=web").await;
+        world.flip("api", false, 60).await;
+        world.rest().await;
+        world
+            .patch("Service", "s", json!({"spec": {"selector": {"app": "api"}}}))
+            .await;
+        if outputs == CUSTOM {
+            let mut other = builtin("other", 3);
+            for endpoint in other["endpoints"].as_array_mut().unwrap() {
+                endpoint["conditions"]["ready"] = json!(false);
+            }
+            world.make(other).await;
+        }
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(pods_by(&world, OURS).await, ["old", "web"], "{outputs:?}");
+        let told: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
+        assert_eq!(told, ["SelectorIgnored", "EndpointSlicesKept"]);
+        // One that works is enough when the time has passed.
+        if outputs == CUSTOM {
+            let one = json!({"endpoints": builtin("", 1)["endpoints"]});
+            world.patch("EndpointSlice", "other", one).await;
+        } else {
+            world.flip("api", true, 120).await;
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(pods_by(&world, OURS).await, [""; 0], "{outputs:?}");
+    }
+}
+
+/// A quota or a webhook refuses the slices for the selector.
+#[tokio::test(start_paused = true)]
+async fn slices_that_stay_because_others_are_refused_are_told_of() {
+    use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Stage, Verb};
+    let world = world(EVERYTHING, "app=web").await;
+    let refused = Fault::Fail(Stage::Before, Failure::Forbidden);
+    let rule = Rule::on(Verb::Create, "endpointslices").fault(refused);
+    world.server.set_faults(FaultPlan::new(1).rule(rule));
+    world
+        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
+        .await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
+    let told = told(&world).await;
+    let kept: Vec<_> = told
+        .iter()
+        .filter(|(reason, _)| reason == "EndpointSlicesKept")
+        .collect();
+    assert_eq!(kept.len(), 1, "{told:?}");
+    assert!(kept[0].1.contains("could not be written"), "{told:?}");
+    world.server.set_faults(FaultPlan::new(1));
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
+    assert_in_sync(&world).await;
+}
+
+/// A slice of names holds endpoints, though they cannot be compared with addresses.
+#[tokio::test(start_paused = true)]
+async fn a_slice_of_names_is_not_empty() {
+    let world = world(CUSTOM, "app=web").await;
+    world
+        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
+        .await;
+    let mut names = builtin("names", 1);
+    names["addressType"] = json!("FQDN");
+    names["endpoints"][0]["addresses"] = json!(["web.example.com"]);
+    world.make(names).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     let mut world = World::new(100);

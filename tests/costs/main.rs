@@ -14,5 +14,6 @@ mod processor;
 mod cost;
 mod limits;
 mod mirrors;
+mod replacements;
 mod tenants;
 mod turns;

@@ -509,7 +509,9 @@ impl NamespaceState {
         let slice = &self.slices[id];
         let service = self.services.find(&slice.service_name);
         let led = service.is_some_and(|service| self.services[service].facts.is_led());
-        let unread = (led && slice.others_hold.is_none()) || self.replacements.wants(&slice.service_name, id);
+        let led_unread = led && slice.others_hold.is_none();
+        let unread = self.awaits_content(id) || led_unread;
+        let slice = &self.slices[id];
         if unread
             && slice.manager == Manager::Builtin
             && slice.object.phase == Phase::Unmanaged

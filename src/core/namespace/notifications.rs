@@ -291,14 +291,18 @@ impl NamespaceState {
     }
 
     /// Notifies people that slices, and which, stay, because those for the Service's selector, which should take their place, hold no
-    /// endpoints.
-    pub(super) fn notify_kept(&mut self, name: &str, source: Source, which: &str) {
+    /// ready endpoints. `unwritten` means that these could not be written yet.
+    pub(super) fn notify_kept(&mut self, name: &str, source: Source, which: &str, unwritten: bool) {
         let Some(service) = self.services.find(name) else {
             return;
         };
+        let why = if unwritten {
+            "could not be written yet: does the API server refuse them?"
+        } else {
+            "hold no ready endpoints: does the selector match pods that are ready?"
+        };
         let message = format!(
-            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector hold no endpoints: does \
-             the selector match the pods?"
+            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector {why}"
         );
         self.notifications.push(Notification::Kept {
             service: self.services[service].facts.name.clone(),

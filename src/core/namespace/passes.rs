@@ -9,7 +9,7 @@ use super::addresses::{Collecting, ServiceEndpoints};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedMap;
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::{Matching, PodChange};
 use crate::core::time::Time;
 use crate::core::work::Budget;
@@ -49,6 +49,8 @@ pub(super) enum Pass {
     Lead(VecDeque<ServiceId>, bool),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
+    /// Withdraws slices of a Service whose annotation no longer counts, from those before this one.
+    Withdraw(ServiceId, SliceId),
     /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
     GiveUpPairs,
 }
@@ -203,10 +205,7 @@ impl NamespaceState {
                 }
                 (Some(Pass::Collect(collecting)), 1)
             }
-            Pass::Remove(id) => {
-                self.drop_service(id);
-                (None, 1)
-            }
+            Pass::Remove(id) => (self.remove_some(id).then_some(Pass::Remove(id)), 1),
             Pass::Replace(id, facts) => {
                 self.replace_stopped(id, *facts);
                 (None, 1)
@@ -218,6 +217,10 @@ impl NamespaceState {
             Pass::Notification(id) => {
                 self.notify_annotations(id);
                 (None, 1)
+            }
+            Pass::Withdraw(id, before) => {
+                let (last, looked_at) = self.withdraw_more(id, before);
+                (last.map(|last| Pass::Withdraw(id, last)), looked_at)
             }
             Pass::GiveUpPairs => {
                 let more = self.inputs.give_up_pairs(&mut self.work);

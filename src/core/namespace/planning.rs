@@ -36,7 +36,11 @@ impl NamespaceState {
     /// nothing is due any more. At most one request of an object is in flight at a time.
     pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
         match object.output {
-            Output::Slice => self.grant_one::<Slice, E>(&object.name, encoder),
+            Output::Slice => {
+                let granted = self.grant_one::<Slice, E>(&object.name, encoder);
+                self.note_turn(&object.name);
+                granted
+            }
             Output::Endpoints => self.grant_one::<Endpoints, E>(&object.name, encoder),
             Output::Mirrored => self.grant_one::<MirroredSlice, E>(&object.name, encoder),
         }
@@ -47,13 +51,10 @@ impl NamespaceState {
     pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         match object.output {
             Output::Slice => {
-                let service = self.service_to_give_way_to(&object.name);
                 let id = self.slices.find(&object.name);
                 let due = self.answered::<Slice>(&object.name, outcome, why);
                 self.decide(id);
-                if let Some(service) = service {
-                    self.check_replacement(&service);
-                }
+                self.note_turn(&object.name);
                 due
             }
             Output::Endpoints => {
@@ -64,6 +65,7 @@ impl NamespaceState {
             Output::Mirrored => {
                 let due = self.answered::<MirroredSlice>(&object.name, outcome, why);
                 self.stop_waiting_for_mirrored(&object.name);
+                self.note_mirrored_answer(&object.name);
                 due
             }
         }
@@ -102,7 +104,9 @@ impl NamespaceState {
                 assignment: None,
             })
         });
-        let done = self.evaluate_some(&mut planning, budget);
+        let evaluated = self.evaluate_some(&mut planning, budget);
+        self.note_wanted();
+        let done = evaluated && self.step_replacements(budget);
         if done {
             self.release_blocked::<Slice>();
             self.release_blocked::<Endpoints>();
@@ -125,26 +129,33 @@ impl NamespaceState {
             || self.endpoints.has_to_plan()
             || self.mirrored.has_to_plan()
             || self.mirrors.has_dirty()
+            || self.replacements.has_to_plan()
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
         for (epoch, facts) in &mut planning.slices {
-            budget.spend(1 + self.count_read(facts.units()));
+            let before = self.work.total();
+            self.count_read(facts.units());
             self.listed::<Slice>(facts, epoch);
+            budget.spend(1 + self.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.endpoints {
-            budget.spend(1 + self.count_read(facts.units()));
+            let before = self.work.total();
+            self.count_read(facts.units());
             self.listed::<Endpoints>(facts, epoch);
+            budget.spend(1 + self.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.mirrored {
-            budget.spend(1 + self.count_read(facts.units()));
+            let before = self.work.total();
+            self.count_read(facts.units());
             self.listed::<MirroredSlice>(facts, epoch);
+            budget.spend(1 + self.work.total() - before);
             if budget.is_spent() {
                 return false;
             }

@@ -113,14 +113,18 @@ impl NamespaceState {
         self.touch_mirror(&name);
     }
 
-    /// Drops a Service of which nothing is left but its name.
-    pub(super) fn drop_service(&mut self, id: ServiceId) {
+    /// Continues to drop a Service of which nothing is left but its name. Returns true if there is more to do.
+    pub(super) fn remove_some(&mut self, id: ServiceId) -> bool {
+        if self.let_some_go(id) {
+            return true;
+        }
         let service = self.services.remove(id);
         self.resolved
             .forget_service((service.ports, &service.facts.ports));
         self.delete_endpoints(&service.facts.name);
         self.touch_mirror(&service.facts.name);
         self.check_replacement(&service.facts.name);
+        false
     }
 
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
@@ -275,6 +279,7 @@ impl NamespaceState {
         if self.writes_slices(&self.services[id].facts) {
             let name = self.services[id].facts.name.clone();
             for slice_id in self.unmanaged.remove(&name).unwrap_or_default().iter() {
+                self.work.slices_touched += 1;
                 self.attribute(slice_id, true);
             }
         }

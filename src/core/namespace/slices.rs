@@ -162,12 +162,8 @@ impl Published for Slice {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
             slice.others_hold = None;
-            let service = slice.gives_way.then(|| slice.service_name.clone());
             state.drop_content(id);
             state.learn_content(id);
-            if let Some(service) = service {
-                state.check_leaving(&service);
-            }
         }
     }
 

@@ -121,6 +121,10 @@ impl Strikes {
                 let (path, patch) = bulk::change_annotated(round, self.scaled(60) as u64);
                 self.http.patch(&path, &patch).await
             }
+            Attack::Replaced => {
+                let (path, patch) = bulk::change_replaced(round, self.scaled(16_000) as u64);
+                self.http.patch(&path, &patch).await
+            }
             Attack::All => unreachable!("it is taken apart when it is prepared"),
         }
     }
@@ -137,6 +141,7 @@ impl Strikes {
             Attack::Refusals => bulk::refused(self.scaled(20)),
             Attack::Backlog => bulk::backlog(self.scaled(200), 30),
             Attack::Annotated => bulk::annotated(self.scaled(60), self.scaled(33_000)),
+            Attack::Replaced => bulk::replaced(self.scaled(16_000)),
             other => {
                 self.prepare_other(other).await?;
                 Vec::new()
@@ -156,7 +161,7 @@ impl Strikes {
     async fn prepare_other(&self, attack: Attack) -> anyhow::Result<()> {
         match attack {
             Attack::None | Attack::All => Ok(()),
-            Attack::Mirrored | Attack::Refusals | Attack::Backlog | Attack::Annotated => {
+            Attack::Mirrored | Attack::Refusals | Attack::Backlog | Attack::Annotated | Attack::Replaced => {
                 unreachable!("they are made in bulk")
             }
             Attack::Collisions => {

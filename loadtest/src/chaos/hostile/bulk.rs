@@ -166,6 +166,41 @@ pub(super) fn change_annotated(round: u64, count: u64) -> (String, Value) {
     (path("services", &format!("annotated-{}", round % count)), patch)
 }
 
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/hostile/endpointslices";
+
+fn endpoints_of_replaced(number: u64, round: u64) -> Value {
+    let at = pod_number(Attack::Replaced, number as u32 + (round % 2) as u32 * 50_000);
+    json!([{ "addresses": [pod_ip(at, Family::V4).to_string()], "conditions": { "ready": true } }])
+}
+
+/// A Service whose selector selects nothing, and slices that were published for an annotation.
+pub(super) fn replaced(count: usize) -> Vec<Made> {
+    let service = objects::service("replaced", &json!({}), &json!({ "app": "none" }));
+    let slices = (0..count as u64).map(|number| {
+        let labels = json!({
+            "kubernetes.io/service-name": "replaced", "endpointslice.kubernetes.io/managed-by": "endpointd.io",
+        });
+        let slice = json!({
+            "metadata": { "name": format!("replaced-{number}"), "labels": labels },
+            "addressType": "IPv4", "ports": [{ "port": 80 }], "endpoints": endpoints_of_replaced(number, 0),
+        });
+        made(SLICES.to_owned(), slice)
+    });
+    let service = made(collection("services"), service);
+    [service].into_iter().chain(slices).collect()
+}
+
+/// One of the slices gets another address, or the Service another label.
+pub(super) fn change_replaced(round: u64, count: u64) -> (String, Value) {
+    if round.is_multiple_of(10) {
+        let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
+        return (path("services", "replaced"), patch);
+    }
+    let (number, turn) = (round % count, round / count);
+    let patch = json!({ "endpoints": endpoints_of_replaced(number, turn + 1) });
+    (format!("{SLICES}/replaced-{number}"), patch)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

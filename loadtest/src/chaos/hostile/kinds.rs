@@ -46,7 +46,10 @@ pub(super) enum Attack {
     Backlog,
     /// 60 Services with annotated selectors of 33,000 values, 13 MB of them, of which one changes.
     Annotated,
-    /// All of them in turn but the last five, one write of each.
+    /// A Service with a selector and 16,000 slices that were published for its annotation and give way, one of which changes;
+    /// now and then the Service does.
+    Replaced,
+    /// All of them in turn but the last six, one write of each.
     All,
 }
 
@@ -70,7 +73,7 @@ impl fmt::Display for Attack {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::None,
         Self::Collisions,
         Self::Selectors,
@@ -86,6 +89,7 @@ impl Attack {
         Self::Refusals,
         Self::Backlog,
         Self::Annotated,
+        Self::Replaced,
         Self::All,
     ];
 
@@ -98,7 +102,7 @@ impl Attack {
                 ..none
             },
             // A change is read once, and perhaps once more.
-            Self::Refusals => Bounds {
+            Self::Refusals | Self::Replaced => Bounds {
                 reads: Some(2.0),
                 ..none
             },
@@ -118,7 +122,7 @@ impl Attack {
     /// Flags that the controller needs for it.
     pub(super) fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Annotated => &["--controllers=*,custom-selector-controller"],
+            Self::Annotated | Self::Replaced => &["--controllers=*,custom-selector-controller"],
             _ => &[],
         }
     }

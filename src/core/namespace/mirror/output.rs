@@ -249,9 +249,7 @@ impl Published for MirroredSlice {
             state.mirrored.want(id);
         } else {
             slice.object.remote = Some(meta.remote());
-            let service = slice.service_name.clone();
             state.drop_mirrored_content(id);
-            state.check_leaving(&service);
         }
     }
 
