@@ -231,7 +231,9 @@ fn selector(facts: &ServiceFacts) -> Vec<String> {
     let pairs = facts.selector.iter().flat_map(Selector::pairs);
     let pairs = pairs.map(|(key, value)| format!("{key}={value}"));
     let others = facts.selector.iter().flat_map(Selector::requirements);
-    pairs.chain(others.map(ToString::to_string)).collect()
+    pairs
+        .chain(others.map(|requirement| requirement.to_string()))
+        .collect()
 }
 
 /// Formats the Service's ports as `http 80 to 8080/TCP`.

@@ -14,5 +14,6 @@ mod processor;
 mod cost;
 mod limits;
 mod mirrors;
+mod selectors;
 mod tenants;
 mod turns;

@@ -49,8 +49,6 @@ pub(super) enum Pass {
     Lead(VecDeque<ServiceId>, bool),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
-    /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
-    GiveUpPairs,
 }
 
 /// A change of a managed Service, applied in stages.
@@ -218,10 +216,6 @@ impl NamespaceState {
             Pass::Notification(id) => {
                 self.notify_annotations(id);
                 (None, 1)
-            }
-            Pass::GiveUpPairs => {
-                let more = self.inputs.give_up_pairs(&mut self.work);
-                (more.then_some(Pass::GiveUpPairs), 1)
             }
         }
     }
