@@ -3,6 +3,7 @@
 mod everywhere;
 mod inspected;
 mod takeovers;
+mod toggled;
 
 use crate::cluster::Api;
 use crate::gate::Fate;
