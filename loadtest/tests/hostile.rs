@@ -16,7 +16,13 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
             "--only=mirrored",
             "--only=backlog",
         ])
-        .args(["--only=annotated", "--only=replaced", "--only=all"])
+        .args([
+            "--only=annotated",
+            "--only=replaced",
+            "--only=subsets",
+            "--only=leases",
+            "--only=all",
+        ])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -30,6 +36,8 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
         "backlog ",
         "annotated ",
         "replaced ",
+        "subsets ",
+        "leases ",
         "all ",
     ] {
         assert!(text.lines().any(|line| line.starts_with(attack)), "{attack}");

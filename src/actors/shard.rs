@@ -304,7 +304,7 @@ impl ShardState {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
                     tracing::warn!(%namespace, name = %endpoints,
-                        "the Endpoints are not mirrored: their slices would be more than 16 times as large");
+                        "the Endpoints are not mirrored: their slices would be more than 16 times as large, or more than one for each 384 bytes");
                 }
             }
             Notification::Kept { service, message } => {

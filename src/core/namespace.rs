@@ -335,6 +335,7 @@ impl NamespaceState {
             && self.slices.is_empty()
             && self.endpoints.is_empty()
             && self.mirrored.is_empty()
+            && self.leases.is_empty()
     }
 
     /// Marks a list as pending, since another one is about to arrive: nothing is planned or written until it is

@@ -231,7 +231,9 @@ fn selector(facts: &ServiceFacts) -> Vec<String> {
     let pairs = facts.selector.iter().flat_map(Selector::pairs);
     let pairs = pairs.map(|(key, value)| format!("{key}={value}"));
     let others = facts.selector.iter().flat_map(Selector::requirements);
-    pairs.chain(others.map(ToString::to_string)).collect()
+    pairs
+        .chain(others.map(|requirement| requirement.to_string()))
+        .collect()
 }
 
 /// Formats the Service's ports as `http 80 to 8080/TCP`.
@@ -342,7 +344,8 @@ fn mirroring(seen: &Seen) -> Vec<String> {
     let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.max_mirrored) else {
         return vec![
             "its Endpoints are not mirrored: the slices would be more than 16 times as large, because too many ports \
-             share a name, or the same ports occur in too many combinations of subsets"
+             share a name, or the same ports occur in too many combinations of subsets; or there would be more than 64 \
+             slices and one for each 384 bytes, because too many subsets have ports of their own"
                 .to_owned(),
         ];
     };

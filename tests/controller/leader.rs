@@ -4,6 +4,7 @@ mod everywhere;
 mod inspected;
 mod takeovers;
 mod told;
+mod toggled;
 
 use crate::cluster::Api;
 use crate::gate::Fate;

@@ -15,5 +15,6 @@ mod cost;
 mod limits;
 mod mirrors;
 mod replacements;
+mod selectors;
 mod tenants;
 mod turns;

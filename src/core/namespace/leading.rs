@@ -20,6 +20,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long a Lease is followed on after the last Service has ceased to follow it, and with it the watch of the namespace's
+/// Leases: to begin to follow takes a list of all of them, which may be megabytes, and one annotation of one Service may
+/// come and go many times a second. The time doubles with each list that comes soon after the last one.
+const KEPT: Duration = Duration::from_secs(60);
+/// The longest such time.
+const KEPT_LONGEST: Duration = Duration::from_secs(960);
 /// How many pods that an identity may stand for are looked at. Nobody leads if there are more.
 const MOST_CANDIDATES: usize = 64;
 
@@ -55,6 +61,12 @@ pub(super) struct Leases {
     listed: bool,
     followed: KeyedMap<Arc<str>, Followed>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
+    /// Leases that no Service follows any more, by when they are forgotten.
+    kept: BTreeSet<(Duration, Arc<str>)>,
+    /// How long they are kept.
+    keeps_for: Duration,
+    /// When the watch was last left.
+    left: Option<Duration>,
     requests: Vec<LeaseRequest>,
     /// The Leases by the name that their holder's identity begins with.
     by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
@@ -68,12 +80,64 @@ struct Followed {
     wake: Option<Duration>,
     /// Its entry in [`Leases::by_holder`].
     holder: Option<Box<str>>,
+    /// Its entry in [`Leases::kept`].
+    until: Option<Duration>,
     services: SmallSet<ServiceId>,
     /// Those that publish nobody.
     vacant: SmallSet<ServiceId>,
 }
 
 impl Leases {
+    /// Returns whether no Lease is followed, and the watch has been left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.followed.is_empty()
+    }
+
+    /// Begins to follow the namespace's Leases for the first of them.
+    fn begin(&mut self, now: Duration) {
+        let soon = self.left.is_some_and(|left| now < left + 4 * self.keeps_for);
+        self.keeps_for = if soon {
+            KEPT_LONGEST.min(2 * self.keeps_for)
+        } else {
+            KEPT
+        };
+        self.follow();
+    }
+
+    /// Keeps a Lease that no Service follows any more, for a while.
+    fn keep(&mut self, name: &Arc<str>, now: Duration) {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return;
+        };
+        let until = now + self.keeps_for;
+        followed.until = Some(until);
+        self.kept.insert((until, name.clone()));
+    }
+
+    /// Forgets one of the Leases that no Service has followed for a while. Returns whether there was one.
+    fn forget_one(&mut self, now: Duration) -> bool {
+        if self.kept.first().is_none_or(|(until, _)| *until > now) {
+            return false;
+        }
+        let Some((_, name)) = self.kept.pop_first() else {
+            return false;
+        };
+        self.forget(&name, now);
+        true
+    }
+
+    /// Forgets a Lease, and leaves the watch with the last one.
+    fn forget(&mut self, name: &Arc<str>, now: Duration) {
+        self.index_holder(name, None);
+        if let Some(wake) = self.followed.remove(name).and_then(|followed| followed.wake) {
+            self.wakes.remove(&(wake, name.clone()));
+        }
+        if self.followed.is_empty() {
+            self.left = Some(now);
+            self.requests.push(LeaseRequest::Leave);
+        }
+    }
+
     /// Updates when a Lease is looked at next.
     fn rearm(&mut self, name: &Arc<str>) {
         let Some(followed) = self.followed.get_mut(name) else {
@@ -125,7 +189,9 @@ impl NamespaceState {
 
     /// Returns when to call [`Self::look_at_leases`] next.
     pub fn next_look_at_leases(&self) -> Option<Duration> {
-        self.leases.wakes.first().map(|(wake, _)| *wake)
+        let first = |times: &BTreeSet<(Duration, _)>| times.first().map(|(time, _)| *time);
+        let times = [first(&self.leases.wakes), first(&self.leases.kept)];
+        times.into_iter().flatten().min()
     }
 
     /// Looks at the Leases whose time has come.
@@ -138,6 +204,9 @@ impl NamespaceState {
     /// Looks at one of the Leases whose time has come, but leaves the visits to Services to [`Self::step_passes`].
     /// Returns false if there is none.
     pub fn begin_look_at_lease(&mut self, now: Duration) -> bool {
+        if self.leases.forget_one(now) {
+            return true;
+        }
         let Some((wake, name)) = self.leases.wakes.first().cloned() else {
             return false;
         };
@@ -248,10 +317,13 @@ impl NamespaceState {
             return;
         }
         if self.leases.followed.is_empty() {
-            self.leases.follow();
+            self.leases.begin(self.now);
         }
         let (begun, listed) = (self.leases.begun, self.leases.listed);
         let followed = self.leases.followed.entry(name.clone()).or_default();
+        if let Some(until) = followed.until.take() {
+            self.leases.kept.remove(&(until, name.clone()));
+        }
         followed.services.insert(id);
         if listed {
             if followed.lease.ask() {
@@ -264,7 +336,7 @@ impl NamespaceState {
         self.leases.rearm(&name);
     }
 
-    /// Ends what [`Self::follow_lease`] began.
+    /// Ends what [`Self::follow_lease`] began. If no other Service follows the Lease, it is followed on for a while.
     pub(super) fn unfollow_lease(&mut self, id: ServiceId) {
         let Some(name) = self.services[id].facts.followed_lease().cloned() else {
             return;
@@ -274,26 +346,17 @@ impl NamespaceState {
         };
         followed.services.remove(&id);
         followed.vacant.remove(&id);
-        if followed.services.is_empty() {
-            self.leases.index_holder(&name, None);
-        }
-        let Some(followed) = self.leases.followed.get_mut(&name) else {
-            return;
-        };
-        if followed.services.is_empty() {
-            if let Some(wake) = followed.wake {
-                self.leases.wakes.remove(&(wake, name.clone()));
-            }
-            self.leases.followed.remove(&name);
-        }
-        if self.leases.followed.is_empty() {
-            self.leases.requests.push(LeaseRequest::Leave);
+        if followed.services.is_empty() && followed.until.is_none() {
+            self.leases.keep(&name, self.now);
         }
     }
 
     /// Forgets what is known of all Leases, because this process no longer follows the outputs. It follows the Leases
     /// again when it does.
     pub(super) fn forget_leases(&mut self) {
+        for (_, name) in std::mem::take(&mut self.leases.kept) {
+            self.leases.forget(&name, self.now);
+        }
         if self.leases.followed.is_empty() {
             return;
         }

@@ -51,8 +51,6 @@ pub(super) enum Pass {
     Displace(VecDeque<PodId>),
     /// Withdraws slices of a Service whose annotation no longer counts, from those before this one.
     Withdraw(ServiceId, SliceId),
-    /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
-    GiveUpPairs,
 }
 
 /// A change of a managed Service, applied in stages.
@@ -221,10 +219,6 @@ impl NamespaceState {
             Pass::Withdraw(id, before) => {
                 let (last, looked_at) = self.withdraw_more(id, before);
                 (last.map(|last| Pass::Withdraw(id, last)), looked_at)
-            }
-            Pass::GiveUpPairs => {
-                let more = self.inputs.give_up_pairs(&mut self.work);
-                (more.then_some(Pass::GiveUpPairs), 1)
             }
         }
     }

@@ -298,9 +298,7 @@ impl NamespaceState {
     }
 
     fn remove_selector(&mut self, id: ServiceId) {
-        if self.inputs.remove_selector(id, &mut self.work) {
-            self.passes.push_back(Pass::GiveUpPairs);
-        }
+        self.inputs.remove_selector(id, &mut self.work);
     }
 
     /// Finishes the stop of a Service, once its pods have forgotten it.
