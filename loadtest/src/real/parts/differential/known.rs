@@ -6,10 +6,11 @@ use std::{
 };
 
 use scenario::{TRIGGER, differences, without_trigger_times};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const HEADLESS: &str = "service.kubernetes.io/headless";
 const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 
 // The first column of lines of docs/differences.md.
@@ -19,9 +20,13 @@ const TRIGGER_TIME: &str = "Several changes share a write";
 const ENDED_PODS: &str = "A selector comes to match pods that have ended";
 const EMPTY_SLICE: &str =
     "The first pod of an address family comes, and another pod has none of the Service's ports";
+const REMADE: &str = "A Service is made again while an empty slice of the deleted one is still there";
+const EDITED: &str = "Somebody edits Endpoints";
 /// All lines that are used here.
 #[cfg(test)]
-const LINES: [&str; 5] = [
+const LINES: [&str; 7] = [
+    REMADE,
+    EDITED,
     EXTERNAL_NAME,
     SELECTOR_COMES,
     TRIGGER_TIME,
@@ -49,7 +54,12 @@ pub(super) struct Facts {
     pub(super) without_selector: BTreeSet<String>,
     /// When pods ended, as their conditions have it.
     pub(super) ends: BTreeSet<String>,
+    /// Their Endpoints were given the label [`EDIT`].
+    pub(super) edited: BTreeSet<String>,
 }
+
+/// The label that is put on objects of the controllers.
+pub(super) const EDIT: &str = "people";
 
 /// Sorts a normalised state by Services.
 pub(super) fn published(state: &Value) -> Published {
@@ -116,10 +126,8 @@ pub(super) fn compare(
             lines,
         };
         match difference.standing(facts, max) {
-            Some(reason) => {
-                reasons.insert(reason);
-            }
-            None => found.push(difference),
+            (rest, known) if rest.lines.is_empty() => reasons.extend(known),
+            _ => found.push(difference),
         }
     }
     found
@@ -128,20 +136,59 @@ pub(super) fn compare(
 // === impl Difference ===
 
 impl Difference {
-    /// The reason of a difference that lasts for as long as the Service is as it is.
-    fn standing(&self, facts: &Facts, max: usize) -> Option<&'static str> {
-        if facts.external.contains(&self.service) && self.is_of_mirrored_slices(max) {
-            return Some(EXTERNAL_NAME);
+    /// What is left without the differences that last for as long as the Service is as it is, and the reasons of those.
+    fn standing(&self, facts: &Facts, max: usize) -> (Self, BTreeSet<&'static str>) {
+        let mut rest = self.clone();
+        let mut reasons = BTreeSet::new();
+        if facts.external.contains(&self.service) {
+            rest.leave_out(EXTERNAL_NAME, max, &mut reasons, Self::without_mirrored_slices);
         }
-        self.is_of_empty_slices(max).then_some(EMPTY_SLICE)
+        if facts.edited.contains(&self.service) {
+            rest.leave_out(EDITED, max, &mut reasons, Self::without_edits);
+        }
+        rest.leave_out(EMPTY_SLICE, max, &mut reasons, Self::without_empty_slices);
+        rest.leave_out(REMADE, max, &mut reasons, Self::without_remains);
+        (rest, reasons)
+    }
+
+    /// Leaves out what has a reason, and adds the reason if it made a difference.
+    fn leave_out(
+        &mut self,
+        reason: &'static str,
+        max: usize,
+        reasons: &mut BTreeSet<&'static str>,
+        change: fn(&mut Self),
+    ) {
+        change(self);
+        let lines = differences(&self.upstream, &self.own, max);
+        if lines != self.lines {
+            reasons.insert(reason);
+            self.lines = lines;
+        }
     }
 
     /// The reason of a difference that has lasted too long for one that goes by itself; none if it has none.
     pub(super) fn reason(&self, facts: &Facts, max: usize) -> Option<&'static str> {
-        if facts.without_selector.contains(&self.service) && self.is_of_mirrored_slices(max) {
-            return Some(SELECTOR_COMES);
+        let (mut rest, _) = self.standing(facts, max);
+        if facts.without_selector.contains(&self.service) {
+            let mut without = rest.clone();
+            without.leave_out(
+                SELECTOR_COMES,
+                max,
+                &mut BTreeSet::new(),
+                Self::without_mirrored_slices,
+            );
+            if without.lines.is_empty() {
+                return Some(SELECTOR_COMES);
+            }
         }
-        let (later, of_ended) = self.trigger_times(facts)?;
+        if facts.edited.contains(&self.service) {
+            rest.leave_out(EDITED, max, &mut BTreeSet::new(), Self::without_times_of_edits);
+            if rest.lines.is_empty() {
+                return Some(EDITED);
+            }
+        }
+        let (later, of_ended) = rest.trigger_times(facts)?;
         match (later, of_ended) {
             (true, _) => Some(TRIGGER_TIME),
             (_, true) => Some(ENDED_PODS),
@@ -149,26 +196,41 @@ impl Difference {
         }
     }
 
-    fn is_of_mirrored_slices(&self, max: usize) -> bool {
-        let without = |value: &Value| {
-            let mut value = value.clone();
-            if let Some(fields) = value.as_object_mut() {
+    fn without_mirrored_slices(&mut self) {
+        for side in [&mut self.upstream, &mut self.own] {
+            if let Some(fields) = side.as_object_mut() {
                 fields.remove("mirrored");
             }
-            value
-        };
-        differences(&without(&self.upstream), &without(&self.own), max).is_empty()
+        }
     }
 
-    /// Upstream has empty slices without ports beside others of their family, and that is all.
-    fn is_of_empty_slices(&self, max: usize) -> bool {
-        let is_empty = |slice: &Value| {
-            let none = |field: &str| slice[field].as_array().is_some_and(Vec::is_empty);
-            none("endpoints") && none("ports")
-        };
-        let mut upstream = self.upstream.clone();
-        for field in ["endpointslices", "groups"] {
-            let Some(slices) = upstream[field].as_array_mut() else {
+    /// Without the edits of Endpoints that upstream has not noticed yet. endpointd has, and its write has no trigger time.
+    fn without_edits(&mut self) {
+        let upstream = objects_mut(&mut self.upstream, "endpoints");
+        for (upstream, own) in upstream.zip(objects_mut(&mut self.own, "endpoints")) {
+            let labels = upstream["labels"].as_object_mut();
+            if labels.and_then(|labels| labels.remove(EDIT)).is_some() {
+                remove(upstream, "annotations", TRIGGER);
+                remove(own, "annotations", TRIGGER);
+            }
+        }
+    }
+
+    /// The same once upstream has put them right: with the time of the change that has made it look, which for endpointd has
+    /// changed nothing.
+    fn without_times_of_edits(&mut self) {
+        let upstream = objects_mut(&mut self.upstream, "endpoints");
+        for (upstream, own) in upstream.zip(objects_mut(&mut self.own, "endpoints")) {
+            if own["annotations"].get(TRIGGER).is_none() {
+                remove(upstream, "annotations", TRIGGER);
+            }
+        }
+    }
+
+    /// Without upstream's empty slices that stand beside others of their family.
+    fn without_empty_slices(&mut self) {
+        for field in SLICES {
+            let Some(slices) = self.upstream.get_mut(field).and_then(Value::as_array_mut) else {
                 continue;
             };
             let others: Vec<Value> = slices.iter().filter(|slice| !is_empty(slice)).cloned().collect();
@@ -179,11 +241,24 @@ impl Difference {
             };
             slices.retain(|slice| !is_empty(slice) || !beside(slice));
         }
-        if let Some(fields) = upstream.as_object_mut() {
-            // Asking for a field that is not there has made one.
-            fields.retain(|_, value| !value.is_null());
+    }
+
+    /// Without all in which the empty slices of a deleted Service, which upstream takes for those of the new one, differ from
+    /// new ones.
+    fn without_remains(&mut self) {
+        for field in SLICES {
+            let is_remains =
+                |slice: &&mut Value| is_empty(slice) && slice["ownerReferences"][0]["uid"] == "<gone>";
+            let remains = objects_mut(&mut self.upstream, field).filter(is_remains);
+            let mut families = Vec::new();
+            for slice in remains {
+                families.push(slice["addressType"].clone());
+                as_new(slice);
+            }
+            let own = objects_mut(&mut self.own, field);
+            own.filter(|slice| is_empty(slice) && families.contains(&slice["addressType"]))
+                .for_each(as_new);
         }
-        differences(&upstream, &self.own, max).is_empty()
     }
 
     /// If only trigger times differ: whether endpointd's are the earlier ones, object by object, and whether upstream's are those
@@ -205,6 +280,35 @@ impl Difference {
         let of_ended = pairs().all(|(upstream, _)| facts.ends.contains(upstream));
         Some((pairs().all(|(upstream, own)| own < upstream), of_ended))
     }
+}
+
+/// The fields of slices that the endpointslice controller keeps.
+const SLICES: [&str; 2] = ["endpointslices", "groups"];
+
+fn objects_mut<'a>(side: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    side.get_mut(field)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+}
+
+fn remove(object: &mut Value, field: &str, key: &str) {
+    if let Some(fields) = object[field].as_object_mut() {
+        fields.remove(key);
+    }
+}
+
+/// Whether a slice has neither endpoints nor ports.
+fn is_empty(slice: &Value) -> bool {
+    let none = |field: &str| slice[field].as_array().is_some_and(Vec::is_empty);
+    none("endpoints") && none("ports")
+}
+
+/// Leaves of an empty slice what does not depend on which Service of its name it was made for.
+fn as_new(slice: &mut Value) {
+    remove(slice, "annotations", TRIGGER);
+    remove(slice, "labels", HEADLESS);
+    slice["ownerReferences"][0]["uid"] = json!("<any>");
 }
 
 /// All trigger times, in the order of the objects.
@@ -376,6 +480,83 @@ mod tests {
             .len(),
             1
         );
+    }
+
+    fn empty(owner: &str, labels: Value) -> Value {
+        let mut slice = json!({
+            "labels": labels, "annotations": {}, "addressType": "IPv4", "ports": [], "endpoints": [],
+            "ownerReferences": [{ "kind": "Service", "uid": owner }],
+        });
+        slice["labels"][SERVICE_NAME] = json!("web");
+        slice
+    }
+
+    #[test]
+    fn the_empty_slice_of_a_deleted_service_is_explained_and_one_with_endpoints_is_not() {
+        let remains = empty("<gone>", json!({ HEADLESS: "" }));
+        let mut new = empty("Service/web", json!({}));
+        new["annotations"] = json!({ TRIGGER: "<service creation>" });
+        let of = |upstream: &Value, own: &Value| {
+            compared(
+                std::slice::from_ref(upstream),
+                std::slice::from_ref(own),
+                &Facts::default(),
+            )
+        };
+        let (found, reasons) = of(&remains, &new);
+        assert_eq!((found.len(), &reasons[..]), (0, &[REMADE][..]));
+        assert_eq!(of(&new, &remains).0.len(), 1);
+        assert_eq!(
+            of(&remains, &empty("Service/web", json!({ "other": "" })))
+                .0
+                .len(),
+            1
+        );
+        let mut full = remains.clone();
+        full["endpoints"] = json!([{ "addresses": ["10.0.0.1"] }]);
+        let mut own = new.clone();
+        own["endpoints"] = full["endpoints"].clone();
+        assert_eq!(of(&full, &own).0.len(), 1);
+    }
+
+    #[test]
+    fn edited_endpoints_are_explained_until_upstream_looks_again() {
+        let endpoints = |labels: Value, annotations: Value| {
+            published(&json!({ "endpoints": [
+                { "name": "web", "labels": labels, "annotations": annotations, "subsets": [] },
+            ] }))
+        };
+        let edited = Facts {
+            edited: BTreeSet::from(["web".to_owned()]),
+            ..Facts::default()
+        };
+        let of = |upstream: &Published, own: &Published, facts: &Facts| {
+            let mut reasons = BTreeSet::new();
+            let found = compare(upstream, own, facts, 100, &mut reasons);
+            let lasting = found.first().and_then(|found| found.reason(facts, 100));
+            (found.len(), reasons.into_iter().next().or(lasting))
+        };
+        let edit = endpoints(json!({ EDIT: "were-here" }), json!({ TRIGGER: "t1" }));
+        let right = endpoints(json!({}), json!({}));
+        assert_eq!(of(&edit, &right, &edited), (0, Some(EDITED)));
+        assert_eq!(of(&edit, &right, &Facts::default()), (1, None));
+        assert_eq!(of(&right, &edit, &edited), (1, None));
+        let other = endpoints(json!({ EDIT: "were-here", "other": "" }), json!({}));
+        assert_eq!(of(&other, &right, &edited), (1, None));
+        let later = endpoints(json!({}), json!({ TRIGGER: "t2" }));
+        assert_eq!(of(&later, &right, &edited), (1, Some(EDITED)));
+        assert_eq!(of(&right, &later, &edited), (1, None));
+    }
+
+    #[test]
+    fn two_reasons_at_once_explain_what_neither_explains_alone() {
+        let facts = Facts {
+            external: BTreeSet::from(["web".to_owned()]),
+            ..Facts::default()
+        };
+        let (remains, new) = (empty("<gone>", json!({})), empty("Service/web", json!({})));
+        let (found, reasons) = compared(&[slice(MIRRORED_BY, "t", "a"), remains], &[new], &facts);
+        assert_eq!((found.len(), reasons.len()), (0, 2), "{found:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::known::Facts;
+use super::known::{EDIT, Facts};
 use crate::{
     chaos::world::{Pod, Service, World},
     objects::seconds,
@@ -306,7 +306,7 @@ impl Steps {
         let change = match self.rng.u32(..4) {
             0 => return Some(json!({ "delete_slices": { "service": service } })),
             1 => json!({ "endpoints": [] }),
-            2 => json!({ "metadata": { "labels": { "people": "were here" } } }),
+            2 => json!({ "metadata": { "labels": { EDIT: "were-here" } } }),
             _ => json!({ "ports": [{ "name": "wrong", "port": 1, "protocol": "TCP" }] }),
         };
         Some(json!({ "patch_slices": { "service": service, "patch": change } }))
@@ -318,11 +318,11 @@ impl Steps {
         let names = services.filter(|service| service.selects && !service.external);
         let names: Vec<String> = names.map(|service| service.name.clone()).collect();
         let name = self.rng.choice(names)?;
-        // Upstream does not notice it if they are edited.
         Some(if self.rng.bool() {
             json!({ "delete": { "kind": "Endpoints", "name": name } })
         } else {
-            let labels = json!({ "metadata": { "labels": { "people": "were here" } } });
+            self.facts.edited.insert(name.clone());
+            let labels = json!({ "metadata": { "labels": { EDIT: "were-here" } } });
             patch("Endpoints", &name, None, &labels)
         })
     }
