@@ -12,13 +12,7 @@
 mod known;
 mod steps;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    ops::RangeInclusive,
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, ops::RangeInclusive, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use futures::future::{join_all, try_join};
@@ -29,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use self::{
-    known::{Difference, Facts, Published, compare, published},
+    known::{Difference, Facts, Published, Reasons, compare, published},
     steps::Steps,
 };
 use super::{Work, scenarios::RECORDED_WITH};
@@ -119,7 +113,7 @@ struct Pair<'a> {
     plays: [Play<'a>; 2],
     max: usize,
     /// Why the sides differ for a while, where `docs/differences.md` says why.
-    reasons: BTreeSet<&'static str>,
+    reasons: Reasons,
 }
 
 pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
@@ -299,7 +293,7 @@ impl Lane {
         let mut pair = Pair {
             plays: sides.map(|side| Play::new(side.api.clone(), Scenario(&rules), name.to_owned())),
             max,
-            reasons: BTreeSet::new(),
+            reasons: Reasons::new(),
         };
         for play in &pair.plays {
             play.create_namespace().await?;
@@ -337,8 +331,8 @@ impl Lane {
                 Answer::Different(words) => Settled::Answers(words),
             };
         }
-        for reason in pair.reasons {
-            *found.known.entry(reason).or_default() += 1;
+        for (reason, _) in &pair.reasons {
+            *found.known.entry(*reason).or_default() += 1;
         }
         let differences = match settled {
             Settled::Equal => return Ok((found, script)),
@@ -352,7 +346,7 @@ impl Lane {
         };
         let last = script["steps"].as_array().and_then(|steps| steps.last());
         for difference in differences {
-            match difference.reason(steps.facts(), max) {
+            match difference.reason(steps.facts(), max, &pair.reasons) {
                 Some(reason) => *found.known.entry(reason).or_default() += 1,
                 None => found.unknown.push(format!(
                     "{name}, after {} changes, the last of which is {}\n    {difference}",

@@ -17,7 +17,7 @@ const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 const EXTERNAL_NAME: &str = "Endpoints of a Service that becomes an `ExternalName`";
 const SELECTOR_COMES: &str = "A Service gets a selector, and had mirrored slices";
 const TRIGGER_TIME: &str = "Several changes share a write";
-const ENDED_PODS: &str = "A selector comes to match pods that have ended";
+const ENDED_PODS: &str = "A Service comes to select pods that have ended";
 const EMPTY_SLICE: &str =
     "The first pod of an address family comes, and another pod has none of the Service's ports";
 const REMADE: &str = "A Service is made again while an empty slice of the deleted one is still there";
@@ -33,6 +33,9 @@ const LINES: [&str; 7] = [
     ENDED_PODS,
     EMPTY_SLICE,
 ];
+
+/// The reasons of differences that were met, each with its Service.
+pub(super) type Reasons = BTreeSet<(&'static str, String)>;
 
 /// What is published of each Service.
 pub(super) type Published = BTreeMap<String, Value>;
@@ -107,7 +110,7 @@ pub(super) fn compare(
     own: &Published,
     facts: &Facts,
     max: usize,
-    reasons: &mut BTreeSet<&'static str>,
+    reasons: &mut Reasons,
 ) -> Vec<Difference> {
     let services: BTreeSet<&String> = upstream.keys().chain(own.keys()).collect();
     let none = Value::Object(Map::new());
@@ -125,7 +128,7 @@ pub(super) fn compare(
             own,
             lines,
         };
-        match difference.standing(facts, max) {
+        match difference.standing(facts, max, reasons) {
             (rest, known) if rest.lines.is_empty() => reasons.extend(known),
             _ => found.push(difference),
         }
@@ -137,55 +140,44 @@ pub(super) fn compare(
 
 impl Difference {
     /// What is left without the differences that last for as long as the Service is as it is, and the reasons of those.
-    fn standing(&self, facts: &Facts, max: usize) -> (Self, BTreeSet<&'static str>) {
+    fn standing(&self, facts: &Facts, max: usize, met: &Reasons) -> (Self, Reasons) {
         let mut rest = self.clone();
-        let mut reasons = BTreeSet::new();
+        let mut known = Reasons::new();
+        let mut leave_out = |reason, change| {
+            if rest.leave_out(max, change) {
+                known.insert((reason, self.service.clone()));
+            }
+        };
         if facts.external.contains(&self.service) {
-            rest.leave_out(EXTERNAL_NAME, max, &mut reasons, Self::without_mirrored_slices);
+            leave_out(EXTERNAL_NAME, Self::without_mirrored_slices);
         }
         if facts.edited.contains(&self.service) {
-            rest.leave_out(EDITED, max, &mut reasons, Self::without_edits);
+            leave_out(EDITED, Self::without_edits);
         }
-        rest.leave_out(EMPTY_SLICE, max, &mut reasons, Self::without_empty_slices);
-        rest.leave_out(REMADE, max, &mut reasons, Self::without_remains);
-        (rest, reasons)
+        leave_out(EMPTY_SLICE, Self::without_empty_slices);
+        if met.contains(&(EMPTY_SLICE, self.service.clone())) {
+            leave_out(EMPTY_SLICE, Self::without_times_of_empty_slices);
+        }
+        leave_out(REMADE, Self::without_remains);
+        (rest, known)
     }
 
-    /// Leaves out what has a reason, and adds the reason if it made a difference.
-    fn leave_out(
-        &mut self,
-        reason: &'static str,
-        max: usize,
-        reasons: &mut BTreeSet<&'static str>,
-        change: fn(&mut Self),
-    ) {
+    /// Makes a change to both sides. Whether that changes in what they differ.
+    fn leave_out(&mut self, max: usize, change: fn(&mut Self)) -> bool {
         change(self);
         let lines = differences(&self.upstream, &self.own, max);
-        if lines != self.lines {
-            reasons.insert(reason);
-            self.lines = lines;
-        }
+        let before = std::mem::replace(&mut self.lines, lines);
+        before != self.lines
     }
 
     /// The reason of a difference that has lasted too long for one that goes by itself; none if it has none.
-    pub(super) fn reason(&self, facts: &Facts, max: usize) -> Option<&'static str> {
-        let (mut rest, _) = self.standing(facts, max);
+    pub(super) fn reason(&self, facts: &Facts, max: usize, met: &Reasons) -> Option<&'static str> {
+        let (rest, _) = self.standing(facts, max, met);
         if facts.without_selector.contains(&self.service) {
-            let mut without = rest.clone();
-            without.leave_out(
-                SELECTOR_COMES,
-                max,
-                &mut BTreeSet::new(),
-                Self::without_mirrored_slices,
-            );
-            if without.lines.is_empty() {
-                return Some(SELECTOR_COMES);
-            }
-        }
-        if facts.edited.contains(&self.service) {
-            rest.leave_out(EDITED, max, &mut BTreeSet::new(), Self::without_times_of_edits);
+            let mut rest = rest.clone();
+            rest.leave_out(max, Self::without_mirrored_slices);
             if rest.lines.is_empty() {
-                return Some(EDITED);
+                return Some(SELECTOR_COMES);
             }
         }
         let (later, of_ended) = rest.trigger_times(facts)?;
@@ -216,17 +208,6 @@ impl Difference {
         }
     }
 
-    /// The same once upstream has put them right: with the time of the change that has made it look, which for endpointd has
-    /// changed nothing.
-    fn without_times_of_edits(&mut self) {
-        let upstream = objects_mut(&mut self.upstream, "endpoints");
-        for (upstream, own) in upstream.zip(objects_mut(&mut self.own, "endpoints")) {
-            if own["annotations"].get(TRIGGER).is_none() {
-                remove(upstream, "annotations", TRIGGER);
-            }
-        }
-    }
-
     /// Without upstream's empty slices that stand beside others of their family.
     fn without_empty_slices(&mut self) {
         for field in SLICES {
@@ -240,6 +221,18 @@ impl Difference {
                     .any(|other| other["addressType"] == slice["addressType"])
             };
             slices.retain(|slice| !is_empty(slice) || !beside(slice));
+        }
+    }
+
+    /// Without the trigger times of empty slices: where upstream has kept one beside others, it is older than that of endpointd,
+    /// which has emptied the one with the last endpoint.
+    fn without_times_of_empty_slices(&mut self) {
+        for side in [&mut self.upstream, &mut self.own] {
+            for field in SLICES {
+                objects_mut(side, field)
+                    .filter(|slice| is_empty(slice))
+                    .for_each(|slice| remove(slice, "annotations", TRIGGER));
+            }
         }
     }
 
@@ -262,23 +255,44 @@ impl Difference {
     }
 
     /// If only trigger times differ: whether endpointd's are the earlier ones, object by object, and whether upstream's are those
-    /// of pods that have ended.
+    /// of pods that have ended, where endpointd may have none.
     fn trigger_times(&self, facts: &Facts) -> Option<(bool, bool)> {
-        let (mut upstream, mut own) = (Vec::new(), Vec::new());
-        trigger_times(&self.upstream, &mut upstream);
-        trigger_times(&self.own, &mut own);
-        let alike = without_trigger_times(&self.upstream) == without_trigger_times(&self.own);
-        if !alike || upstream.len() != own.len() {
+        if without_trigger_times(&self.upstream) != without_trigger_times(&self.own) {
             return None;
         }
-        let pairs = || {
-            upstream
-                .iter()
-                .zip(&own)
-                .filter(|(upstream, own)| upstream != own)
+        let mut pairs = Vec::new();
+        trigger_times(&self.upstream, &self.own, &mut pairs);
+        pairs.retain(|(upstream, own)| upstream != own);
+        let later = |(upstream, own): &(Option<&str>, Option<&str>)| own.is_some() && own < upstream;
+        let of_ended = |(upstream, _): &(Option<&str>, Option<&str>)| {
+            upstream.is_some_and(|upstream| facts.ends.contains(upstream))
         };
-        let of_ended = pairs().all(|(upstream, _)| facts.ends.contains(upstream));
-        Some((pairs().all(|(upstream, own)| own < upstream), of_ended))
+        Some((pairs.iter().all(later), pairs.iter().all(of_ended)))
+    }
+}
+
+/// The trigger times of each object that has one on either side, of sides that are alike in all else.
+fn trigger_times<'a>(
+    upstream: &'a Value,
+    own: &'a Value,
+    pairs: &mut Vec<(Option<&'a str>, Option<&'a str>)>,
+) {
+    match (upstream, own) {
+        (Value::Object(upstream), Value::Object(own)) => {
+            let time = |fields: &'a Map<String, Value>| fields.get(TRIGGER).and_then(Value::as_str);
+            pairs.push((time(upstream), time(own)));
+            for (key, value) in upstream {
+                if let Some(own) = own.get(key) {
+                    trigger_times(value, own, pairs);
+                }
+            }
+        }
+        (Value::Array(upstream), Value::Array(own)) => {
+            for (upstream, own) in upstream.iter().zip(own) {
+                trigger_times(upstream, own, pairs);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -311,22 +325,6 @@ fn as_new(slice: &mut Value) {
     slice["ownerReferences"][0]["uid"] = json!("<any>");
 }
 
-/// All trigger times, in the order of the objects.
-fn trigger_times(value: &Value, times: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                match value.as_str().filter(|_| key == TRIGGER) {
-                    Some(time) => times.push(time.to_owned()),
-                    None => trigger_times(value, times),
-                }
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| trigger_times(value, times)),
-        _ => {}
-    }
-}
-
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.service)?;
@@ -354,9 +352,9 @@ mod tests {
     /// What is not explained, and the reasons that last, of a Service with these slices on both sides.
     fn compared(upstream: &[Value], own: &[Value], facts: &Facts) -> (Vec<Difference>, Vec<&'static str>) {
         let of = |slices: &[Value]| published(&json!({ "endpoints": [], "endpointslices": slices }));
-        let mut reasons = BTreeSet::new();
+        let mut reasons = Reasons::new();
         let found = compare(&of(upstream), &of(own), facts, 100, &mut reasons);
-        (found, reasons.into_iter().collect())
+        (found, reasons.into_iter().map(|(reason, _)| reason).collect())
     }
 
     #[test]
@@ -376,7 +374,7 @@ mod tests {
             (found.len(), reasons.len(), found[0].service.as_str()),
             (1, 0, "web")
         );
-        assert_eq!(found[0].reason(&Facts::default(), 100), None);
+        assert_eq!(found[0].reason(&Facts::default(), 100, &Reasons::new()), None);
         assert!(found[0].to_string().contains("10.0.0.1"));
     }
 
@@ -424,7 +422,7 @@ mod tests {
                 std::slice::from_ref(own),
                 &Facts::default(),
             );
-            found[0].reason(&Facts::default(), 100)
+            found[0].reason(&Facts::default(), 100, &Reasons::new())
         };
         assert_eq!(reason(&late, &early), Some(TRIGGER_TIME));
         assert_eq!(reason(&early, &late), None);
@@ -438,8 +436,16 @@ mod tests {
             ends: BTreeSet::from(["t1".to_owned()]),
             ..Facts::default()
         };
-        let (found, _) = compared(&[early], &[late], &facts);
-        assert_eq!(found[0].reason(&facts, 100), Some(ENDED_PODS));
+        let mut none = late.clone();
+        remove(&mut none, "annotations", TRIGGER);
+        let reason = |upstream: &Value, own: &Value| {
+            let (found, _) = compared(std::slice::from_ref(upstream), std::slice::from_ref(own), &facts);
+            found[0].reason(&facts, 100, &Reasons::new())
+        };
+        assert_eq!(reason(&early, &late), Some(ENDED_PODS));
+        assert_eq!(reason(&early, &none), Some(ENDED_PODS));
+        assert_eq!(reason(&none, &early), None);
+        assert_eq!(reason(&late, &none), None);
     }
 
     #[test]
@@ -478,6 +484,30 @@ mod tests {
             )
             .0
             .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn the_time_of_an_empty_slice_is_explained_where_upstream_has_kept_one_beside_others() {
+        let of = |slice: Value| published(&json!({ "endpoints": [], "endpointslices": [slice] }));
+        let with_time = |slice: &Value, time: &str| {
+            let mut slice = slice.clone();
+            slice["annotations"] = json!({ TRIGGER: time });
+            slice
+        };
+        let empty = empty("Service/web", json!({}));
+        let (upstream, own) = (of(with_time(&empty, "t1")), of(with_time(&empty, "t2")));
+        let found = |met: &Reasons| compare(&upstream, &own, &Facts::default(), 100, &mut met.clone()).len();
+        let met = |service: &str| Reasons::from([(EMPTY_SLICE, service.to_owned())]);
+        assert_eq!(
+            (found(&met("web")), found(&met("other")), found(&Reasons::new())),
+            (0, 1, 1)
+        );
+        let full = slice("ours", "t1", "10.0.0.1");
+        let own = of(with_time(&full, "t2"));
+        assert_eq!(
+            compare(&of(full), &own, &Facts::default(), 100, &mut met("web")).len(),
             1
         );
     }
@@ -531,10 +561,9 @@ mod tests {
             ..Facts::default()
         };
         let of = |upstream: &Published, own: &Published, facts: &Facts| {
-            let mut reasons = BTreeSet::new();
+            let mut reasons = Reasons::new();
             let found = compare(upstream, own, facts, 100, &mut reasons);
-            let lasting = found.first().and_then(|found| found.reason(facts, 100));
-            (found.len(), reasons.into_iter().next().or(lasting))
+            (found.len(), reasons.into_iter().next().map(|(reason, _)| reason))
         };
         let edit = endpoints(json!({ EDIT: "were-here" }), json!({ TRIGGER: "t1" }));
         let right = endpoints(json!({}), json!({}));
@@ -544,8 +573,7 @@ mod tests {
         let other = endpoints(json!({ EDIT: "were-here", "other": "" }), json!({}));
         assert_eq!(of(&other, &right, &edited), (1, None));
         let later = endpoints(json!({}), json!({ TRIGGER: "t2" }));
-        assert_eq!(of(&later, &right, &edited), (1, Some(EDITED)));
-        assert_eq!(of(&right, &later, &edited), (1, None));
+        assert_eq!(of(&later, &right, &edited), (1, None));
     }
 
     #[test]

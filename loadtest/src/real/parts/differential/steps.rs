@@ -29,6 +29,8 @@ pub(super) struct Steps {
     now: Timestamp,
     /// When the readiness of each pod changed last.
     since: BTreeMap<String, Timestamp>,
+    /// A change that has to come next.
+    follows: Option<Value>,
 }
 
 // === impl Steps ===
@@ -45,6 +47,7 @@ impl Steps {
             facts: Facts::default(),
             now,
             since: BTreeMap::new(),
+            follows: None,
         }
     }
 
@@ -67,6 +70,9 @@ impl Steps {
 
     /// The next change.
     pub(super) fn next(&mut self) -> Value {
+        if let Some(change) = self.follows.take() {
+            return change;
+        }
         loop {
             let change = match self.rng.u32(..CHANCES) {
                 0..=23 => self.flip(),
@@ -322,6 +328,10 @@ impl Steps {
             json!({ "delete": { "kind": "Endpoints", "name": name } })
         } else {
             self.facts.edited.insert(name.clone());
+            // Upstream does not notice edits, and would put them right with the trigger time of a later change, which may not
+            // change anything for endpointd. So it is made to look before there is one.
+            let note = json!({ "metadata": { "annotations": { "note": "edited" } } });
+            self.follows = Some(patch("Service", &name, None, &note));
             let labels = json!({ "metadata": { "labels": { EDIT: "were-here" } } });
             patch("Endpoints", &name, None, &labels)
         })
