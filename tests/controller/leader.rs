@@ -3,8 +3,8 @@
 mod everywhere;
 mod inspected;
 mod takeovers;
-mod told;
 mod toggled;
+mod told;
 
 use crate::cluster::Api;
 use crate::gate::Fate;

@@ -159,7 +159,7 @@ async fn slices_of_whoever_writes_them_take_the_place_of_mirrored_ones() {
 /// Pods that do not work take the place of no address that does.
 #[tokio::test(start_paused = true)]
 async fn endpoints_that_are_not_ready_do_not_replace_mirrored_ones() {
-    let mut world = mirroring(Outputs::ALL).await;
+    let world = mirroring(Outputs::ALL).await;
     world.nodes(1).await;
     let mut made = pod("a", &ip(1), "n1");
     made["metadata"]["labels"] = json!({"app": "a"});

@@ -133,7 +133,7 @@ impl Costs {
             }),
             Request::Delete(_) => {
                 self.server.remove(&*name.name);
-                Outcome::Deleted
+                Outcome::Deleted(None)
             }
             Request::Fetch => {
                 self.reads += 1;

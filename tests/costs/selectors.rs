@@ -48,7 +48,7 @@ const SHAPES: [(&str, &str, &str, Value); 8] = [
         write!(text, "{}={service:x}", letters(value)).unwrap();
     }),
     ("bounds", "", "", |text, service, value| {
-        write!(text, "{}>{service}", letters(value)).unwrap()
+        write!(text, "{}>{service}", letters(value)).unwrap();
     }),
 ];
 

@@ -135,7 +135,9 @@ impl Attack {
     /// Flags that the controller needs for it.
     pub(super) fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Annotated | Self::Replaced | Self::Leases => &["--controllers=*,custom-selector-controller"],
+            Self::Annotated | Self::Replaced | Self::Leases => {
+                &["--controllers=*,custom-selector-controller"]
+            }
             _ => &[],
         }
     }

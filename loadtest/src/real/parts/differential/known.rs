@@ -496,7 +496,7 @@ mod tests {
             slice["annotations"] = json!({ TRIGGER: time });
             slice
         };
-        let empty = empty("Service/web", json!({}));
+        let empty = empty("Service/web", &json!({}));
         let (upstream, own) = (of(with_time(&empty, "t1")), of(with_time(&empty, "t2")));
         let found = |met: &Reasons| compare(&upstream, &own, &Facts::default(), 100, &mut met.clone()).len();
         let met = |service: &str| Reasons::from([(EMPTY_SLICE, service.to_owned())]);
@@ -512,7 +512,7 @@ mod tests {
         );
     }
 
-    fn empty(owner: &str, labels: Value) -> Value {
+    fn empty(owner: &str, labels: &Value) -> Value {
         let mut slice = json!({
             "labels": labels, "annotations": {}, "addressType": "IPv4", "ports": [], "endpoints": [],
             "ownerReferences": [{ "kind": "Service", "uid": owner }],
@@ -523,8 +523,8 @@ mod tests {
 
     #[test]
     fn the_empty_slice_of_a_deleted_service_is_explained_and_one_with_endpoints_is_not() {
-        let remains = empty("<gone>", json!({ HEADLESS: "" }));
-        let mut new = empty("Service/web", json!({}));
+        let remains = empty("<gone>", &json!({ HEADLESS: "" }));
+        let mut new = empty("Service/web", &json!({}));
         new["annotations"] = json!({ TRIGGER: "<service creation>" });
         let of = |upstream: &Value, own: &Value| {
             compared(
@@ -537,7 +537,7 @@ mod tests {
         assert_eq!((found.len(), &reasons[..]), (0, &[REMADE][..]));
         assert_eq!(of(&new, &remains).0.len(), 1);
         assert_eq!(
-            of(&remains, &empty("Service/web", json!({ "other": "" })))
+            of(&remains, &empty("Service/web", &json!({ "other": "" })))
                 .0
                 .len(),
             1
@@ -582,7 +582,7 @@ mod tests {
             external: BTreeSet::from(["web".to_owned()]),
             ..Facts::default()
         };
-        let (remains, new) = (empty("<gone>", json!({})), empty("Service/web", json!({})));
+        let (remains, new) = (empty("<gone>", &json!({})), empty("Service/web", &json!({})));
         let (found, reasons) = compared(&[slice(MIRRORED_BY, "t", "a"), remains], &[new], &facts);
         assert_eq!((found.len(), reasons.len()), (0, 2), "{found:?}");
     }
