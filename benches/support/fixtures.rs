@@ -58,6 +58,7 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
         uid: Uid::from(name),
         created: None,
         deleting: false,
+        foreground: false,
         labels: Labels::default(),
         selector: Selector::new(selector.iter().copied().collect()),
         headless: true,
@@ -247,15 +248,18 @@ impl World {
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }
 
-    /// Plans and writes until nothing is due any more. Returns how many requests there were.
+    /// Plans and writes until nothing is due any more, not even what waits a moment. Returns how many requests there were.
     pub(crate) fn settle(&mut self) -> usize {
         let mut writes = 0;
         loop {
             let items = self.state.plan();
-            if items.is_empty() {
-                return writes;
-            }
             writes += self.write_all(&items).0;
+            if items.is_empty() {
+                let Some(at) = self.state.next_look_at_deferral() else {
+                    return writes;
+                };
+                self.state.look_at_deferral(at);
+            }
         }
     }
 }

@@ -120,6 +120,8 @@ pub struct ServiceFacts {
     pub created: Option<Time>,
     /// True if `metadata.deletionTimestamp` is set; if so, no more slices are created.
     pub deleting: bool,
+    /// True if it is being deleted in the foreground: the garbage collector deletes its slices before it goes.
+    pub foreground: bool,
     /// `metadata.labels`.
     pub labels: Labels,
     /// The selector that its endpoints are published by: that of its spec, or that of the annotation once

@@ -8,6 +8,7 @@
 
 mod addresses;
 mod adopt;
+mod deferral;
 mod endpoints;
 mod evaluate;
 mod followed;
@@ -228,6 +229,7 @@ pub struct NamespaceState {
     /// The time, as of the last call of [`Self::advance`].
     now: Duration,
     leases: leading::Leases,
+    deferrals: deferral::Deferrals,
     dirty: Vec<ServiceId>,
     /// Work that the last event has left to be done.
     passes: VecDeque<passes::Pass>,
@@ -273,6 +275,7 @@ impl NamespaceState {
             rivals: rivals::Rivals::default(),
             now: Duration::ZERO,
             leases: leading::Leases::default(),
+            deferrals: deferral::Deferrals::default(),
             dirty: Vec::new(),
             passes: VecDeque::new(),
             planning: None,

@@ -218,6 +218,7 @@ impl ServiceSpec {
             uid: uid("svc", self.name, self.generation),
             created: Some(Time::from_seconds(1000)),
             deleting: false,
+            foreground: false,
             labels: labels.into_iter().collect(),
             // One pair, or two, of the label values that pods carry.
             external: self.external,
@@ -566,6 +567,8 @@ impl Model {
                 self.grant(0);
             } else if let Some(at) = self.state.next_look_at_leaving() {
                 self.state.look_at_leaving(at);
+            } else if let Some(at) = self.state.next_look_at_deferral() {
+                self.state.look_at_deferral(at);
             } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
                 return;
             } else {

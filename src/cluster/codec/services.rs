@@ -93,6 +93,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
     }
 }
 
+/// The finalizer of an object that is deleted in the foreground: the garbage collector deletes what it owns first.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
+
 impl Decode for Namespaced<ServiceFacts> {
     type Wire<'a> = Service<'a>;
 
@@ -131,6 +134,12 @@ impl Decode for Namespaced<ServiceFacts> {
             uid: Uid::from(&*meta.uid),
             created: meta.creation_timestamp.as_ref().and_then(Timestamp::time),
             deleting: meta.deletion_timestamp.is_some(),
+            foreground: meta.deletion_timestamp.is_some()
+                && meta
+                    .finalizers
+                    .iter()
+                    .flatten()
+                    .any(|finalizer| **finalizer == *FOREGROUND_DELETION),
             external,
             selectorless: selector.is_none() && !external,
             selector,

@@ -102,6 +102,9 @@ impl NamespaceState {
             _ if now.is_none() => SlicePorts::default(),
             _ => self.ports_of(pod_id, service_id),
         };
+        if now.is_some_and(|(_, ready)| ready) {
+            self.has_ready_endpoint(service_id);
+        }
         let service = &mut self.services[service_id];
         let endpoints = service.endpoints.as_mut().expect("it was there just now");
         let left = (now.is_none() || change.endpoints) && endpoints.members.remove(pod_id);
@@ -186,12 +189,17 @@ impl NamespaceState {
         } = collecting;
         let facts = &self.services[id].facts;
         let portless = facts.no_cluster_ip && facts.ports.is_empty();
+        let any_ready = found.iter().any(|(_, _, ready, _)| *ready);
         let members = Members::collect(portless, found, by_uid(&self.inputs));
         let priority = match &before {
             Some(before) if before.members.loses_to(&members) => Priority::Remove,
             Some(before) if !members.loses_to(&before.members) => Priority::Rest,
+            None if !any_ready => Priority::Rest,
             _ => Priority::Add,
         };
+        if any_ready {
+            self.has_ready_endpoint(id);
+        }
         let (changes, pending) =
             before.map_or((0, Priority::Rest), |before| (before.changes, before.priority));
         self.services[id].endpoints = Some(Box::new(ServiceEndpoints {
@@ -287,6 +295,7 @@ impl NamespaceState {
 
     /// Queues the object of a Service that has been evaluated, if its members changed.
     pub(super) fn evaluate_endpoints(&mut self, id: ServiceId, trigger: Option<Time>) {
+        let unwritten = self.is_unwritten(id);
         let service = &mut self.services[id];
         let Some(endpoints) = &mut service.endpoints else {
             return;
@@ -304,7 +313,19 @@ impl NamespaceState {
         entry.object.priority = entry.object.priority.min(priority);
         entry.object.change_by(changes);
         entry.object.rewrite = true;
-        entry.object.trigger = earliest(entry.object.trigger, trigger);
+        // As with slices.
+        let replaces = unwritten && entry.object.remote.is_none();
+        let before = entry.object.trigger.filter(|_| !replaces);
+        entry.object.trigger = earliest(before, trigger);
         self.endpoints.want(id);
+    }
+
+    /// Returns whether the write of the object of a Service has to wait.
+    fn defers_endpoints(&self, name: &str, on_server: bool) -> bool {
+        if self.next_look_at_deferral().is_none() {
+            return false;
+        }
+        let service = self.services.find(name);
+        service.is_some_and(|id| self.is_deferred(id, on_server))
     }
 }

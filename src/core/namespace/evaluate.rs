@@ -75,6 +75,7 @@ impl NamespaceState {
         }
         self.record_sync(id);
         self.evaluate_endpoints(id, trigger);
+        self.conclude_deferral(id);
         let name = self.services[id].facts.name.clone();
         self.check_replacement(&name);
     }
@@ -350,6 +351,8 @@ impl NamespaceState {
         } else {
             let id = self.create_slice(round.service, round.family);
             self.join_group(id, &no_ports);
+            // No traffic depends on it.
+            self.slices[id].object.priority = Priority::Rest;
             id
         };
         self.services[round.service].family(round.family).empties.push(id);
@@ -395,6 +398,7 @@ impl NamespaceState {
             .map(|slice| slice.object.priority)
             .min()
             .filter(|_| adds && removes);
+        let unwritten = self.is_unwritten(service);
         for &id in &changed {
             let slice = &mut self.slices[id];
             slice.touched = false;
@@ -405,7 +409,10 @@ impl NamespaceState {
             };
             self.services[service].moves.slices += u32::from(differs);
             if slice.object.phase == Phase::Managed && differs {
-                slice.object.trigger = earliest(slice.object.trigger, trigger);
+                // A write that waits leaves what the writes before it would have said to those.
+                let replaces = unwritten && slice.object.remote.is_none() && !slice.slots.is_empty();
+                let before = slice.object.trigger.filter(|_| !replaces);
+                slice.object.trigger = earliest(before, trigger);
             }
             if slice.object.phase == Phase::Deleting
                 && slice.object.remote.is_none()

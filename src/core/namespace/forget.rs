@@ -8,6 +8,7 @@
 //! controller that has just started. A Service that was created meanwhile and not published yet gets the time of its
 //! creation.
 
+use super::deferral::Deferrals;
 use super::lifecycle::Objects;
 use super::passes::Pass;
 use super::{Kind, NamespaceState};
@@ -39,6 +40,7 @@ impl NamespaceState {
             // These are read only.
             Kind::Node | Kind::Pod | Kind::Service => return 1,
         }
+        self.deferrals = Deferrals::default();
         self.starting = true;
         self.pending_lists.set(kind);
         looked_at as u64

@@ -278,6 +278,9 @@ impl NamespaceState {
             return;
         }
         let desired = desired(self.inputs.pod(id), &self.services[service_id]);
+        if desired.ready() {
+            self.has_ready_endpoint(service_id);
+        }
         let slice = &mut self.slices[slice_id];
         let slot = &mut slice.slots[usize::from(place)];
         slot.stale |= change.content[family.index()];
@@ -365,6 +368,9 @@ impl NamespaceState {
             slice.hints.push(None);
         }
         let group = slice.group;
+        if desired.ready() {
+            self.has_ready_endpoint(service_id);
+        }
         self.services[service_id]
             .family(family)
             .groups

@@ -72,6 +72,7 @@ impl NamespaceState {
         }
         self.replacements.forget_slices_of(name);
         let Some(id) = managed else { return };
+        self.forget_deferral(id);
         let leads = |following: &Following| following.decided && following.status == LeaderStatus::Leads;
         let following = self.services[id].following.as_deref();
         let forgets = following.is_some_and(|following| !leads(following));

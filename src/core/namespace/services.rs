@@ -1,6 +1,7 @@
 //! Service events. A change of a Service takes a pass over its pods; a change of a pod does not.
 
 use super::addresses::ServiceEndpoints;
+use super::deferral::Reason;
 use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
@@ -100,6 +101,7 @@ impl NamespaceState {
         });
         self.notify_annotations(id);
         if managed {
+            self.defer(id, Reason::New);
             self.start_service(id);
         }
         if !managed || custom {
@@ -111,6 +113,7 @@ impl NamespaceState {
 
     /// Drops a Service of which nothing is left but its name.
     pub(super) fn drop_service(&mut self, id: ServiceId) {
+        self.forget_deferral(id);
         let service = self.services.remove(id);
         self.resolved
             .forget_service((service.ports, &service.facts.ports));
@@ -123,6 +126,10 @@ impl NamespaceState {
         if self.services[id].facts.ports != facts.ports {
             self.service_ports += 1;
             self.services[id].ports = self.service_ports;
+        }
+        let old = &self.services[id].facts;
+        if facts.foreground && !old.foreground {
+            self.defer(id, Reason::Going);
         }
         let old = &self.services[id].facts;
         match (old.is_managed(), facts.is_managed()) {

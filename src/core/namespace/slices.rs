@@ -91,11 +91,12 @@ impl Published for Slice {
         Slice::order(self)
     }
 
-    /// Nothing is created for a Service that is being deleted.
+    /// Nothing is created for a Service that is being deleted, and nothing is written while that has to wait.
     fn differs(&self, state: &NamespaceState) -> bool {
         let creates = self.object.remote.is_none();
         let deleting = || state.services[self.service].facts.deleting;
-        !self.yielded && Slice::differs(self) && !(creates && deleting())
+        let differs = !self.yielded && Slice::differs(self) && !(creates && deleting());
+        differs && !state.is_deferred(self.service, !creates)
     }
 
     /// Returns whether the Service still waits for slices that must be fetched first. A slice is not created before one that

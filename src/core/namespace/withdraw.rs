@@ -323,7 +323,11 @@ impl NamespaceState {
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub fn next_look(&self) -> Option<Duration> {
-        let looks = [self.next_look_at_leases(), self.next_look_at_leaving()];
+        let looks = [
+            self.next_look_at_leases(),
+            self.next_look_at_leaving(),
+            self.next_look_at_deferral(),
+        ];
         looks.into_iter().flatten().min()
     }
 
@@ -332,11 +336,11 @@ impl NamespaceState {
         self.replacements.deadlines.first().map(|(until, _)| *until)
     }
 
-    /// Looks at one of the Leases, or at the slices of one Service, whose time has come, but leaves the visits to Services to
+    /// Looks at one of the Leases, or at the objects of one Service, whose time has come, but leaves the visits to Services to
     /// [`Self::step_passes`]. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.begin_look_at_lease(now) || self.look_at_leaving(now)
+        self.begin_look_at_lease(now) || self.look_at_leaving(now) || self.look_at_deferral(now)
     }
 
     /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.

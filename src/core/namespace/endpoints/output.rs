@@ -89,8 +89,9 @@ impl Published for Endpoints {
         }
     }
 
-    fn differs(&self, _state: &NamespaceState) -> bool {
-        self.object.remote.is_none() || self.object.rewrite
+    fn differs(&self, state: &NamespaceState) -> bool {
+        let on_server = self.object.remote.is_some();
+        (!on_server || self.object.rewrite) && !state.defers_endpoints(&self.name, on_server)
     }
 
     fn waits_for_slices(&self, state: &NamespaceState) -> bool {
