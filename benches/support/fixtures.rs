@@ -248,18 +248,25 @@ impl World {
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }
 
-    /// Plans and writes until nothing is due any more, not even what waits a moment. Returns how many requests there were.
-    pub(crate) fn settle(&mut self) -> usize {
+    /// Plans and writes until nothing is due any more. Returns how many requests there were.
+    pub(crate) fn write_all_planned(&mut self) -> usize {
         let mut writes = 0;
         loop {
             let items = self.state.plan();
-            writes += self.write_all(&items).0;
             if items.is_empty() {
-                let Some(at) = self.state.next_look_at_deferral() else {
-                    return writes;
-                };
-                self.state.look_at_deferral(at);
+                return writes;
             }
+            writes += self.write_all(&items).0;
         }
+    }
+
+    /// Plans and writes until nothing is due any more, not even what waits a moment. Returns how many requests there were.
+    pub(crate) fn settle(&mut self) -> usize {
+        let mut writes = self.write_all_planned();
+        while let Some(at) = self.state.next_look_at_deferral() {
+            self.state.look_at_deferral(at);
+            writes += self.write_all_planned();
+        }
+        writes
     }
 }

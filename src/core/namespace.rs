@@ -26,11 +26,13 @@ mod planning;
 mod pods;
 mod readopt;
 mod rivals;
+mod rounds;
 mod services;
 mod slices;
 mod sync_stats;
 mod twice;
 mod unknown_nodes;
+mod visits;
 mod withdraw;
 
 pub use health::{FamilyHealth, ServiceHealth};
@@ -44,6 +46,8 @@ pub use sync_stats::{SyncReport, Totals};
 use self::endpoints::Endpoints;
 use self::lifecycle::Objects;
 use self::mirror::{MirroredSlice, Mirrors};
+use self::passes::Pass;
+use self::rounds::{Round, Sweep};
 use super::address::Family;
 use super::backoff::Retry;
 use super::compact::small::SmallSet;
@@ -349,6 +353,7 @@ impl NamespaceState {
             self.finish_passes();
         }
         self.finish_list(kind, epoch, version);
+        self.finish_passes();
     }
 
     /// Returns the names of the pods or Services that the list of an epoch did not show; empty for other kinds.
@@ -372,15 +377,11 @@ impl NamespaceState {
         }
     }
 
-    /// Does the rest of [`Self::end_list`], once everything that [`Self::unlisted`] names is removed.
+    /// Does the rest of [`Self::end_list`], once everything that [`Self::unlisted`] names is removed, but leaves the visits to
+    /// objects to [`Self::step_passes`].
     pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
-        match kind {
-            Kind::Slice => self.sweep::<Slice>(epoch, version),
-            Kind::Endpoints => self.sweep::<Endpoints>(epoch, version),
-            Kind::Mirrored => self.sweep::<MirroredSlice>(epoch, version),
-            Kind::Node | Kind::Pod | Kind::Service => {}
-        }
-        self.pending_lists.clear(kind);
+        let sweep = Sweep { kind, epoch, version };
+        self.passes.push_back(Pass::Round(Round::Sweep(sweep, 0)));
     }
 
     fn mark(&mut self, id: ServiceId) {

@@ -71,7 +71,9 @@ async fn a_pod_with_a_service_of_its_own_costs_two_requests_for_each_output() {
                 assert_eq!(world.in_endpoints().await, [("10.1.0.1".to_owned(), true)]);
                 sleep(MINUTE).await;
                 if pod_ends_first {
+                    // What the Service loses does not wait for the end of the Service.
                     world.delete("Pod", "p1").await;
+                    sleep(Duration::from_millis(5)).await;
                 }
                 world.delete("Service", "s").await;
                 if !pod_ends_first {
@@ -95,11 +97,12 @@ async fn a_pod_with_a_service_of_its_own_costs_two_requests_for_each_output() {
 async fn the_first_slice_of_a_service_waits_no_longer_than_half_a_second_for_its_first_endpoint() {
     let world = cluster(false).await;
     world.make(service(&json!({}))).await;
-    sleep(LONGEST - Duration::from_millis(10)).await;
+    sleep(LONGEST.saturating_sub(Duration::from_millis(10))).await;
     assert_eq!(outlines(&world.gate.take()), [""; 0], "it waits");
     sleep(Duration::from_millis(20)).await;
     let slices = world.slices().await;
-    assert_eq!((slices.len(), &slices[0]["endpoints"]), (1, &json!([])));
+    assert_eq!(slices.len(), 1);
+    assert_eq!(world.in_slices().await, []);
     assert_eq!(world.endpoints().await["subsets"], Value::Null);
     let created = text(&world.get("Service", "s").await.unwrap()["metadata"]["creationTimestamp"]);
     assert_eq!(trigger(&slices[0]), Some(created));
@@ -215,7 +218,7 @@ async fn endpoints_of_a_service_that_another_finalizer_keeps_are_removed_at_once
 async fn a_service_made_again_while_its_first_slice_waits_gets_one_of_its_own() {
     let world = cluster(false).await;
     world.make(service(&json!({}))).await;
-    sleep(LONGEST - MOMENT).await;
+    sleep(LONGEST.saturating_sub(MOMENT)).await;
     world.delete("Service", "s").await;
     let again = world.make(service(&json!({}))).await;
     sleep(2 * MOMENT).await;

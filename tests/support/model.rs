@@ -551,6 +551,13 @@ impl Model {
         }
     }
 
+    /// The time comes for writes that have waited a moment, of one Service.
+    pub(crate) fn let_wait_end(&mut self) {
+        if let Some(at) = self.state.next_look_at_deferral() {
+            self.state.look_at_deferral(at);
+        }
+    }
+
     /// Lets everything that is due happen, until nothing is.
     pub(crate) fn converge(&mut self) {
         let mut renewed = false;
@@ -567,8 +574,8 @@ impl Model {
                 self.grant(0);
             } else if let Some(at) = self.state.next_look_at_leaving() {
                 self.state.look_at_leaving(at);
-            } else if let Some(at) = self.state.next_look_at_deferral() {
-                self.state.look_at_deferral(at);
+            } else if self.state.next_look_at_deferral().is_some() {
+                self.let_wait_end();
             } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
                 return;
             } else {

@@ -13,6 +13,8 @@ pub(super) struct ServiceEndpoints {
     pub(super) members: Members<SlicePort, PodId>,
     /// Number of changes since the last evaluation.
     pub(super) changes: u32,
+    /// True if the object has a new entry, which the next evaluation queues.
+    pub(super) renewed: bool,
     pub(super) priority: Priority,
 }
 

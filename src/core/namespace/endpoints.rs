@@ -9,8 +9,8 @@ mod output;
 mod server;
 
 use super::addresses::{Collecting, ServiceEndpoints};
-use super::lifecycle::Objects;
 use super::passes::Pass;
+use super::rounds::{Round, Visit};
 use super::{Kind, NamespaceState, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
 use crate::core::hash::IdMap;
@@ -205,6 +205,7 @@ impl NamespaceState {
         self.services[id].endpoints = Some(Box::new(ServiceEndpoints {
             members,
             changes: changes + 1,
+            renewed: false,
             priority: priority.min(pending),
         }));
         self.mark(id);
@@ -228,7 +229,10 @@ impl NamespaceState {
         entry.object.interference = None;
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
-        self.endpoints.want(id);
+        // The evaluation that follows queues all others: a start would queue a hundred thousand at once.
+        if entry.object.needs_refetch {
+            self.endpoints.want(id);
+        }
     }
 
     /// Stops managing the object of a Service that is no longer managed: it stays as it is.
@@ -282,14 +286,20 @@ impl NamespaceState {
 
     /// Does what [`NamespaceState::forget`] does, for Endpoints.
     pub(super) fn forget_endpoints(&mut self) {
-        self.endpoints = Objects::default();
+        let endpoints = std::mem::take(&mut self.endpoints);
+        self.passes.push_back(Pass::Round(Round::drop(endpoints)));
         self.forget_mirror_contents();
-        for (_, service) in self.services.iter() {
-            if service.endpoints.is_some() {
-                let entry = Endpoints::new(service.facts.name.clone(), Phase::Managed);
-                let id = self.endpoints.insert(entry);
-                self.endpoints.want(id);
-            }
+        self.visit_services(Visit::RenewEndpoints);
+    }
+
+    /// Gives a Service's object a new entry, if this process manages it. The next evaluation queues it.
+    pub(super) fn renew_endpoints(&mut self, id: ServiceId) {
+        let service = &mut self.services[id];
+        if let Some(endpoints) = &mut service.endpoints {
+            endpoints.renewed = true;
+            let entry = Endpoints::new(service.facts.name.clone(), Phase::Managed);
+            self.endpoints.insert(entry);
+            self.mark(id);
         }
     }
 
@@ -301,14 +311,19 @@ impl NamespaceState {
             return;
         };
         let changes = std::mem::take(&mut endpoints.changes);
+        let renewed = std::mem::take(&mut endpoints.renewed);
         let priority = std::mem::replace(&mut endpoints.priority, Priority::Rest);
-        if changes == 0 {
+        if changes == 0 && !renewed {
             return;
         }
         let id = self
             .endpoints
             .find(&service.facts.name)
             .expect("a managed Service has an entry for its Endpoints");
+        self.endpoints.want(id);
+        if changes == 0 {
+            return;
+        }
         let entry = &mut self.endpoints[id];
         entry.object.priority = entry.object.priority.min(priority);
         entry.object.change_by(changes);
@@ -317,7 +332,6 @@ impl NamespaceState {
         let replaces = unwritten && entry.object.remote.is_none();
         let before = entry.object.trigger.filter(|_| !replaces);
         entry.object.trigger = earliest(before, trigger);
-        self.endpoints.want(id);
     }
 
     /// Returns whether the write of the object of a Service has to wait.

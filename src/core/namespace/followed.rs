@@ -119,6 +119,9 @@ impl NamespaceState {
 
     /// Makes pods forget the Services that only follow them, since slices are about to be forgotten.
     pub(super) fn forget_followed(&mut self) {
+        if !self.settings.outputs.custom {
+            return;
+        }
         let followers = self
             .services
             .iter()

@@ -9,14 +9,12 @@
 //! creation.
 
 use super::deferral::Deferrals;
-use super::lifecycle::Objects;
 use super::passes::Pass;
+use super::rounds::{Round, Visit};
 use super::{Kind, NamespaceState};
-use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::PodId;
 use crate::core::inputs::PodChange;
-use crate::core::slices::FamilyState;
 use std::ops::Range;
 
 impl NamespaceState {
@@ -27,12 +25,10 @@ impl NamespaceState {
         self.finish_passes();
     }
 
-    /// Does what [`Self::forget`] does, but leaves the visits to pods to [`Self::step_passes`]. Returns how many
-    /// objects and Services were visited.
+    /// Does what [`Self::forget`] does, but leaves the visits to pods, Services and objects to
+    /// [`Self::step_passes`]. Returns how much else was visited.
     pub(crate) fn begin_forgetting(&mut self, kind: Kind) -> u64 {
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
-        let outputs = self.slices.len() + self.endpoints.len() + self.mirrored.len();
-        let looked_at = outputs + self.services.len();
         match kind {
             Kind::Slice => self.forget_slices(),
             Kind::Endpoints => self.forget_endpoints(),
@@ -43,23 +39,19 @@ impl NamespaceState {
         self.deferrals = Deferrals::default();
         self.starting = true;
         self.pending_lists.set(kind);
-        looked_at as u64
+        // Those of mirrors.
+        1 + self.mirrors.len() as u64
     }
 
     fn forget_slices(&mut self) {
         self.forget_followed();
         self.forget_leases();
-        self.slices = Objects::default();
+        let slices = std::mem::take(&mut self.slices);
+        self.passes.push_back(Pass::Round(Round::drop(slices)));
         self.unmanaged = KeyedMap::default();
         self.replacements.forget_slices();
         self.forget_twice();
-        for service in self.services.values_mut() {
-            service.slices = SmallSet::default();
-            service.awaiting = 0;
-            for family in service.families.iter_mut().flatten() {
-                **family = FamilyState::default();
-            }
-        }
+        self.visit_services(Visit::ForgetSlices);
         let pods = self.inputs.all().collect();
         self.passes.push_back(Pass::Displace(pods));
     }
@@ -74,26 +66,6 @@ impl NamespaceState {
         self.memberships[pod].displace(members.clone());
         for at in members {
             self.visit(pod, at, PodChange::default());
-        }
-    }
-
-    /// Marks all managed Services to be evaluated, since none of their endpoints is placed any more.
-    pub(super) fn finish_displacing(&mut self) {
-        let services = self.services.iter();
-        let managed = services.filter(|(_, service)| service.facts.is_managed());
-        let managed: Vec<ServiceId> = managed.map(|(id, _)| id).collect();
-        for service in managed {
-            self.reset_sync_stats(service);
-            self.mark(service);
-        }
-    }
-
-    /// Forgets trigger times noted before the first plan, since those changes were there before this process wrote.
-    pub(super) fn forget_triggers(&mut self) {
-        for service in self.services.values_mut() {
-            if service.known {
-                service.trigger = None;
-            }
         }
     }
 }

@@ -35,7 +35,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::vec::IntoIter;
 
 /// The result of a request, as far as the API server's answer proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -246,7 +245,13 @@ pub(super) struct Objects<T: Published> {
     blocked: BTreeSet<T::Id>,
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.
-    arrivals: KeyedMap<Box<str>, (u8, T::Facts)>,
+    /// Boxed, since they are moved whenever the map grows.
+    arrivals: KeyedMap<Box<str>, Box<(u8, T::Facts)>>,
+    /// The same, in the order in which they are to be adopted: that of [`adoption_order`].
+    adoption: BTreeSet<(Option<Time>, Box<str>)>,
+    /// Objects that may be due, but not before all others have been planned, by their position in a plan. Used only
+    /// where more are wanted than are planned in one go.
+    last: BTreeSet<(u8, T::Id)>,
 }
 
 impl<T: Published> Default for Objects<T> {
@@ -256,6 +261,8 @@ impl<T: Published> Default for Objects<T> {
             wanted: BTreeSet::new(),
             blocked: BTreeSet::new(),
             arrivals: KeyedMap::default(),
+            adoption: BTreeSet::new(),
+            last: BTreeSet::new(),
         }
     }
 }
@@ -282,7 +289,10 @@ impl<T: Published> Objects<T> {
 
     /// Returns whether the next plan has anything to do here.
     pub(super) fn has_to_plan(&self) -> bool {
-        !(self.wanted.is_empty() && self.blocked.is_empty() && self.arrivals.is_empty())
+        !(self.wanted.is_empty()
+            && self.last.is_empty()
+            && self.blocked.is_empty()
+            && self.arrivals.is_empty())
     }
 
     /// Queues an object for the next plan, which checks whether it is due. One that is in flight asks again when its
@@ -295,6 +305,9 @@ impl<T: Published> Objects<T> {
     pub(super) fn remove(&mut self, id: T::Id) -> T {
         self.wanted.remove(&id);
         self.blocked.remove(&id);
+        if !self.last.is_empty() {
+            self.last.retain(|(_, other)| *other != id);
+        }
         self.known.remove(id)
     }
 
@@ -303,13 +316,46 @@ impl<T: Published> Objects<T> {
         self.arrivals.contains_key(name)
     }
 
-    /// Takes the objects that were listed before their pods and Services were known, each with the epoch of its list,
-    /// in the order in which they are to be adopted.
-    pub(super) fn take_arrivals(&mut self) -> IntoIter<(u8, T::Facts)> {
-        let arrivals = std::mem::take(&mut self.arrivals).into_values();
-        let mut arrivals: Vec<_> = arrivals.collect();
-        arrivals.sort_unstable_by(|(_, a), (_, b)| adoption_order::<T>(a, b));
-        arrivals.into_iter()
+    /// Takes the first, in the order of adoption, of the objects that were listed before their pods and Services were
+    /// known, with the epoch of its list.
+    pub(super) fn take_arrival(&mut self) -> Option<(u8, T::Facts)> {
+        let Some((_, name)) = self.adoption.pop_first() else {
+            self.arrivals = KeyedMap::default();
+            return None;
+        };
+        let arrival = self.arrivals.remove(&name);
+        Some(*arrival.expect("an object that is to be adopted was listed"))
+    }
+
+    /// Keeps an object that was listed before its pods and Service were known.
+    fn keep_arrival(&mut self, epoch: u8, facts: T::Facts) {
+        let name: Box<str> = T::meta(&facts).name().into();
+        self.drop_arrival(&name);
+        self.adoption.insert((T::created(&facts), name.clone()));
+        self.arrivals.insert(name, Box::new((epoch, facts)));
+    }
+
+    /// Drops what a list showed of an object that waits to be adopted.
+    fn drop_arrival(&mut self, name: &str) {
+        if let Some(arrival) = self.arrivals.remove(name) {
+            self.adoption.remove(&(T::created(&arrival.1), name.into()));
+        }
+    }
+
+    /// Drops the objects that wait to be adopted and that the list of an epoch did not show.
+    pub(super) fn drop_older_arrivals(&mut self, epoch: u8) {
+        let older = self.arrivals.iter().filter(|(_, arrival)| arrival.0 != epoch);
+        let older: Vec<_> = older.map(|(name, _)| name.clone()).collect();
+        for name in older {
+            self.drop_arrival(&name);
+        }
+    }
+
+    /// Drops some objects, from a number on, of those that are forgotten. Returns whether more are left.
+    pub(super) fn shed(&mut self, from: usize, count: usize) -> bool {
+        let mut waiting = (0..count).map_while(|_| self.take_arrival());
+        let waits = waiting.by_ref().count() == count;
+        self.known.shed(from, count) || waits
     }
 }
 
@@ -339,13 +385,13 @@ pub(super) trait Metadata {
 }
 
 /// A kind of object that we publish, implemented by what the state keeps of one.
-pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
+pub(super) trait Published: Named + Clone + fmt::Debug + Send + 'static {
     /// The number of an object in the state.
-    type Id: EntryId;
+    type Id: EntryId + Send + 'static;
     /// The metadata, as a watch shows it.
     type Meta: Metadata;
     /// The whole object, as a list or a get shows it.
-    type Facts: Clone + fmt::Debug;
+    type Facts: Clone + fmt::Debug + Send + 'static;
 
     /// Returns all objects of this kind.
     fn objects(state: &NamespaceState) -> &Objects<Self>;

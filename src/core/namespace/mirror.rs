@@ -19,7 +19,8 @@ use assignment::Places;
 
 use super::NamespaceState;
 use super::lifecycle::Metadata as _;
-use super::lifecycle::Objects;
+use super::passes::Pass;
+use super::rounds::Round;
 use super::withdraw::{Leaving, MOST_WAIT};
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::EndpointsFacts;
@@ -44,6 +45,11 @@ pub(super) struct Mirrors {
 }
 
 impl Mirrors {
+    /// Returns the number of Services whose Endpoints may be mirrored.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Drops the evaluations that nobody has taken.
     pub(super) fn clear_syncs(&mut self) {
         self.syncs.clear();
@@ -291,7 +297,8 @@ impl NamespaceState {
 
     /// Does what [`NamespaceState::forget`] does, for mirrored slices.
     pub(super) fn forget_mirrored(&mut self) {
-        self.mirrored = Objects::default();
+        let mirrored = std::mem::take(&mut self.mirrored);
+        self.passes.push_back(Pass::Round(Round::drop(mirrored)));
         self.replacements.forget_mirrored();
         for (name, mirror) in &mut self.mirrors.by_name {
             mirror.slices = SmallSet::default();

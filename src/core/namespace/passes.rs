@@ -6,6 +6,7 @@
 
 use super::NamespaceState;
 use super::addresses::{Collecting, ServiceEndpoints};
+use super::rounds::{Round, Visit};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedMap;
@@ -49,6 +50,8 @@ pub(super) enum Pass {
     Lead(VecDeque<ServiceId>, bool),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
+    /// Visits all Services or all objects.
+    Round(Round),
     /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
     GiveUpPairs,
 }
@@ -182,7 +185,7 @@ impl NamespaceState {
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);
                 if pods.is_empty() {
-                    self.finish_displacing();
+                    self.visit_services(Visit::Reevaluate);
                     return (None, looked_at);
                 }
                 (Some(Pass::Displace(pods)), looked_at)
@@ -218,6 +221,10 @@ impl NamespaceState {
             Pass::Notification(id) => {
                 self.notify_annotations(id);
                 (None, 1)
+            }
+            Pass::Round(round) => {
+                let (rest, looked_at) = self.step_round(round);
+                (rest.map(Pass::Round), looked_at)
             }
             Pass::GiveUpPairs => {
                 let more = self.inputs.give_up_pairs(&mut self.work);

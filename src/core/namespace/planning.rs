@@ -4,9 +4,9 @@
 use super::endpoints::Endpoints;
 use super::lifecycle::{Granted, Outcome};
 use super::mirror::{Assignment, MirroredSlice, Preparation};
+use super::rounds::STRIDE;
 use super::{NamespaceState, WorkItem};
 use crate::core::body::Encode;
-use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::ServiceId;
 use crate::core::object::{ObjectName, Output};
 use crate::core::slices::Slice;
@@ -17,10 +17,8 @@ use std::vec::IntoIter;
 /// A plan in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Planning {
-    /// Listed slices and Endpoints that are yet to be adopted, each with the epoch of the last list that showed it.
-    slices: IntoIter<(u8, SliceFacts)>,
-    endpoints: IntoIter<(u8, EndpointsFacts)>,
-    mirrored: IntoIter<(u8, SliceFacts)>,
+    /// Where a process begins to write: the number of the next Service whose trigger time is to be forgotten.
+    untriggered: usize,
     /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,
     /// The mirrors that were dirty when these Services had been evaluated.
@@ -88,30 +86,32 @@ impl NamespaceState {
         if !self.has_to_plan() {
             return true;
         }
+        let resumed = self.planning.is_some();
         let mut planning = self.planning.take().unwrap_or_else(|| {
             // They must not pile up where nobody counts and takes them.
             self.syncs.clear();
             self.mirrors.clear_syncs();
             Box::new(Planning {
-                slices: self.slices.take_arrivals(),
-                endpoints: self.endpoints.take_arrivals(),
-                mirrored: self.mirrored.take_arrivals(),
+                untriggered: 0,
                 dirty: None,
                 mirrors: None,
                 preparation: None,
                 assignment: None,
             })
         });
-        let done = self.evaluate_some(&mut planning, budget);
+        // What the step before has left comes first.
+        let mut done = !resumed || self.collect_wants(wants, budget);
+        done = done && self.evaluate_some(&mut planning, budget);
         if done {
             self.release_blocked::<Slice>();
             self.release_blocked::<Endpoints>();
             self.release_blocked::<MirroredSlice>();
             self.resolved.planned();
-        } else {
+        }
+        done &= self.collect_wants(wants, budget);
+        if !done {
             self.planning = Some(planning);
         }
-        self.collect_wants(wants);
         done
     }
 
@@ -128,23 +128,31 @@ impl NamespaceState {
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
-        for (epoch, facts) in &mut planning.slices {
+        while let Some((epoch, facts)) = self.slices.take_arrival() {
             budget.spend(1 + self.count_read(facts.units()));
             self.listed::<Slice>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
-        for (epoch, facts) in &mut planning.endpoints {
+        while let Some((epoch, facts)) = self.endpoints.take_arrival() {
             budget.spend(1 + self.count_read(facts.units()));
             self.listed::<Endpoints>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
-        for (epoch, facts) in &mut planning.mirrored {
+        while let Some((epoch, facts)) = self.mirrored.take_arrival() {
             budget.spend(1 + self.count_read(facts.units()));
             self.listed::<MirroredSlice>(facts, epoch);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        while self.starting && planning.untriggered < self.services.end() {
+            self.forget_triggers(planning.untriggered);
+            planning.untriggered += STRIDE;
+            budget.spend(STRIDE as u64);
             if budget.is_spent() {
                 return false;
             }
@@ -152,7 +160,6 @@ impl NamespaceState {
         let dirty = planning.dirty.get_or_insert_with(|| {
             if std::mem::take(&mut self.starting) {
                 self.begin_writing();
-                self.forget_triggers();
                 self.notify_at_start();
             }
             std::mem::take(&mut self.dirty).into_iter()
@@ -201,11 +208,11 @@ impl NamespaceState {
         assignment.map(Box::new)
     }
 
-    /// Adds the objects that are due, as far as is known.
-    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>) {
-        self.plan_due::<Slice>(wants);
+    /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
+    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
         // Few still read Endpoints, and each is written whole.
-        self.plan_due::<Endpoints>(wants);
-        self.plan_due::<MirroredSlice>(wants);
+        self.plan_due::<Slice>(wants, budget)
+            && self.plan_due::<Endpoints>(wants, budget)
+            && self.plan_due::<MirroredSlice>(wants, budget)
     }
 }

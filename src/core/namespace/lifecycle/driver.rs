@@ -4,10 +4,15 @@ use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_st
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Editor, Flight, Interference, Phase};
+use crate::core::work::Budget;
 use smallvec::SmallVec;
 
 /// The failures that reads of an object count as at most which others change faster than it is read: half a second.
 const MOST_OUTDATED: u8 = 3;
+/// The most objects of a kind that are planned in one go.
+const MOST_PLANNED: usize = 1024;
+/// The first position in a plan of those that take endpoints away.
+const FIRST_THAT_REMOVES: u8 = 2;
 
 impl NamespaceState {
     /// Does what [`NamespaceState::grant`] does, for one kind.
@@ -235,10 +240,50 @@ impl NamespaceState {
         plans && !object.needs_refetch && (self.pending_lists.any() || entry.waits_for_slices(self))
     }
 
-    /// Adds the work items of a kind that are due, in the order in which they should go.
-    pub(in crate::core::namespace) fn plan_due<T: Published>(&mut self, items: &mut Vec<WorkItem>) {
+    /// Adds the work items of a kind that are due, in the order in which they should go. Returns false if the budget ends
+    /// before all have been looked at.
+    pub(in crate::core::namespace) fn plan_due<T: Published>(
+        &mut self,
+        items: &mut Vec<WorkItem>,
+        budget: &mut Budget,
+    ) -> bool {
+        while T::objects(self).wanted.len() > MOST_PLANNED || !T::objects(self).last.is_empty() {
+            self.plan_some::<T>(items);
+            budget.spend(MOST_PLANNED as u64);
+            if budget.is_spent() {
+                return false;
+            }
+        }
         let wanted = std::mem::take(&mut T::objects_mut(self).wanted);
-        let due = wanted.into_iter().filter_map(|id| {
+        self.add_due::<T>(wanted.into_iter(), items);
+        true
+    }
+
+    /// Does what [`Self::plan_due`] does, for some of very many objects: those that add come first, and those that remove
+    /// when none of them is left, so that an endpoint that moves is in its new slice before it leaves the old one.
+    fn plan_some<T: Published>(&mut self, items: &mut Vec<WorkItem>) {
+        let objects = T::objects_mut(self);
+        let mut some: Vec<T::Id> = Vec::with_capacity(MOST_PLANNED);
+        if objects.wanted.is_empty() {
+            let last = std::iter::from_fn(|| objects.last.pop_first());
+            some.extend(last.take(MOST_PLANNED).map(|(_, id)| id));
+        } else {
+            for _ in 0..MOST_PLANNED {
+                let Some(id) = objects.wanted.pop_first() else {
+                    break;
+                };
+                match objects.known.get(id).map(T::order) {
+                    Some(order) if order >= FIRST_THAT_REMOVES => drop(objects.last.insert((order, id))),
+                    Some(_) => some.push(id),
+                    None => {}
+                }
+            }
+        }
+        self.add_due::<T>(some.into_iter(), items);
+    }
+
+    fn add_due<T: Published>(&self, wanted: impl Iterator<Item = T::Id>, items: &mut Vec<WorkItem>) {
+        let due = wanted.filter_map(|id| {
             let entry = T::objects(self).get(id)?;
             let waits = entry.object().flight.is_none() && self.is_due(entry);
             waits.then(|| (entry.order(), entry.work_item()))
@@ -283,7 +328,7 @@ impl NamespaceState {
             }
         }
         // An earlier arrival would be from another list.
-        objects.arrivals.remove(name);
+        objects.drop_arrival(name);
         let is_news = known.is_none_or(|id| {
             let object = objects[id].object();
             let remote = object.remote.as_ref();
@@ -295,8 +340,7 @@ impl NamespaceState {
             return;
         }
         if self.pending_lists.hides_inputs() {
-            let name = name.into();
-            T::objects_mut(self).arrivals.insert(name, (epoch, facts));
+            T::objects_mut(self).keep_arrival(epoch, facts);
             return;
         }
         match known {
@@ -312,11 +356,11 @@ impl NamespaceState {
             return self.deleted::<T>(meta.name());
         }
         let objects = T::objects_mut(self);
-        if let Some((_, facts)) = objects.arrivals.get(meta.name()) {
-            if T::meta(facts).version() >= meta.version() {
+        if let Some(arrival) = objects.arrivals.get(meta.name()) {
+            if T::meta(&arrival.1).version() >= meta.version() {
                 return;
             }
-            objects.arrivals.remove(meta.name());
+            objects.drop_arrival(meta.name());
         }
         let Some(id) = objects.find(meta.name()) else {
             return T::appear(self, meta, epoch);
@@ -332,9 +376,9 @@ impl NamespaceState {
     /// Handles an object that is no longer ours, as of a resourceVersion.
     pub(in crate::core::namespace) fn vanished<T: Published>(&mut self, name: &str, version: u64) {
         let objects = T::objects_mut(self);
-        let older = |(_, facts): &(u8, T::Facts)| T::meta(facts).version() <= version;
-        if objects.arrivals.get(name).is_some_and(older) {
-            objects.arrivals.remove(name);
+        let arrival = objects.arrivals.get(name);
+        if arrival.is_some_and(|arrival| T::meta(&arrival.1).version() <= version) {
+            objects.drop_arrival(name);
         }
         let Some(id) = objects.find(name) else { return };
         let object = objects[id].object_mut();
@@ -347,7 +391,7 @@ impl NamespaceState {
         let objects = T::objects_mut(self);
         match objects.find(name) {
             Some(id) => self.lost::<T>(id),
-            None => drop(objects.arrivals.remove(name)),
+            None => objects.drop_arrival(name),
         }
     }
 
@@ -367,7 +411,8 @@ impl NamespaceState {
     /// Drops what a list showed of an object: the API server does not have it, or not as ours.
     fn forget_arrival<T: Published>(&mut self, id: T::Id) {
         let objects = T::objects_mut(self);
-        objects.arrivals.remove(objects.known[id].name());
+        let name = objects.known[id].name().to_owned();
+        objects.drop_arrival(&name);
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
@@ -386,20 +431,5 @@ impl NamespaceState {
                 objects.want(id);
             }
         }
-    }
-
-    /// Completes the list of an epoch: what it did not show is gone.
-    pub(in crate::core::namespace) fn sweep<T: Published>(&mut self, epoch: u8, version: u64) {
-        let objects = T::objects(self).iter();
-        let gone = objects.filter(|(_, entry)| entry.object().is_unlisted(epoch, version));
-        let gone: Vec<_> = gone.map(|(id, _)| id).collect();
-        for id in gone {
-            // One may take others with it.
-            if let Some(name) = T::objects(self).get(id).map(|entry| entry.name().to_owned()) {
-                self.vanished::<T>(&name, version);
-            }
-        }
-        let objects = T::objects_mut(self);
-        objects.arrivals.retain(|_, (at, _)| *at == epoch);
     }
 }
