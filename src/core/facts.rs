@@ -385,6 +385,17 @@ pub struct EndpointsFacts {
 }
 
 impl EndpointsFacts {
+    /// Creates an object of which only the metadata is known.
+    pub(crate) fn only(meta: EndpointsMeta) -> Self {
+        Self {
+            meta,
+            labels: Labels::default(),
+            extras: Extras::default(),
+            over_capacity: None,
+            subsets: Vec::new(),
+        }
+    }
+
     /// Returns the units of work that it takes to take the object in, besides those for laying it out.
     pub fn units(&self) -> u64 {
         let ports = self.subsets.iter().map(|subset| subset.ports.len());
