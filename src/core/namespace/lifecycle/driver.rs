@@ -2,8 +2,8 @@
 
 use super::notices::Notices as _;
 use super::{
-    Effect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step,
-    Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
+    Effect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step, Whole,
+    context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
 };
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
