@@ -552,7 +552,7 @@ pub struct EndpointFacts {
     pub target: Option<Box<ObjectReference>>,
     /// True if it has anything that a slice with pods of the namespace never has: another kind of target, or
     /// `deprecatedTopology`.
-    pub odd: bool,
+    pub has_foreign_fields: bool,
     /// The zone names in `hints.forZones`.
     pub zone_hints: Vec<Box<str>>,
     /// The node names in `hints.forNodes`.

@@ -269,7 +269,7 @@ pub struct ObjectState {
 }
 
 /// Failures are reported again after this many more.
-pub const SAID_AGAIN: u8 = 20;
+pub const RENOTIFY_AFTER: u8 = 20;
 
 impl ObjectState {
     /// Creates the state of an object of which nothing is known yet.
@@ -426,8 +426,11 @@ impl ObjectState {
 
     /// Counts a failed request.
     pub fn fail(&mut self, rejected: bool) {
-        // On overflow, continues at a value that keeps the reports `SAID_AGAIN` failures apart.
-        self.failures = self.failures.checked_add(1).unwrap_or(u8::MAX - (SAID_AGAIN - 1));
+        // On overflow, continues at a value that keeps the reports `RENOTIFY_AFTER` failures apart.
+        self.failures = self
+            .failures
+            .checked_add(1)
+            .unwrap_or(u8::MAX - (RENOTIFY_AFTER - 1));
         self.rejected = rejected;
     }
 
@@ -490,7 +493,7 @@ impl ObjectState {
     }
 
     /// Returns whether nothing is known about the object that could matter later.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_untracked(&self) -> bool {
         self.remote.is_none() && self.flight.is_none() && !self.needs_refetch
     }
 

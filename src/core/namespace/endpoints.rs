@@ -162,7 +162,7 @@ impl EndpointsDesk<'_> {
             entry.object.phase = Phase::Unmanaged;
             entry.object.rewrite = false;
             (entry.object.trigger, entry.object.flight_trigger) = (None, None);
-            if entry.object.is_nothing() {
+            if entry.object.is_untracked() {
                 self.endpoints.objects.remove(id);
             }
         }
@@ -183,7 +183,7 @@ impl EndpointsDesk<'_> {
         // to be a leftover then.
         if self.ctx.starting
             && self.ctx.pending_lists.has(Kind::Endpoints)
-            && entry.object.is_nothing()
+            && entry.object.is_untracked()
             && !self.endpoints.objects.has_arrived(name)
         {
             self.endpoints.objects.remove(id);

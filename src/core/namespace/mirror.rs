@@ -168,7 +168,7 @@ struct Mirror {
     /// True if the Endpoints are too complicated to be mirrored, of which people were told.
     refused: bool,
     /// What was to be done with the slices when this was last decided.
-    stance: Option<Stance>,
+    action: Option<MirrorAction>,
     /// The changes since the last evaluation.
     moves: Changes,
     /// The number of times in a row that others wrote or deleted its slices, or made some that it does not need, with no
@@ -226,7 +226,7 @@ impl MirrorTotals {
 
 /// What is to be done with the mirrored slices of a Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stance {
+enum MirrorAction {
     /// They show what the Endpoints hold.
     Mirror,
     /// They should, but the Endpoints have not been read yet: they stay as they are.
@@ -238,20 +238,20 @@ enum Stance {
 }
 
 impl Mirroring<'_> {
-    fn stance(&self, name: &str) -> Stance {
+    fn action(&self, name: &str) -> MirrorAction {
         let service = self.services.find(name).map(|id| &self.services[id].facts);
         let endpoints = self.endpoints.find(name).map(|id| &self.endpoints[id]);
         match (service, endpoints) {
-            (Some(service), _) if service.is_managed() && !service.custom => Stance::GiveWay,
+            (Some(service), _) if service.is_managed() && !service.custom => MirrorAction::GiveWay,
             (Some(service), Some(endpoints)) if service.selectorless && endpoints.may_be_mirrored() => {
                 let mirror = self.mirrors.by_name.get(name);
                 if mirror.is_some_and(|mirror| mirror.content.is_some()) {
-                    Stance::Mirror
+                    MirrorAction::Mirror
                 } else {
-                    Stance::Unread
+                    MirrorAction::Unread
                 }
             }
-            _ => Stance::Withdraw,
+            _ => MirrorAction::Withdraw,
         }
     }
 
@@ -287,7 +287,7 @@ impl Mirroring<'_> {
     /// Queues Endpoints that are mirrored to be fetched, unless this version of them is known.
     pub(super) fn read_to_mirror(&mut self, name: &str) {
         if !self.ctx.settings.outputs.mirrored
-            || !matches!(self.stance(name), Stance::Mirror | Stance::Unread)
+            || !matches!(self.action(name), MirrorAction::Mirror | MirrorAction::Unread)
         {
             return;
         }
@@ -356,15 +356,21 @@ impl Mirroring<'_> {
 
     // === evaluation ===
 
-    /// Notes what is to be done with the slices of a Service. What others did to them under another stance is no reason to
+    /// Notes what is to be done with the slices of a Service. What others did to them under another action is no reason to
     /// wait. Returns the losses that count.
-    fn take_stance(&mut self, name: &str, stance: Stance, losses: u8, slices: &[MirroredSliceId]) -> u8 {
+    fn take_action(
+        &mut self,
+        name: &str,
+        action: MirrorAction,
+        losses: u8,
+        slices: &[MirroredSliceId],
+    ) -> u8 {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
             return losses;
         };
-        let before = mirror.stance.replace(stance);
-        if stance == Stance::Unread
-            || before.is_none_or(|before| before == stance || before == Stance::Unread)
+        let before = mirror.action.replace(action);
+        if action == MirrorAction::Unread
+            || before.is_none_or(|before| before == action || before == MirrorAction::Unread)
         {
             return losses;
         }

@@ -1,12 +1,12 @@
 //! Notifications for people: collected while events are applied and requests answered, taken by the shard.
 
 use crate::core::events::Notice;
-use crate::core::object::{Interference, ObjectName, ObjectState, SAID_AGAIN};
+use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER};
 use crate::core::rival::Rival;
 use std::sync::Arc;
 
 /// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
-/// While nothing helps, they are notified again after [`SAID_AGAIN`] more: about every ten minutes.
+/// While nothing helps, they are notified again after [`RENOTIFY_AFTER`] more: about every ten minutes.
 const LASTING: u8 = 10;
 
 /// Why Endpoints are not mirrored that stand for slices that are too large.
@@ -106,7 +106,7 @@ pub(super) fn failure_message(
     // The number would make each message different, and nothing could be counted.
     if failures >= LASTING {
         (failures - LASTING)
-            .is_multiple_of(SAID_AGAIN)
+            .is_multiple_of(RENOTIFY_AFTER)
             .then(|| format!("cannot be brought up to date, and is tried again: {why}"))
     } else {
         (object.rejected && failures == 1)

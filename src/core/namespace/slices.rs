@@ -2,8 +2,8 @@
 //! copies of an endpoint stays.
 
 mod adopt;
+mod duplicates;
 mod output;
-mod twice;
 
 use super::lifecycle::Objects;
 use crate::core::compact::small::SmallSet;
@@ -19,7 +19,7 @@ pub(super) struct Slices {
     objects: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
     unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
-    twice: twice::Twice,
+    duplicates: duplicates::Duplicates,
 }
 
 impl Deref for Slices {
@@ -67,6 +67,6 @@ impl Slices {
 
     /// Returns whether a slice of a Service that appeared has yet to be read. One that cannot be read is not waited for.
     pub(super) fn reads_slices_of(&self, service: ServiceId) -> bool {
-        self.twice.reads_slices_of(service, &self.objects)
+        self.duplicates.reads_slices_of(service, &self.objects)
     }
 }

@@ -117,7 +117,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         let object: &ObjectState = entry.as_ref();
-        if object.phase == Phase::Unmanaged && object.is_nothing() {
+        if object.phase == Phase::Unmanaged && object.is_untracked() {
             self.gone(id, Gone::Unneeded);
             return None;
         }

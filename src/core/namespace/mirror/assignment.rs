@@ -3,7 +3,7 @@
 //! A mirror may have tens of thousands of slices. So an evaluation looks only at those that have changed, unless the
 //! Endpoints or the Service have, and is carried out in steps.
 
-use super::{MirrorSync, MirrorTotals, MirroredSlice, Mirroring, Stance};
+use super::{MirrorAction, MirrorSync, MirrorTotals, MirroredSlice, Mirroring};
 use crate::core::compact::small::SmallSet;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
@@ -40,7 +40,7 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(in crate::core::namespace) struct Assignment {
     name: Arc<str>,
-    stance: Stance,
+    action: MirrorAction,
     /// True if all slices and groups are looked at.
     whole: bool,
     /// Slices whose group is yet to be found.
@@ -97,31 +97,35 @@ impl Mirroring<'_> {
             // Evaluated as soon as the content of all of its slices is known.
             return None;
         }
-        let stance = self.stance(name);
+        let action = self.action(name);
         let mirror = self.mirrors.by_name.get(name)?;
         let mut losses = mirror.losses;
         let groups = mirror
             .content
             .as_deref()
             .map_or(0, |content| content.groups.len());
-        let fits = stance != Stance::Mirror || mirror.places.slices.len() == groups;
-        let whole = mirror.whole || mirror.stance != Some(stance) || !fits;
+        let fits = action != MirrorAction::Mirror || mirror.places.slices.len() == groups;
+        let whole = mirror.whole || mirror.action != Some(action) || !fits;
         let slices = if whole { &mirror.slices } else { &mirror.touched };
         let slices: Vec<_> = slices.iter().collect();
         self.ctx.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
         if whole {
-            losses = self.take_stance(name, stance, losses, &slices);
+            losses = self.take_action(name, action, losses, &slices);
         }
-        let waits = stance == Stance::GiveWay;
+        let waits = action == MirrorAction::GiveWay;
         let mirror = self.mirrors.by_name.get_mut(name)?;
-        if stance == Stance::Unread {
+        if action == MirrorAction::Unread {
             // What has changed is looked at when the Endpoints have been read.
             return None;
         }
         mirror.whole = false;
         mirror.touched = SmallSet::default();
         let mut priority = Priority::Rest;
-        if let Some(content) = mirror.content.as_deref().filter(|_| stance == Stance::Mirror) {
+        if let Some(content) = mirror
+            .content
+            .as_deref()
+            .filter(|_| action == MirrorAction::Mirror)
+        {
             let moves = std::mem::take(&mut mirror.moves);
             self.mirrors.syncs.push(MirrorSync {
                 added: moves.added,
@@ -141,7 +145,7 @@ impl Mirroring<'_> {
         }
         Some(Assignment {
             name: name.clone(),
-            stance,
+            action,
             whole,
             slices: slices.into_iter(),
             found: Vec::new(),
@@ -165,7 +169,10 @@ impl Mirroring<'_> {
         };
         let content = mirror.content.take();
         let mut places = std::mem::take(&mut mirror.places);
-        let done = match content.as_deref().filter(|_| assignment.stance == Stance::Mirror) {
+        let done = match content
+            .as_deref()
+            .filter(|_| assignment.action == MirrorAction::Mirror)
+        {
             Some(content) => self.assign_some(assignment, content, &mut places, budget),
             None => self.withdraw_some(assignment, budget),
         };
@@ -328,7 +335,7 @@ impl Mirroring<'_> {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
             return;
         };
-        if assignment.stance != Stance::Mirror {
+        if assignment.action != MirrorAction::Mirror {
             mirror.forget_content();
             mirror.told = LeftOut::default();
             mirror.places = Places::default();

@@ -63,7 +63,7 @@ impl Placement<'_> {
             .collect();
         gone.dedup();
         for service in gone.into_iter().rev() {
-            self.part(pod, service);
+            self.remove_member(pod, service);
         }
     }
 

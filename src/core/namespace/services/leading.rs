@@ -100,7 +100,7 @@ impl Placement<'_> {
         let unread = self.others_publish(id).is_none();
         let members: Vec<PodId> = following.members().collect();
         for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
-            self.part(pod, id);
+            self.remove_member(pod, id);
         }
         if let Some(pod) = takes {
             let time = self.inputs.pod(pod).ready_time();

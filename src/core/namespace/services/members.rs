@@ -171,9 +171,9 @@ impl Placement<'_> {
     }
 
     /// Removes a pod that is gone, or that the Service no longer selects.
-    pub(in crate::core::namespace) fn part(&mut self, pod: PodId, service: ServiceId) {
+    pub(in crate::core::namespace) fn remove_member(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
-            self.part_family(pod, service, family);
+            self.remove_from_family(pod, service, family);
         }
         self.leave_endpoints(pod, service);
         self.leave_following(pod, service);
@@ -187,7 +187,12 @@ impl Placement<'_> {
     }
 
     /// Removes a pod from one family of a Service.
-    pub(in crate::core::namespace) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+    pub(in crate::core::namespace) fn remove_from_family(
+        &mut self,
+        pod: PodId,
+        service: ServiceId,
+        family: Family,
+    ) {
         if let Some(at) = self.services.memberships[pod].find(service, family) {
             self.unplace(pod, at, Priority::Remove);
             self.services.memberships[pod].0.remove(at);
@@ -204,7 +209,7 @@ impl Placement<'_> {
         gone.dedup();
         // Members are removed from the end, so that few must shift.
         for service in gone.into_iter().rev() {
-            self.part(id, service);
+            self.remove_member(id, service);
         }
     }
 

@@ -319,7 +319,7 @@ impl Placement<'_> {
                         edit.members[edit.kept] = pod;
                         edit.kept += 1;
                     } else {
-                        self.part(pod, id);
+                        self.remove_member(pod, id);
                     }
                 }
                 Stage::Family(family) => {

@@ -100,7 +100,7 @@ impl Placement<'_> {
 
     fn drop_pod(&mut self, id: PodId, nodes: &mut dyn NodeDirectory) {
         while let Some(member) = self.services.memberships[id].last() {
-            self.part(id, member.service);
+            self.remove_member(id, member.service);
         }
         self.services.memberships.leave(id);
         if let Some(unused) = self.inputs.remove(id, nodes, &mut self.ctx.work) {

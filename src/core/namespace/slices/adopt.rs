@@ -1,6 +1,6 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
-use super::twice::Keeper;
+use super::duplicates::Keeper;
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::ids::{PodId, ServiceId, SliceId};
@@ -40,7 +40,7 @@ impl Placement<'_> {
         self.release_hold(id);
         self.stop_waiting(id);
         self.drop_content(id);
-        self.slices.twice.forget(self.slices.objects[id].service, id);
+        self.slices.duplicates.forget(self.slices.objects[id].service, id);
         let slice = self.slices.objects.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
@@ -133,7 +133,7 @@ impl Placement<'_> {
         if slice.owner.includes(&state.facts.uid) {
             slice.object.phase = Phase::Adopting { blocks: holds };
             state.awaiting += u32::from(holds);
-            self.slices.twice.reads(service, id);
+            self.slices.duplicates.reads(service, id);
         } else {
             slice.object.phase = Phase::Deleting;
         }
@@ -145,7 +145,7 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
         let slice = &mut self.slices.objects[id];
-        self.slices.twice.forget(slice.service, id);
+        self.slices.duplicates.forget(slice.service, id);
         slice.object.phase = Phase::Managed;
         slice.family = family;
         let service = slice.service;
@@ -180,7 +180,7 @@ impl Placement<'_> {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices.objects[id];
         let (service_id, family) = (slice.service, slice.family);
-        self.slices.twice.forget(service_id, id);
+        self.slices.duplicates.forget(service_id, id);
         let moved = slice.object.read(meta.remote());
         slice.owner = meta.owner;
         // One without a time counts as older than all others.

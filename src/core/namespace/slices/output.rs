@@ -388,7 +388,7 @@ impl Placement<'_> {
         let same_hints = service.facts.hints == HintMode::Auto
             || (only(&endpoint.zone_hints, wanted.hints.zone)
                 && only(&endpoint.node_hints, wanted.hints.node));
-        !endpoint.odd
+        !endpoint.has_foreign_fields
             && same_hints
             && endpoint.ready.is_some()
             && endpoint.serving.is_some()

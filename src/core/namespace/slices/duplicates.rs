@@ -19,14 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is not decided yet about slices that may hold the same endpoints.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Twice {
+pub(super) struct Duplicates {
     /// Slices that appeared, or about which something is to be decided, and that have yet to be read.
     unread: BTreeSet<(ServiceId, SliceId)>,
     /// By the slice whose answer is awaited: the slices to be read again after that.
     undecided: BTreeMap<SliceId, BTreeSet<SliceId>>,
 }
 
-impl Twice {
+impl Duplicates {
     /// Notes that a slice of a Service has yet to be read.
     pub(super) fn reads(&mut self, service: ServiceId, slice: SliceId) {
         self.unread.insert((service, slice));
@@ -86,7 +86,14 @@ impl Placement<'_> {
 
     /// Has a slice read again after the next answer about another one, and that one read if nothing of it is in flight.
     pub(super) fn decide_later(&mut self, holder: SliceId, id: SliceId) {
-        if self.slices.twice.undecided.entry(holder).or_default().insert(id) {
+        if self
+            .slices
+            .duplicates
+            .undecided
+            .entry(holder)
+            .or_default()
+            .insert(id)
+        {
             let object = &mut self.slices.objects[holder].object;
             if object.flight.is_none() {
                 object.mark_stale();
@@ -97,7 +104,7 @@ impl Placement<'_> {
 
     /// Has the slices read again about which nothing could be decided before this answer.
     pub(super) fn decide(&mut self, holder: Option<SliceId>) {
-        let Some(slices) = holder.and_then(|holder| self.slices.twice.undecided.remove(&holder)) else {
+        let Some(slices) = holder.and_then(|holder| self.slices.duplicates.undecided.remove(&holder)) else {
             return;
         };
         for id in slices {
@@ -105,7 +112,7 @@ impl Placement<'_> {
             if let Some(slice) = slice.filter(|slice| slice.object.phase == Phase::Managed) {
                 slice.object.mark_stale();
                 // Otherwise a slice that others have deleted would be made anew, with the endpoints of this one.
-                self.slices.twice.unread.insert((slice.service, id));
+                self.slices.duplicates.unread.insert((slice.service, id));
                 self.slices.objects.want(id);
             }
         }
