@@ -138,15 +138,17 @@ fn watchers_are_spared_and_see_changes_sooner_than_with_upstreams_limits() {
                     assert!(ours.0 <= theirs.0 * 0.75, "{what}: p50 {ours:?}, {theirs:?}");
                     assert!(ours.1 <= theirs.1, "{what}: p99 {ours:?}, {theirs:?}");
                     // On a real server it was 0.94 to 1.08 times as much. The model leaves out what a server does all the
-                    // time, which is less where it is over sooner.
+                    // time, which is less where it is over sooner. Where watchers are few, the budget is a core of an API
+                    // server, which is more than upstream's limit on requests lets it use.
                     let part = cpu(&now) / cpu(&kcm);
-                    assert!(part < 1.1, "{what}: {part:.2} times the CPU time");
+                    let bound = if watchers < 300 { 1.6 } else { 1.1 };
+                    assert!(part < bound, "{what}: {part:.2} times the CPU time");
                 }
                 if rate <= 50.0 {
                     let removals = now.servers.removals.quantile(0.99).as_secs_f64();
                     assert!(removals <= 1.0, "{what}: removals wait {removals:.2} s");
                 }
-                if rate < 50.0 && kind == Kind::Random {
+                if (rate < 50.0 || watchers == 100 && rate < 100.0) && kind == Kind::Random {
                     assert!(
                         ours.1 < 0.04,
                         "{what}: nothing waits where nobody is behind: {ours:?}"
@@ -178,7 +180,7 @@ fn no_watch_is_ended_without_a_budget() {
 /// All watchers lose their connections at once, and list everything: the servers are busy with that for seconds.
 #[test]
 fn all_is_well_ten_seconds_after_all_watchers_have_listed() {
-    for (watchers, rate) in [(100, 20.0), (100, 50.0), (300, 20.0), (1_000, 20.0)] {
+    for (watchers, rate) in [(100, 20.0), (100, 50.0), (300, 20.0), (300, 50.0), (1_000, 20.0)] {
         let mut case = Case::new(Kind::Random, rate, watchers).with_room();
         case.lasting = Duration::from_secs(60);
         case.breaks = Some(Duration::from_secs(5));
@@ -199,7 +201,7 @@ fn all_is_well_ten_seconds_after_all_watchers_have_listed() {
             )
         };
         let ours = figures(&now);
-        let bound = if rate < 50.0 {
+        let bound = if rate < 50.0 || watchers < 300 {
             case.breaks = None;
             let (p50, p99) = seen(&Sort::Now.play(&case));
             (p50 * 1.1, p99 * 1.25)

@@ -32,6 +32,7 @@ impl Product {
             watchers: Watchers::PerNode(1.0),
             total: 2.2e9,
             each: 0.44e6,
+            few: 132e6,
             ..WatchLimits::UNWATCHED
         };
         Self::watched(case, Pacing { watch, ..pacing })

@@ -81,6 +81,7 @@ impl Shape {
                     // Between two and forty slices of a hundred endpoints a second.
                     total: 13_000.0 * f64::from(rng.u32(400..8_000)),
                     each: 0.0,
+                    few: 0.0,
                     places: rng.u16(2..=16),
                 },
                 slice_batch: batch(&mut rng),

@@ -61,6 +61,9 @@ pub struct WatchLimits {
     pub total: f64,
     /// Bytes per second that one watcher may receive; zero or less means no limit.
     pub each: f64,
+    /// Bytes per second that the API servers may send to all watchers where those are so few that [`Self::each`] allows
+    /// less.
+    pub few: f64,
     /// Writes of a resource whose events have not come back, at most, while anyone watches.
     pub places: u16,
 }
@@ -71,6 +74,7 @@ impl WatchLimits {
         watchers: Watchers::Fixed(0),
         total: 0.0,
         each: 0.0,
+        few: 0.0,
         places: Self::PLACES,
     };
     /// The number of places that is safe by default. A watcher of an API server has room for 20 events, 10 in each of two
@@ -175,8 +179,10 @@ impl Budget {
         self.watchers = self.limits.watchers(nodes).max(0.0);
         let limit = |bytes: f64| if bytes > 0.0 { bytes } else { f64::INFINITY };
         self.rate = if self.watchers > 0.0 {
-            let limit = limit(self.limits.total).min(limit(self.limits.each) * self.watchers);
-            limit.max(LEAST * USUAL * self.watchers)
+            let each = (limit(self.limits.each) * self.watchers).max(self.limits.few);
+            limit(self.limits.total)
+                .min(each)
+                .max(LEAST * USUAL * self.watchers)
         } else {
             f64::INFINITY
         };
@@ -422,6 +428,33 @@ mod tests {
         // Ten writes a second of 10 KB to each; the API servers are the limit from 100 watchers on.
         for (nodes, expected) in [(1, 10), (50, 10), (100, 10), (200, 5), (500, 2)] {
             let mut budget = Budget::new(limits(Watchers::PerNode(1.0)));
+            budget.set_nodes(nodes, Duration::ZERO);
+            drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+            let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
+            let rate = f64::from(removals + others) / 100.0;
+            let expected = f64::from(expected);
+            assert!(
+                (expected..expected * 1.2 + 0.1).contains(&rate),
+                "{nodes} nodes: {rate}"
+            );
+        }
+    }
+
+    #[test]
+    fn few_watchers_may_receive_more_each() {
+        // What ten watchers may receive together, fewer may, as long as that is below the limit for all.
+        for (nodes, few, expected) in [
+            (1, 1_000_000.0, 100),
+            (5, 1_000_000.0, 20),
+            (10, 1_000_000.0, 10),
+            (50, 1_000_000.0, 10),
+            (5, 20_000_000.0, 200),
+        ] {
+            let limits = WatchLimits {
+                few,
+                ..limits(Watchers::PerNode(1.0))
+            };
+            let mut budget = Budget::new(limits);
             budget.set_nodes(nodes, Duration::ZERO);
             drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
             let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);

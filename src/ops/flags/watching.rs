@@ -4,6 +4,12 @@ use crate::core::publish::{WatchLimits, Watchers};
 
 /// The unit of budgets.
 const MEGABYTE: f64 = 1e6;
+/// The default for each client, in megabytes per second, where there are many.
+const EACH: f64 = 0.44;
+/// The default for all clients together, in megabytes per second, where there are few. That keeps an API server's core
+/// busy. On a control plane that has no such core to spare, echoes are late, and the limit on writes without an echo
+/// takes over.
+const FEW: f64 = 132.0;
 
 /// The flags that limit what API servers have to send to the clients that watch slices.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -29,9 +35,10 @@ pub(crate) struct WatchingArgs {
 
     /// Megabytes per second that one client that watches slices may have to receive and decode; 0 means no limit
     ///
-    /// The default allows 34 slices of 100 endpoints per second.
-    #[arg(long, value_name = "MB", default_value_t = 0.44, value_parser = parse_amount)]
-    pub watch_budget_per_watcher: f64,
+    /// By default 0.44, which is 34 slices of 100 endpoints per second, from 300 clients on. Fewer may receive 132 together,
+    /// which take about one core of an API server: 100 clients 102 such slices per second each.
+    #[arg(long, value_name = "MB", value_parser = parse_amount)]
+    pub watch_budget_per_watcher: Option<f64>,
 
     /// Maximum number of slices, and of Endpoints, that are written before the API server has sent the events of earlier
     /// writes
@@ -50,7 +57,8 @@ impl WatchingArgs {
                 .watchers
                 .map_or(Watchers::PerNode(self.watchers_per_node), Watchers::Fixed),
             total: self.watch_budget * MEGABYTE,
-            each: self.watch_budget_per_watcher * MEGABYTE,
+            each: self.watch_budget_per_watcher.unwrap_or(EACH) * MEGABYTE,
+            few: self.watch_budget_per_watcher.map_or(FEW * MEGABYTE, |_| 0.0),
             places: self.max_writes_without_echo,
         }
     }
