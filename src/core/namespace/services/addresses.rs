@@ -97,7 +97,7 @@ impl Placement<'_> {
             // the UID perhaps another place among pods of the same address.
             Some((ip, ready)) => endpoints
                 .members
-                .set(pod_id, ip, ready, &ports, by_uid(&self.inputs)),
+                .set(pod_id, ip, ready, &ports, by_uid(self.inputs)),
         };
         if changed {
             let priority = match (was_ready, now.map(|(_, ready)| ready)) {
@@ -178,7 +178,7 @@ impl Placement<'_> {
         } = collecting;
         let facts = &self.services.table[id].facts;
         let portless = facts.no_cluster_ip && facts.ports.is_empty();
-        let members = Members::collect(portless, found, by_uid(&self.inputs));
+        let members = Members::collect(portless, found, by_uid(self.inputs));
         let priority = match &before {
             Some(before) if before.members.loses_to(&members) => Priority::Remove,
             Some(before) if !members.loses_to(&before.members) => Priority::Rest,
