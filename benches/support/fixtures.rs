@@ -13,6 +13,7 @@ use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
+use endpointd::core::work::Budget;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -246,6 +247,12 @@ impl World {
     pub(crate) fn write_all(&mut self, items: &[WorkItem]) -> (usize, usize) {
         let sizes = items.iter().filter_map(|item| self.write(&item.object));
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
+    }
+
+    /// Removes a Service.
+    pub(crate) fn remove_service(&mut self, name: &str) {
+        self.state.begin_removal(name);
+        assert!(self.state.step_passes(&mut Budget::unlimited()));
     }
 
     /// Plans and writes until nothing is due any more. Returns how many requests there were.

@@ -70,7 +70,7 @@ fn life(world: &mut World, number: u32, pod_first: bool) -> (u64, usize) {
         world.apply(facts);
         step(world);
     }
-    world.state.remove_service(&name(number));
+    world.remove_service(&name(number));
     step(world);
     world
         .state

@@ -17,6 +17,7 @@ use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
 use endpointd::core::time::Time;
+use endpointd::core::work::Budget;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -398,7 +399,12 @@ impl Model {
 
     pub(crate) fn service_gone(&mut self, name: &str) {
         self.services.remove(name);
-        self.state.remove_service(name);
+        self.state.begin_removal(name);
+        self.finish_passes();
+    }
+
+    fn finish_passes(&mut self) {
+        assert!(self.state.step_passes(&mut Budget::unlimited()));
     }
 
     pub(crate) fn node(&mut self, name: u8, zone: Option<u8>) {
@@ -422,7 +428,8 @@ impl Model {
         };
         self.nodes.apply_capacity(name, &capacity);
         if let Some(change) = self.nodes.apply(name, facts, self.epoch) {
-            self.state.apply_node(change.view);
+            self.state.begin_node(change.view);
+            self.finish_passes();
         }
         self.zones_changed();
     }
@@ -431,7 +438,8 @@ impl Model {
         let name = format!("node-{name}");
         self.zones.remove(name.as_str());
         if let Some(change) = self.nodes.remove(&name) {
-            self.state.apply_node(change.view);
+            self.state.begin_node(change.view);
+            self.finish_passes();
         }
         self.zones_changed();
     }

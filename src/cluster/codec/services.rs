@@ -1,6 +1,6 @@
 //! Services: the fields that are read, and how they become facts.
 
-use super::decode::{Decode, DecodeError, Namespaced, Twice, required, set};
+use super::decode::{Decode, DecodeError, DecodedPair, Namespaced, required, set};
 use super::fields::{Meta, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
@@ -217,9 +217,9 @@ struct PortNotes {
 message!('a, PortNotes { 3 => port });
 
 impl Decode for Namespaced<ObservedService> {
-    type Wire<'a> = Twice<Service<'a>, ServiceNotes<'a>>;
+    type Wire<'a> = DecodedPair<Service<'a>, ServiceNotes<'a>>;
 
-    fn decode(Twice(service, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
+    fn decode(DecodedPair(service, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
         let Namespaced { namespace, facts } = Namespaced::<ServiceFacts>::decode(service)?;
         let spec = notes.spec;
         let seen = ObservedService {
@@ -235,7 +235,7 @@ impl Decode for Namespaced<ObservedService> {
         })
     }
 
-    fn version_of<'w>(Twice(service, _): &'w Self::Wire<'_>) -> &'w str {
+    fn version_of<'w>(DecodedPair(service, _): &'w Self::Wire<'_>) -> &'w str {
         Namespaced::<ServiceFacts>::version_of(service)
     }
 }

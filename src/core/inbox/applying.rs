@@ -2,8 +2,8 @@
 
 use super::{ListEvent, ObjectEvent, PodEvent};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::followed_leases::lease::LeaseChange;
 use crate::core::inputs::Matching;
-use crate::core::leader::LeaseChange;
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::time::Time;

@@ -6,10 +6,6 @@
 //! not count; nor does what comes within [`GRACE`] of the time at which this process began to write, since a replica that
 //! led before may have had requests in flight. So a hand-over is no sign of another controller.
 
-use super::NamespaceState;
-use super::lifecycle::Published;
-use super::notifications::Notification;
-use crate::core::events::{Notice, Source};
 use crate::core::object::Editor;
 use crate::core::rival::Rival;
 use std::time::Duration;
@@ -30,49 +26,31 @@ pub(super) struct Rivals {
     told: [Option<Duration>; 2],
 }
 
-impl NamespaceState {
+impl Rivals {
     /// Notes that this process begins to write.
-    pub(super) fn begin_writing(&mut self) {
-        self.rivals = Rivals {
-            began: self.now,
-            ..Rivals::default()
+    pub(super) fn begin_writing(&mut self, now: Duration) {
+        *self = Self {
+            began: now,
+            ..Self::default()
         };
     }
 
-    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote it.
-    pub(super) fn note_foreign_version<T: Published>(&mut self, id: T::Id, editor: &Editor) {
-        let Some(rival) = Rival::of(editor).filter(|_| self.now >= self.rivals.began + GRACE) else {
-            return;
-        };
+    /// Counts a version that this process has not written. Returns the controller that wrote it, if it is another one.
+    pub(super) fn suspect(&mut self, editor: &Editor, now: Duration) -> Option<Rival> {
+        let rival = Rival::of(editor).filter(|_| now >= self.began + GRACE)?;
+        let seen = &mut self.seen[rival as usize];
+        *seen = seen.saturating_add(1);
+        Some(rival)
+    }
+
+    /// Returns whether users are to be told of another controller.
+    pub(super) fn is_to_be_told(&self, rival: Rival, now: Duration) -> bool {
         let at = rival as usize;
-        self.rivals.seen[at] = self.rivals.seen[at].saturating_add(1);
-        self.notifications.push(Notification::RivalWrote { rival });
-        let due = self.rivals.told[at].is_none_or(|told| self.now >= told + TOLD_AGAIN);
-        if self.rivals.seen[at] < TOLD_AFTER || !due {
-            return;
-        }
-        let item = T::objects(self)[id].work_item();
-        let Some(service) = self.services.find(&item.service) else {
-            return;
-        };
-        self.rivals.told[at] = Some(self.now);
-        let other = match rival {
-            Rival::Endpointd => "Another endpointd, which is no replica of this one (it uses another Lease),",
-            Rival::Builtin => "kube-controller-manager",
-        };
-        self.notifications.push(Notification::Event(Notice {
-            source: Source::Slices,
-            involved: self.involved(service),
-            warning: true,
-            reason: "AnotherControllerWrites",
-            message: format!(
-                "{other} also writes what this controller publishes here; switch one of the two off"
-            ),
-        }));
-        self.notifications.push(Notification::Rival {
-            rival,
-            object: item.object,
-            service: item.service,
-        });
+        self.seen[at] >= TOLD_AFTER && self.told[at].is_none_or(|told| now >= told + TOLD_AGAIN)
+    }
+
+    /// Notes that users were told of another controller.
+    pub(super) fn told(&mut self, rival: Rival, now: Duration) {
+        self.told[rival as usize] = Some(now);
     }
 }

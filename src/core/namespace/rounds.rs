@@ -1,7 +1,8 @@
 //! Rounds over all Services of a namespace, or all of its objects, in steps: there may be a hundred thousand, and other
 //! namespaces must not wait for all of them. They are needed when outputs are forgotten, and when a list is complete.
 //!
-//! Each is a pass ([`super::passes`]), so nothing else is applied or planned before it has come to its end.
+//! They are queued with the passes over pods, so nothing else is applied or planned before one has come to its end. The
+//! driver of the namespace carries them out, since they reach every owner.
 
 use super::Kind;
 use super::lifecycle::{Objects, Published};

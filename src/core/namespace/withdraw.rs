@@ -10,9 +10,8 @@
 //!
 //! The time belongs to the slice. A turn in the write queue that comes earlier finds nothing to be deleted.
 
-use super::NamespaceState;
+use super::Placement;
 use crate::core::address::{Family, parse_sloppy};
-use crate::core::compact::small::SmallSet;
 use crate::core::events::Source;
 use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
@@ -42,6 +41,41 @@ pub(super) struct Replacements {
     by_service: KeyedMap<Arc<str>, Replacement>,
     /// When to look at them again. May name Services whose slices do not wait any more.
     deadlines: BTreeSet<(Duration, Arc<str>)>,
+    /// What mirrors have to know, in the order in which it happened.
+    released: Vec<Released>,
+}
+
+/// What mirrored slices do that give way to others, or have done so.
+#[derive(Clone, Debug)]
+pub(super) enum MirrorWaits {
+    /// A slice gives way, until then at the latest.
+    Enter {
+        /// Its Service.
+        service: Arc<str>,
+        /// The slice.
+        id: MirroredSliceId,
+        /// The end of the wait.
+        until: Duration,
+    },
+    /// A slice waits no longer.
+    Leave(Arc<str>, MirroredSliceId),
+    /// The content of a slice that waits was read, or is not known any more.
+    Learn(Arc<str>, MirroredSliceId, Option<Box<[IpAddr]>>),
+    /// Those slices of the Service are to be looked at that have begun to wait, or were read.
+    LookAtFresh(Arc<str>),
+    /// All slices of the Service that wait are to be looked at.
+    LookAtAll(Arc<str>),
+    /// All mirrored slices are forgotten.
+    ForgetAll,
+}
+
+/// What becomes of a mirrored slice that waits for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Released {
+    /// It goes.
+    Goes(MirroredSliceId),
+    /// It is read, so that it can be compared with those that take its place.
+    IsRead(MirroredSliceId),
 }
 
 /// The slices of one Service that give way, and what is known of those that take their place.
@@ -105,7 +139,7 @@ impl Addresses {
 }
 
 /// Returns the addresses of a slice, each once.
-fn addresses(facts: &SliceFacts) -> Box<[IpAddr]> {
+pub(super) fn addresses(facts: &SliceFacts) -> Box<[IpAddr]> {
     let all = facts.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
     let mut all: Vec<IpAddr> = all.filter_map(|address| parse_sloppy(address)).collect();
     all.sort_unstable();
@@ -242,6 +276,23 @@ impl Replacement {
 }
 
 impl Replacements {
+    /// Returns when to look at slices that give way next.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+
+    /// Takes what becomes of mirrored slices.
+    pub(super) fn take_released(&mut self) -> Vec<Released> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Takes in the content of a mirrored slice that gives way, or forgets it.
+    pub(super) fn learn_mirrored(&mut self, service: &str, id: MirroredSliceId, held: Option<Box<[IpAddr]>>) {
+        if let Some(replacement) = self.by_service.get_mut(service) {
+            replacement.learn(Leaving::Mirrored(id), held);
+        }
+    }
+
     /// Has a slice give way to others, until then at the latest.
     pub(super) fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
         self.by_service
@@ -315,37 +366,24 @@ impl Replacement {
     }
 }
 
-impl NamespaceState {
-    /// Tells the state the time. What waits for it is looked at by [`Self::look_at_one`].
-    pub fn advance(&mut self, now: Duration) {
-        self.now = self.now.max(now);
-    }
-
-    /// Returns when to call [`Self::look_at_one`] next.
-    pub fn next_look(&self) -> Option<Duration> {
-        let looks = [
-            self.next_look_at_leases(),
-            self.next_look_at_leaving(),
-            self.next_look_at_deferral(),
-        ];
-        looks.into_iter().flatten().min()
-    }
-
-    /// Returns when to call [`Self::look_at_leaving`] next.
-    pub fn next_look_at_leaving(&self) -> Option<Duration> {
-        self.replacements.deadlines.first().map(|(until, _)| *until)
-    }
-
-    /// Looks at one of the Leases, or at the objects of one Service, whose time has come, but leaves the visits to Services to
-    /// [`Self::step_passes`]. Returns false if there is none.
-    pub fn look_at_one(&mut self, now: Duration) -> bool {
-        self.advance(now);
-        self.begin_look_at_lease(now) || self.look_at_leaving(now) || self.look_at_deferral(now)
+impl Placement<'_> {
+    /// Takes in what mirrored slices do that give way to others.
+    pub(super) fn hear(&mut self, waits: MirrorWaits) {
+        match waits {
+            MirrorWaits::Enter { service, id, until } => {
+                self.replacements.enter(&service, Leaving::Mirrored(id), until);
+            }
+            MirrorWaits::Leave(service, id) => self.replacements.leave(&service, Leaving::Mirrored(id)),
+            MirrorWaits::Learn(service, id, held) => self.replacements.learn_mirrored(&service, id, held),
+            MirrorWaits::LookAtFresh(service) => self.check_leaving(&service),
+            MirrorWaits::LookAtAll(service) => self.check_replacement(&service),
+            MirrorWaits::ForgetAll => self.replacements.forget_mirrored(),
+        }
     }
 
     /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.
-    pub fn look_at_leaving(&mut self, now: Duration) -> bool {
-        self.advance(now);
+    pub(super) fn look_at_leaving(&mut self, now: Duration) -> bool {
+        self.ctx.advance(now);
         let deadlines = &mut self.replacements.deadlines;
         if deadlines.first().is_none_or(|(until, _)| *until > now) {
             return false;
@@ -358,7 +396,7 @@ impl NamespaceState {
 
     /// Returns whether a slice was published for an annotation of the Service that no longer counts.
     pub(super) fn is_abandoned(&self, slice: &Slice, facts: &ServiceFacts) -> bool {
-        slice.manager == Manager::Custom && self.settings.outputs.custom && !facts.custom
+        slice.manager == Manager::Custom && self.ctx.settings.outputs.custom && !facts.custom
     }
 
     /// Returns whether slices for a selector are published for a Service, by this process or another.
@@ -378,12 +416,12 @@ impl NamespaceState {
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Deleting;
         slice.service = ServiceId::NONE;
-        slice.gives_way = waits;
+        slice.object.gives_way = waits;
         slice.object.change_by(1);
         self.slices.want(id);
         if waits {
             self.replacements
-                .enter(&name, Leaving::Custom(id), self.now + MOST_WAIT);
+                .enter(&name, Leaving::Custom(id), self.ctx.now + MOST_WAIT);
             self.check_leaving(&name);
         }
     }
@@ -392,15 +430,13 @@ impl NamespaceState {
     pub(super) fn withdraw_abandoned(&mut self, service: ServiceId) {
         let facts = &self.services[service].facts;
         let name = facts.name.clone();
-        if let Some(unmanaged) = self.unmanaged.get(&name) {
-            let abandoned = |id: &SliceId| {
-                let slice = &self.slices[*id];
-                slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts)
-            };
-            let abandoned: Vec<_> = unmanaged.iter().filter(abandoned).collect();
-            for id in abandoned {
-                self.withdraw_slice(id);
-            }
+        let abandoned = |id: &SliceId| {
+            let slice = &self.slices[*id];
+            slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts)
+        };
+        let abandoned: Vec<_> = self.slices.unmanaged_of(&name).filter(abandoned).collect();
+        for id in abandoned {
+            self.withdraw_slice(id);
         }
         self.check_replacement(&name);
     }
@@ -408,7 +444,7 @@ impl NamespaceState {
     /// Ends the wait of a slice that is needed again, or gone.
     pub(super) fn stop_waiting(&mut self, id: SliceId) {
         let slice = &mut self.slices[id];
-        if std::mem::take(&mut slice.gives_way) {
+        if std::mem::take(&mut slice.object.gives_way) {
             self.replacements.leave(&slice.service_name, Leaving::Custom(id));
         }
     }
@@ -417,7 +453,7 @@ impl NamespaceState {
     fn replacing(&self, name: &str, replacement: &Replacement) -> Replacing {
         let service = self.services.find(name).map(|id| &self.services[id]);
         if let Some(service) = service.filter(|service| {
-            self.settings.outputs.slices && service.facts.is_managed() && !service.facts.custom
+            self.ctx.settings.outputs.slices && service.facts.is_managed() && !service.facts.custom
         }) {
             let slices = || service.slices.iter().map(|id| &self.slices[id]);
             let managed = |slice: &&Slice| slice.object.phase == Phase::Managed;
@@ -430,7 +466,7 @@ impl NamespaceState {
             };
             let complete = !service.dirty
                 && service.awaiting == 0
-                && !self.pending_lists.any()
+                && !self.ctx.pending_lists.any()
                 && slices().filter(managed).count() > 0
                 && slices().all(|slice| slice.object.phase == Phase::Deleting || settled(slice));
             let holds = |slice: &Slice| {
@@ -442,7 +478,7 @@ impl NamespaceState {
             let hold = slices().filter(managed).any(holds);
             return Replacing::Ours { complete, hold };
         }
-        let others = self.unmanaged.get(name).into_iter().flat_map(SmallSet::iter);
+        let others = self.slices.unmanaged_of(name);
         let others = others.filter(|id| {
             let slice = &self.slices[*id];
             slice.manager == Manager::Builtin && slice.object.remote.is_some()
@@ -486,9 +522,9 @@ impl NamespaceState {
         let (mut going, mut unread, mut kept) = (Vec::new(), Vec::new(), None);
         for leaving in std::mem::take(&mut replacement.fresh) {
             let unselected = matches!(leaving, Leaving::Custom(_)) && !selected;
-            self.work.slices_touched += 1;
-            let work = &mut self.work.addresses_visited;
-            let goes = replacement.goes(leaving, replacing, self.now, work);
+            self.ctx.work.slices_touched += 1;
+            let work = &mut self.ctx.work.addresses_visited;
+            let goes = replacement.goes(leaving, replacing, self.ctx.now, work);
             if goes.is_none() && !unselected {
                 kept = Some(leaving);
             }
@@ -522,8 +558,7 @@ impl NamespaceState {
             };
             self.notify_kept(&name, source, which);
         }
-        let others = self.unmanaged.get(&name);
-        let others: Vec<_> = others.into_iter().flat_map(SmallSet::iter).collect();
+        let others: Vec<_> = self.slices.unmanaged_of(&name).collect();
         for other in others {
             if self.replacements.wants(&name, other) {
                 self.learn_content(other);
@@ -531,40 +566,26 @@ impl NamespaceState {
         }
     }
 
-    fn leaving_object(&mut self, leaving: Leaving) -> (&mut ObjectState, &mut bool) {
-        match leaving {
-            Leaving::Custom(id) => {
-                let slice = &mut self.slices[id];
-                (&mut slice.object, &mut slice.gives_way)
-            }
-            Leaving::Mirrored(id) => {
-                let slice = &mut self.mirrored[id];
-                (&mut slice.object, &mut slice.gives_way)
-            }
-        }
-    }
-
-    fn want_leaving(&mut self, leaving: Leaving) {
-        match leaving {
-            Leaving::Custom(id) => self.slices.want(id),
-            Leaving::Mirrored(id) => self.mirrored.want(id),
-        }
-    }
-
     /// Has a slice deleted that no longer waits for others.
     fn let_go(&mut self, leaving: Leaving) {
-        let (object, gives_way) = self.leaving_object(leaving);
-        *gives_way = false;
-        object.needs_refetch &= object.remote.is_none() || object.is_outdated();
-        self.want_leaving(leaving);
+        match leaving {
+            Leaving::Custom(id) => {
+                self.slices[id].object.let_go();
+                self.slices.want(id);
+            }
+            Leaving::Mirrored(id) => self.replacements.released.push(Released::Goes(id)),
+        }
     }
 
     /// Has a slice read, so that it can be compared with those that take its place.
     fn read_leaving(&mut self, leaving: Leaving) {
-        let (object, _) = self.leaving_object(leaving);
-        if object.remote.is_some() && object.flight.is_none() && !object.needs_refetch {
-            object.needs_refetch = true;
-            self.want_leaving(leaving);
+        match leaving {
+            Leaving::Custom(id) => {
+                if self.slices[id].object.mark_unread() {
+                    self.slices.want(id);
+                }
+            }
+            Leaving::Mirrored(id) => self.replacements.released.push(Released::IsRead(id)),
         }
     }
 
@@ -574,8 +595,8 @@ impl NamespaceState {
         let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name) else {
             return;
         };
-        self.work.addresses_visited += facts.endpoints.len() as u64;
-        if slice.gives_way {
+        self.ctx.work.addresses_visited += facts.endpoints.len() as u64;
+        if slice.object.gives_way {
             replacement.learn(Leaving::Custom(id), Some(addresses(facts)));
         } else if slice.manager == Manager::Builtin && slice.object.phase == Phase::Unmanaged {
             replacement.learn_other(id, Some(addresses(facts)));
@@ -586,30 +607,11 @@ impl NamespaceState {
     pub(super) fn drop_content(&mut self, id: SliceId) {
         let slice = &self.slices[id];
         if let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name) {
-            if slice.gives_way {
+            if slice.object.gives_way {
                 replacement.learn(Leaving::Custom(id), None);
             } else {
                 replacement.learn_other(id, None);
             }
-        }
-    }
-
-    /// Keeps the content of a mirrored slice that was read, if it gives way.
-    pub(super) fn hold_mirrored_content(&mut self, id: MirroredSliceId, facts: &SliceFacts) {
-        self.learn_mirrored(id, Some(addresses(facts)));
-    }
-
-    /// Forgets the content of a mirrored slice that has changed.
-    pub(super) fn drop_mirrored_content(&mut self, id: MirroredSliceId) {
-        self.learn_mirrored(id, None);
-    }
-
-    fn learn_mirrored(&mut self, id: MirroredSliceId, held: Option<Box<[IpAddr]>>) {
-        let slice = &self.mirrored[id];
-        if slice.gives_way
-            && let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name)
-        {
-            replacement.learn(Leaving::Mirrored(id), held);
         }
     }
 

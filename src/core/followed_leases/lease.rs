@@ -16,7 +16,7 @@
 //! A watch may have been cut without notice. So before a published pod is removed because its time has run out, the
 //! Lease is read once more.
 
-use super::lease::Record;
+use crate::core::lease::Record;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ pub enum Effect {
 
 /// What is known of a Lease.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-enum Sight {
+enum ObservedLease {
     #[default]
     Unknown,
     Missing,
@@ -151,7 +151,7 @@ enum Sight {
 /// A Lease that Services follow.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FollowedLease {
-    sight: Sight,
+    observed: ObservedLease,
     /// True while a read is in flight.
     reading: bool,
     /// True if the watch has shown something since the read was sent.
@@ -165,19 +165,22 @@ pub struct FollowedLease {
 impl FollowedLease {
     /// Returns who leads.
     pub fn verdict(&self) -> Verdict<'_> {
-        match &self.sight {
-            Sight::Unknown => Verdict::Unknown,
-            Sight::Missing => Verdict::Nobody(Vacancy::NoLease),
-            Sight::Unreadable => Verdict::Nobody(Vacancy::Unreadable),
-            Sight::Expired { .. } => Verdict::Nobody(Vacancy::Expired),
-            Sight::Present { record, .. } if record.holder.is_empty() => Verdict::Nobody(Vacancy::NoHolder),
-            Sight::Present { record, .. } => Verdict::Held(&record.holder),
+        match &self.observed {
+            ObservedLease::Unknown => Verdict::Unknown,
+            ObservedLease::Missing => Verdict::Nobody(Vacancy::NoLease),
+            ObservedLease::Unreadable => Verdict::Nobody(Vacancy::Unreadable),
+            ObservedLease::Expired { .. } => Verdict::Nobody(Vacancy::Expired),
+            ObservedLease::Present { record, .. } if record.holder.is_empty() => {
+                Verdict::Nobody(Vacancy::NoHolder)
+            }
+            ObservedLease::Present { record, .. } => Verdict::Held(&record.holder),
         }
     }
 
     /// Returns the holder that the Lease names, even if its time has run out.
     pub fn holder(&self) -> Option<&str> {
-        let (Sight::Present { record, .. } | Sight::Expired { record, .. }) = &self.sight else {
+        let (ObservedLease::Present { record, .. } | ObservedLease::Expired { record, .. }) = &self.observed
+        else {
             return None;
         };
         (!record.holder.is_empty()).then_some(&record.holder)
@@ -190,7 +193,7 @@ impl FollowedLease {
 
     /// Handles that this process has begun to follow the Leases of the namespace.
     pub fn begun(&mut self, at: Duration) {
-        if self.sight == Sight::Unknown {
+        if self.observed == ObservedLease::Unknown {
             self.wake = Some(at + UNSEEN);
         }
     }
@@ -198,11 +201,11 @@ impl FollowedLease {
     /// Handles a list of all Leases, which shows this one or does not. A list is no renewal.
     pub fn listed(&mut self, shown: Option<(u64, &Record)>, at: Duration) -> Effect {
         (self.reading, self.overtaken, self.failures) = (false, false, 0);
-        match (&mut self.sight, shown) {
-            (Sight::Missing, None) => Effect::None,
-            (_, None) => self.see(Sight::Missing, None),
+        match (&mut self.observed, shown) {
+            (ObservedLease::Missing, None) => Effect::None,
+            (_, None) => self.see(ObservedLease::Missing, None),
             (
-                Sight::Present { version, record, .. } | Sight::Expired { version, record },
+                ObservedLease::Present { version, record, .. } | ObservedLease::Expired { version, record },
                 Some((new, shown)),
             ) if record == shown => {
                 *version = new;
@@ -215,22 +218,22 @@ impl FollowedLease {
     /// Handles an event of the watch.
     pub fn seen(&mut self, version: u64, record: &Record, at: Duration) -> Effect {
         self.overtaken = true;
-        match &mut self.sight {
+        match &mut self.observed {
             // Not yet listed, so it may be of any age.
-            Sight::Unknown => Effect::None,
-            Sight::Unreadable => self.first_sight(version, record, at),
-            Sight::Missing => self.renew(version, record, at, true),
-            Sight::Present { version: known, .. } | Sight::Expired { version: known, .. }
+            ObservedLease::Unknown => Effect::None,
+            ObservedLease::Unreadable => self.first_sight(version, record, at),
+            ObservedLease::Missing => self.renew(version, record, at, true),
+            ObservedLease::Present { version: known, .. } | ObservedLease::Expired { version: known, .. }
                 if version <= *known =>
             {
                 Effect::None
             }
-            Sight::Present {
+            ObservedLease::Present {
                 version: known,
                 record: old,
                 ..
             }
-            | Sight::Expired {
+            | ObservedLease::Expired {
                 version: known,
                 record: old,
             } => {
@@ -248,9 +251,11 @@ impl FollowedLease {
     /// Handles the deletion of the Lease.
     pub fn gone(&mut self, as_of: u64) -> Effect {
         self.overtaken = true;
-        match self.sight {
-            Sight::Present { version, .. } | Sight::Expired { version, .. } if as_of > version => {
-                self.see(Sight::Missing, None)
+        match self.observed {
+            ObservedLease::Present { version, .. } | ObservedLease::Expired { version, .. }
+                if as_of > version =>
+            {
+                self.see(ObservedLease::Missing, None)
             }
             _ => Effect::None,
         }
@@ -269,23 +274,23 @@ impl FollowedLease {
             return Effect::None;
         }
         self.failures = 0;
-        match (answer, &self.sight) {
+        match (answer, &self.observed) {
             // The watch has shown something that may be newer, and nothing is known to compare it with.
-            (_, Sight::Unknown) if overtaken => {
+            (_, ObservedLease::Unknown) if overtaken => {
                 self.wake = Some(at + PAUSE);
                 Effect::None
             }
             // The watch has shown something newer.
-            (LeaseAnswer::Missing | LeaseAnswer::Refused(_), Sight::Present { until, .. })
+            (LeaseAnswer::Missing | LeaseAnswer::Refused(_), ObservedLease::Present { until, .. })
                 if overtaken && *until > at =>
             {
                 Effect::None
             }
-            (LeaseAnswer::Missing, _) => self.see(Sight::Missing, None),
-            (LeaseAnswer::Refused(_), _) => self.see(Sight::Unreadable, Some(at + REFUSED)),
+            (LeaseAnswer::Missing, _) => self.see(ObservedLease::Missing, None),
+            (LeaseAnswer::Refused(_), _) => self.see(ObservedLease::Unreadable, Some(at + REFUSED)),
             (
                 LeaseAnswer::Found(LeaseFacts { version, record, .. }),
-                Sight::Present {
+                ObservedLease::Present {
                     version: known,
                     record: old,
                     until,
@@ -294,7 +299,7 @@ impl FollowedLease {
                 let (until, moved) = (*until, old.holder != record.holder);
                 if old == record && until <= at {
                     let (version, record) = ((*version).max(*known), record.clone());
-                    return self.see(Sight::Expired { version, record }, None);
+                    return self.see(ObservedLease::Expired { version, record }, None);
                 }
                 match (old == record, *version > *known) {
                     (true, _) => Effect::None,
@@ -304,7 +309,7 @@ impl FollowedLease {
                     (false, false) => self.first_sight(*version, record, at),
                 }
             }
-            (LeaseAnswer::Found(found), Sight::Expired { version, record }) => {
+            (LeaseAnswer::Found(found), ObservedLease::Expired { version, record }) => {
                 match (*record == found.record, found.version > *version) {
                     (false, true) => {
                         let moved = record.holder != found.record.holder;
@@ -313,9 +318,10 @@ impl FollowedLease {
                     _ => Effect::None,
                 }
             }
-            (LeaseAnswer::Found(found), Sight::Unknown | Sight::Missing | Sight::Unreadable) => {
-                self.first_sight(found.version, &found.record, at)
-            }
+            (
+                LeaseAnswer::Found(found),
+                ObservedLease::Unknown | ObservedLease::Missing | ObservedLease::Unreadable,
+            ) => self.first_sight(found.version, &found.record, at),
             (LeaseAnswer::Failed, _) => Effect::None,
         }
     }
@@ -323,7 +329,7 @@ impl FollowedLease {
     /// Asks for a read at once, because a Service has begun to follow the Lease after the list. Returns whether to send
     /// it.
     pub fn ask(&mut self) -> bool {
-        let asks = self.sight == Sight::Unknown && !self.reading;
+        let asks = self.observed == ObservedLease::Unknown && !self.reading;
         if asks {
             (self.reading, self.overtaken) = (true, false);
         }
@@ -336,16 +342,16 @@ impl FollowedLease {
         if self.wake().is_none_or(|wake| wake > now) {
             return (false, Effect::None);
         }
-        match &self.sight {
-            Sight::Present {
+        match &self.observed {
+            ObservedLease::Present {
                 until,
                 version,
                 record,
             } if *until <= now && !published => {
                 let (version, record) = (*version, record.clone());
-                (false, self.see(Sight::Expired { version, record }, None))
+                (false, self.see(ObservedLease::Expired { version, record }, None))
             }
-            Sight::Missing | Sight::Expired { .. } => {
+            ObservedLease::Missing | ObservedLease::Expired { .. } => {
                 self.wake = None;
                 (false, Effect::None)
             }
@@ -369,15 +375,15 @@ impl FollowedLease {
     fn present(&mut self, version: u64, record: &Record, at: Duration) {
         let until = at.saturating_add(duration(record));
         self.wake = (!record.holder.is_empty()).then_some(until);
-        self.sight = Sight::Present {
+        self.observed = ObservedLease::Present {
             version,
             record: record.clone(),
             until,
         };
     }
 
-    fn see(&mut self, sight: Sight, wake: Option<Duration>) -> Effect {
-        (self.sight, self.wake) = (sight, wake);
+    fn see(&mut self, observed: ObservedLease, wake: Option<Duration>) -> Effect {
+        (self.observed, self.wake) = (observed, wake);
         Effect::Judge
     }
 }

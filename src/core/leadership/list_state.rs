@@ -7,7 +7,7 @@
 //!   ends with a list; after the kind was forgotten only with one that was asked for after that, since an older one
 //!   may have been under way.
 //! * *A proof is demanded*: a lease was won, or versions went backwards. It ends when the kind's
-//!   [`View`](super::view::View) meets the latest demand. Proofs of earlier demands count for nothing.
+//!   [`ListWatch`](super::list_watch::ListWatch) meets the latest demand. Proofs of earlier demands count for nothing.
 //!
 //! The decisions are made here; the owner passes the [`Announcement`]s on to every shard, in the order of the
 //! decisions.
@@ -57,7 +57,7 @@ struct Part {
 
 /// The state of all kinds' lists. One per process, owned by the router.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Picture {
+pub struct ListState {
     /// The kinds that the outputs depend on.
     needed: PendingLists,
     /// Kinds whose list is arriving, or has not been complete since the kind was last forgotten.
@@ -71,7 +71,7 @@ pub struct Picture {
     parts: [Part; Kind::ALL.len()],
 }
 
-impl Picture {
+impl ListState {
     /// Creates the picture before anything was listed. The first list of a kind is enough until a proof is demanded.
     pub fn new(outputs: Outputs) -> Self {
         let needed = PendingLists::all(outputs);
@@ -134,14 +134,14 @@ impl Picture {
         let mut announcements = if under.history < self.demand.history {
             Vec::new()
         } else {
-            self.distrust()
+            self.relist_everything()
         };
         announcements.extend(self.forget(kind));
         announcements
     }
 
     /// Has everything listed again: the server's store was replaced, or set back.
-    pub fn distrust(&mut self) -> Vec<Announcement> {
+    pub fn relist_everything(&mut self) -> Vec<Announcement> {
         self.demand_proof(self.demand.next_history())
     }
 
@@ -215,14 +215,14 @@ mod tests {
     const SLICE: Kind = Kind::Slice;
 
     /// Listed under the demand of this moment, whole.
-    fn listed(picture: &mut Picture, kind: Kind, epoch: u8) -> Option<Announcement> {
+    fn listed(picture: &mut ListState, kind: Kind, epoch: u8) -> Option<Announcement> {
         picture.begin_list(kind);
         let demand = picture.demand();
         picture.end_list(kind, epoch, 10, demand)
     }
 
-    fn complete() -> Picture {
-        let mut picture = Picture::new(Outputs::ALL);
+    fn complete() -> ListState {
+        let mut picture = ListState::new(Outputs::ALL);
         for kind in Kind::ALL {
             assert!(!picture.is_complete() && !picture.is_listed(kind));
             let lift = listed(&mut picture, kind, 1);
@@ -322,7 +322,7 @@ mod tests {
             mirrored: false,
             custom: false,
         };
-        let mut picture = Picture::new(outputs);
+        let mut picture = ListState::new(outputs);
         assert_eq!(picture.begin_list(Kind::Node), None);
         assert_eq!(picture.forget(SLICE), None);
         assert!(picture.begin_term().iter().all(|announcement| !matches!(
@@ -342,7 +342,7 @@ mod tests {
     fn in_every_order_nothing_is_open_without_a_proof_of_the_term() {
         #[derive(Clone)]
         struct Case {
-            picture: Picture,
+            picture: ListState,
             /// The demands of a list in progress, of the last list that counts, and of the last proof, for pods and
             /// slices.
             asked: [Option<Demand>; 2],
@@ -404,7 +404,7 @@ mod tests {
         }
         let mut histories = 0;
         let case = Case {
-            picture: Picture::new(Outputs::ALL),
+            picture: ListState::new(Outputs::ALL),
             asked: [None; 2],
             listed: [None; 2],
             proven: [None; 2],

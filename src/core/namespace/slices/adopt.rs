@@ -1,118 +1,106 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
-use super::NamespaceState;
-use super::lifecycle::Metadata;
-use super::members::desired;
-use super::twice::Keeper;
+use super::duplicates::Keeper;
 use crate::core::address::Family;
-use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, SliceMeta, is_reserved_label};
+use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::PodChange;
+use crate::core::namespace::Placement;
+use crate::core::namespace::lifecycle::{Lifecycle as _, Metadata as _};
+use crate::core::namespace::services::{desired, is_fit};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
 use crate::core::time::Time;
 use std::sync::Arc;
 
-impl NamespaceState {
-    /// Applies a whole slice from the list of an epoch.
-    pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
-        self.listed::<Slice>(facts, epoch);
-    }
-
-    /// Applies the metadata of a slice from a watch.
-    pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.watched::<Slice>(meta, epoch);
-    }
-
-    /// Handles a slice that is no longer ours, as of a resourceVersion.
-    pub fn slice_gone(&mut self, name: &str, version: u64) {
-        self.vanished::<Slice>(name, version);
-    }
-
+impl Placement<'_> {
     /// Adds a slice that was not known, unmanaged until it is attributed to its Service.
-    pub(super) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
+    pub(in crate::core::namespace) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
         let (service, none) = (meta.service.clone(), ServiceId::NONE);
         let mut slice = Slice::new(name, service, meta.manager, Phase::Unmanaged, none);
         slice.object.remote = Some(meta.remote());
         slice.owner = meta.owner.clone();
         (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
-        self.slices.insert(slice)
+        self.slices.objects.insert(slice)
     }
 
     /// Gives up a managed slice whose object has been given to another manager. As upstream, its endpoints stay
     /// published there, and the Service gets a slice of ours again when what this one holds changes.
-    pub(super) fn yield_remote(&mut self, id: SliceId) {
-        let service = self.slices[id].service_name.clone();
+    pub(in crate::core::namespace) fn yield_remote(&mut self, id: SliceId) {
+        let service = self.slices.objects[id].service_name.clone();
         let name = self.fresh_name(&service);
-        self.slices.rename(id, |slice| slice.forget_remote(name));
-        self.slices[id].yielded = true;
+        self.slices.objects.rename(id, |slice| slice.forget_remote(name));
+        self.slices.objects[id].yielded = true;
     }
 
     /// Forgets a slice that is not managed.
-    pub(super) fn drop_slice(&mut self, id: SliceId) {
+    pub(in crate::core::namespace) fn drop_slice(&mut self, id: SliceId) {
         self.release_hold(id);
         self.stop_waiting(id);
         self.drop_content(id);
-        self.twice.forget(self.slices[id].service, id);
-        let slice = self.slices.remove(id);
+        self.slices.duplicates.forget(self.slices.objects[id].service, id);
+        let slice = self.slices.objects.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
             if service.facts.is_led() {
-                self.mark(slice.service);
+                self.services.mark(slice.service);
             }
         } else if let Some(service) = self.services.find(&slice.service_name)
             && self.services[service].facts.is_led()
         {
-            self.mark(service);
+            self.services.mark(service);
         }
         self.leave_unmanaged(&slice.service_name, id);
         self.check_replacement(&slice.service_name);
     }
 
     fn leave_unmanaged(&mut self, service: &str, id: SliceId) {
-        if let Some(unmanaged) = self.unmanaged.get_mut(service) {
+        if let Some(unmanaged) = self.slices.unmanaged.get_mut(service) {
             unmanaged.remove(&id);
             if unmanaged.is_empty() {
-                self.unmanaged.remove(service);
+                self.slices.unmanaged.remove(service);
             }
         }
     }
 
     /// Stops the Service from waiting for this slice.
-    pub(super) fn release_hold(&mut self, id: SliceId) {
-        let slice = &mut self.slices[id];
+    pub(in crate::core::namespace) fn release_hold(&mut self, id: SliceId) {
+        let slice = &mut self.slices.objects[id];
         if slice.object.phase != (Phase::Adopting { blocks: true }) {
             return;
         }
         slice.object.phase = Phase::Adopting { blocks: false };
         let service = slice.service;
         self.services[service].awaiting -= 1;
-        self.mark(service);
+        self.services.mark(service);
     }
 
     /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
     /// Its endpoints get another object, and it is treated as if it had just appeared.
-    pub(super) fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
-        let epoch = self.slices[id].object.epoch;
-        self.lost::<Slice>(id);
-        self.apply_slice_meta(meta, epoch);
+    pub(in crate::core::namespace) fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
+        let epoch = self.slices.objects[id].object.epoch;
+        self.lost(id);
+        self.watched(meta, epoch);
     }
 
     /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is
     /// fetched if it is the Service's own, and deleted if not. A slice that was published for the Service's annotation
     /// is withdrawn if that no longer counts.
-    pub(super) fn attribute(&mut self, id: SliceId, holds: bool) {
-        let slice = &self.slices[id];
+    pub(in crate::core::namespace) fn attribute(&mut self, id: SliceId, holds: bool) {
+        let slice = &self.slices.objects[id];
         let service = self.services.find(&slice.service_name);
         let facts = service.map(|service| &self.services[service].facts);
         match (service, facts) {
-            (Some(service), Some(facts)) if self.writes_slices(facts) && facts.manager() == slice.manager => {
+            (Some(service), Some(facts))
+                if self.ctx.writes_slices(facts) && facts.manager() == slice.manager =>
+            {
                 self.claim(id, service, holds);
             }
             (_, Some(facts)) if self.is_abandoned(slice, facts) => {
-                self.unmanaged
+                self.slices
+                    .unmanaged
                     .entry(slice.service_name.clone())
                     .or_default()
                     .insert(id);
@@ -121,47 +109,43 @@ impl NamespaceState {
             // Where another controller writes slices, it only counts that they are there.
             _ => {
                 let custom = facts.is_some_and(|facts| facts.custom);
-                self.unmanaged
+                self.slices
+                    .unmanaged
                     .entry(slice.service_name.clone())
                     .or_default()
                     .insert(id);
                 self.learn_content(id);
                 if let Some(service) = service.filter(|_| custom) {
-                    self.mark(service);
+                    self.services.mark(service);
                 }
             }
         }
     }
 
-    /// Returns whether slices are published for a Service by this process.
-    pub(super) fn writes_slices(&self, facts: &ServiceFacts) -> bool {
-        facts.custom || (self.settings.outputs.slices && facts.is_managed())
-    }
-
     /// Gives a Service a slice that names it and whose content is not known.
-    pub(super) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
+    pub(in crate::core::namespace) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
         self.stop_waiting(id);
         self.drop_content(id);
         let state = &mut self.services[service];
-        let slice = &mut self.slices[id];
+        let slice = &mut self.slices.objects[id];
         slice.service = service;
         state.slices.insert(id);
         if slice.owner.includes(&state.facts.uid) {
             slice.object.phase = Phase::Adopting { blocks: holds };
             state.awaiting += u32::from(holds);
-            self.twice.reads(service, id);
+            self.slices.duplicates.reads(service, id);
         } else {
             slice.object.phase = Phase::Deleting;
         }
         slice.object.change_by(1);
-        self.slices.want(id);
+        self.slices.objects.want(id);
     }
 
     /// Adopts a slice of the Service's own as managed.
-    pub(super) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
+    pub(in crate::core::namespace) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
-        let slice = &mut self.slices[id];
-        self.twice.forget(slice.service, id);
+        let slice = &mut self.slices.objects[id];
+        self.slices.duplicates.forget(slice.service, id);
         slice.object.phase = Phase::Managed;
         slice.family = family;
         let service = slice.service;
@@ -170,7 +154,7 @@ impl NamespaceState {
         state.empties.push(id);
         state.rehint = true;
         self.join_group(id, &facts.ports);
-        self.mark(service);
+        self.services.mark(service);
         self.follow_published(service, &facts);
         // A slice that was made with another limit stays as it is.
         self.reconcile_slice(id, facts, usize::MAX);
@@ -178,7 +162,12 @@ impl NamespaceState {
 
     /// Compares a managed slice with what the API server has, and marks what differs. Endpoints that others have put
     /// there stay if they should be in some slice, and if this one then holds no more than `limit`.
-    pub(super) fn reconcile_slice(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
+    pub(in crate::core::namespace) fn reconcile_slice(
+        &mut self,
+        id: SliceId,
+        facts: SliceFacts,
+        limit: usize,
+    ) {
         let SliceFacts {
             meta,
             created,
@@ -189,9 +178,9 @@ impl NamespaceState {
             ..
         } = facts;
         let group_ports = self.group_ports(id);
-        let slice = &mut self.slices[id];
+        let slice = &mut self.slices.objects[id];
         let (service_id, family) = (slice.service, slice.family);
-        self.twice.forget(service_id, id);
+        self.slices.duplicates.forget(service_id, id);
         let moved = slice.object.read(meta.remote());
         slice.owner = meta.owner;
         // One without a time counts as older than all others.
@@ -212,7 +201,7 @@ impl NamespaceState {
         for endpoint in &endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name));
             let placed = pod.is_some_and(|pod| {
-                let members = &self.memberships[pod];
+                let members = &self.services.memberships()[pod];
                 members
                     .find(service_id, family)
                     .is_some_and(|at| members[at].slice == id)
@@ -220,7 +209,7 @@ impl NamespaceState {
             match pod {
                 Some(pod) if placed => {
                     if !self.reconcile_endpoint(id, pod, endpoint) {
-                        self.slices[id].removed += 1;
+                        self.slices.objects[id].removed += 1;
                     }
                 }
                 pod => others.push((pod, endpoint)),
@@ -228,16 +217,16 @@ impl NamespaceState {
         }
         let mut room = Room {
             limit,
-            unsent: self.slices[id].slots.len(),
+            unsent: self.slices.objects[id].slots.len(),
         };
         for (pod, endpoint) in others {
             if !pod.is_some_and(|pod| self.take_endpoint(id, pod, endpoint, &mut room)) {
-                self.slices[id].removed += 1;
+                self.slices.objects[id].removed += 1;
             }
         }
 
         let service = &self.services[service_id];
-        let slice = &mut self.slices[id];
+        let slice = &mut self.slices.objects[id];
         let mut priority = if slice.removed > 0 {
             Priority::Remove
         } else {
@@ -258,31 +247,31 @@ impl NamespaceState {
                 slice.object.succeed();
             }
         }
-        if self.slices[id].slots.is_empty() {
+        if self.slices.objects[id].slots.is_empty() {
             self.services[service_id].family(family).empties.push(id);
-            self.mark(service_id);
+            self.services.mark(service_id);
         }
     }
 
     /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the
     /// slice twice.
     fn reconcile_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
-        let slice = &self.slices[id];
+        let slice = &self.slices.objects[id];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
-        let Some(place) = self.memberships[pod_id].find(service_id, family) else {
+        let Some(place) = self.services.memberships()[pod_id].find(service_id, family) else {
             return false;
         };
-        let member = self.memberships[pod_id][place];
+        let member = self.services.memberships()[pod_id][place];
         let stale = !self.same_content(pod, service, family, endpoint);
-        let slot = &mut self.slices[id].slots[usize::from(member.at)];
+        let slot = &mut self.slices.objects[id].slots[usize::from(member.at)];
         if slot.published.is_published() {
             return false;
         }
         (slot.published, slot.stale) = (published(endpoint), stale);
         let at = usize::from(member.at);
         if self.reconcile_hint(id, at, false, endpoint) {
-            self.slices[id].slots[at].stale = true;
+            self.slices.objects[id].slots[at].stale = true;
         }
         true
     }
@@ -296,13 +285,13 @@ impl NamespaceState {
         endpoint: &EndpointFacts,
         room: &mut Room,
     ) -> bool {
-        let slice = &self.slices[id];
+        let slice = &self.slices.objects[id];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
-        let Some(place) = self.memberships[pod_id].find(service_id, family) else {
+        let Some(place) = self.services.memberships()[pod_id].find(service_id, family) else {
             return false;
         };
-        let member = self.memberships[pod_id][place];
+        let member = self.services.memberships()[pod_id][place];
         let stale = !self.same_content(pod, service, family, endpoint);
         if member.slice == id {
             // It was taken in just now, and stands here a second time.
@@ -318,21 +307,26 @@ impl NamespaceState {
             return true;
         }
         if keeper == Keeper::Holder
-            || !self.is_fit(self.inputs.pod(pod_id), &self.services[service_id], family)
+            || !is_fit(
+                self.inputs,
+                self.inputs.pod(pod_id),
+                &self.services[service_id],
+                family,
+            )
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
             || !self.make_room(id, room)
         {
             return false;
         }
         // Making room may have moved it.
-        let member = self.memberships[pod_id][place];
+        let member = self.services.memberships()[pod_id][place];
         if !member.slice.is_none() {
             self.unplace(pod_id, place, Priority::Rest);
         }
         self.place(pod_id, id, published(endpoint), stale);
-        let at = self.slices[id].slots.len() - 1;
+        let at = self.slices.objects[id].slots.len() - 1;
         if self.reconcile_hint(id, at, true, endpoint) {
-            self.slices[id].slots[at].stale = true;
+            self.slices.objects[id].slots[at].stale = true;
         }
         true
     }
@@ -340,12 +334,12 @@ impl NamespaceState {
     /// Makes room for one more endpoint of a slice as the API server has it: one that is not there yet is placed anew.
     /// Returns false if there is none.
     fn make_room(&mut self, id: SliceId, room: &mut Room) -> bool {
-        while self.slices[id].slots.len() >= room.limit {
+        while self.slices.objects[id].slots.len() >= room.limit {
             if room.unsent == 0 {
                 return false;
             }
             room.unsent -= 1;
-            let slice = &self.slices[id];
+            let slice = &self.slices.objects[id];
             let Some(slot) = slice
                 .slots
                 .get(room.unsent)
@@ -354,7 +348,7 @@ impl NamespaceState {
                 continue;
             };
             let pod = slot.pod;
-            if let Some(place) = self.memberships[pod].find(slice.service, slice.family) {
+            if let Some(place) = self.services.memberships()[pod].find(slice.service, slice.family) {
                 self.unplace(pod, place, Priority::Add);
                 self.visit(pod, place, PodChange::default());
             }

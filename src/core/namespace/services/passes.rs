@@ -4,16 +4,17 @@
 //! Events are applied one after the other, and the passes of one are finished before the next begins, so the result is
 //! the same however the work is cut into steps. Nothing is planned in between.
 
-use super::NamespaceState;
+use super::Services;
 use super::addresses::{Collecting, ServiceEndpoints};
-use super::rounds::{Round, Visit};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
+use crate::core::followed_leases::{Concerned, FollowedLeases};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::inputs::{Matching, PodChange};
+use crate::core::namespace::Placement;
+use crate::core::namespace::rounds::Round;
 use crate::core::time::Time;
-use crate::core::work::Budget;
 use std::collections::VecDeque;
 
 /// Number of pods to visit before the work is measured.
@@ -23,7 +24,7 @@ const PIECE: u64 = 2000;
 
 /// A part of the work that an event causes.
 #[derive(Clone, Debug)]
-pub(super) enum Pass {
+pub(in crate::core::namespace) enum Pass {
     /// Compares a Service's selector with labels, before the pass that follows.
     Match(Box<Matching>, Box<Pass>),
     /// Begins to take pods into a Service, as [`Self::Start`].
@@ -46,19 +47,38 @@ pub(super) enum Pass {
     Collect(Box<Collecting>),
     /// Visits the pods on a node that has changed.
     Node(VecDeque<PodId>),
-    /// Visits the Services that follow a Lease that has changed; the flag says that its holder may be taken in.
-    Lead(VecDeque<ServiceId>, bool),
+    /// Visits the Services that follow a Lease that has changed.
+    Lead(Concerned),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
-    /// Visits all Services or all objects.
-    Round(Round),
     /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
     GiveUpPairs,
 }
 
+/// Work that an event has left to be done.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) enum Queued {
+    /// Visits pods, and needs nothing but the placement.
+    Pass(Pass),
+    /// Visits all Services, or all objects of a kind.
+    Round(Round),
+}
+
+impl From<Pass> for Queued {
+    fn from(pass: Pass) -> Self {
+        Self::Pass(pass)
+    }
+}
+
+impl From<Round> for Queued {
+    fn from(round: Round) -> Self {
+        Self::Round(round)
+    }
+}
+
 /// A change of a managed Service, applied in stages.
 #[derive(Clone, Debug)]
-pub(super) struct Edit {
+pub(in crate::core::namespace) struct Edit {
     id: ServiceId,
     old: ServiceFacts,
     /// The members that its Endpoints object had.
@@ -87,7 +107,7 @@ enum Stage {
 }
 
 impl Edit {
-    pub(super) fn new(
+    pub(in crate::core::namespace) fn new(
         id: ServiceId,
         old: ServiceFacts,
         members: Vec<PodId>,
@@ -106,38 +126,85 @@ impl Edit {
     }
 }
 
-impl NamespaceState {
-    /// Does the visits to pods that events have left, as far as the budget goes. Returns true when all are done.
-    pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
-        while let Some(pass) = self.passes.pop_front() {
-            if budget.is_spent() {
-                self.passes.push_front(pass);
-                return false;
-            }
-            let before = self.work.total();
-            let (rest, looked_at) = self.step(pass);
-            if let Some(rest) = rest {
-                self.passes.push_front(rest);
-            }
-            budget.spend(looked_at as u64 + self.work.total() - before);
+/// What is to be done outside of the placement, once the pods of a pass have been visited.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) enum Finished {
+    /// A Service has taken in its pods.
+    Start(ServiceId),
+    /// The pods of a Service have forgotten it.
+    Stop(ServiceId),
+    /// Nothing is left of a Service but its name.
+    Remove(ServiceId),
+    /// A Service is managed no longer, or in another way.
+    Replace(ServiceId, Box<ServiceFacts>),
+    /// A Service is new, as of the list of an epoch.
+    Insert(Box<ServiceFacts>, u8),
+    /// The pods have forgotten their places, since the slices are forgotten.
+    Displace,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(in crate::core::namespace) struct Stepped {
+    /// What is left of the pass.
+    pub(in crate::core::namespace) rest: Option<Pass>,
+    /// The number of pods visited.
+    pub(in crate::core::namespace) looked_at: usize,
+    /// What is to be done next.
+    pub(in crate::core::namespace) finished: Option<Finished>,
+}
+
+impl From<(Option<Pass>, usize)> for Stepped {
+    fn from((rest, looked_at): (Option<Pass>, usize)) -> Self {
+        Self {
+            rest,
+            looked_at,
+            finished: None,
         }
-        true
+    }
+}
+
+impl From<(Finished, usize)> for Stepped {
+    fn from((finished, looked_at): (Finished, usize)) -> Self {
+        Self {
+            rest: None,
+            looked_at,
+            finished: Some(finished),
+        }
+    }
+}
+
+impl Services {
+    /// Queues a pass or a round behind all others.
+    pub(in crate::core::namespace) fn queue(&mut self, queued: impl Into<Queued>) {
+        self.passes.push_back(queued.into());
     }
 
-    /// Does what [`Self::step_passes`] does, to the end.
-    pub(super) fn finish_passes(&mut self) {
-        let done = self.step_passes(&mut Budget::unlimited());
-        debug_assert!(done, "an unlimited budget is never spent");
+    /// Queues what is left of a pass or a round before all others.
+    pub(in crate::core::namespace) fn queue_first(&mut self, queued: impl Into<Queued>) {
+        self.passes.push_front(queued.into());
     }
 
-    /// Continues a pass. Returns what is left of it, and the number of pods visited.
-    fn step(&mut self, pass: Pass) -> (Option<Pass>, usize) {
-        let end = self.work.total() + PIECE;
-        match pass {
+    /// Takes the next pass or round.
+    pub(in crate::core::namespace) fn next_pass(&mut self) -> Option<Queued> {
+        self.passes.pop_front()
+    }
+
+    /// Returns whether passes are left.
+    pub(in crate::core::namespace) fn has_passes(&self) -> bool {
+        !self.passes.is_empty()
+    }
+}
+
+impl Placement<'_> {
+    /// Continues a pass. `leases` are for the Services that follow one.
+    pub(in crate::core::namespace) fn step(&mut self, leases: &mut FollowedLeases, pass: Pass) -> Stepped {
+        let end = self.ctx.work.total() + PIECE;
+        let stepped = match pass {
             Pass::Match(mut matching, then) => {
                 let mut done = false;
-                while !done && self.work.total() < end {
-                    done = self.inputs.step_matching(&mut matching, &mut self.work);
+                while !done && self.ctx.work.total() < end {
+                    done = self.inputs.step_matching(&mut matching, &mut self.ctx.work);
                 }
                 (Some(if done { *then } else { Pass::Match(matching, then) }), 1)
             }
@@ -149,8 +216,7 @@ impl NamespaceState {
                 let take_in = |state: &mut Self, pod| state.take_in(id, pod, times.as_deref());
                 let looked_at = self.step_pods(&mut pods, take_in);
                 if pods.is_empty() {
-                    self.finish_start(id);
-                    return (None, looked_at);
+                    return (Finished::Start(id), looked_at).into();
                 }
                 (Some(Pass::Start(id, pods, times)), looked_at)
             }
@@ -158,8 +224,7 @@ impl NamespaceState {
                 // Only the pods forget their endpoints: the slices keep them.
                 let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
                 if pods.is_empty() {
-                    self.finish_stop(id);
-                    return (None, looked_at);
+                    return (Finished::Stop(id), looked_at).into();
                 }
                 (Some(Pass::Stop(id, pods)), looked_at)
             }
@@ -168,25 +233,24 @@ impl NamespaceState {
                     self.step_pods(&mut pods, |state, pod| state.revisit(pod, PodChange::CONTENT));
                 ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
             }
-            Pass::Lead(mut services, joins) => {
+            Pass::Lead(Concerned { mut services, joins }) => {
                 let before = services.len();
-                while before - services.len() < STRIDE && self.work.total() < end {
+                while before - services.len() < STRIDE && self.ctx.work.total() < end {
                     let Some(service) = services.pop_front() else {
                         break;
                     };
-                    self.settle_leader(service, joins);
+                    self.settle_leader(leases, service, joins);
                 }
                 let looked_at = before - services.len();
                 (
-                    (!services.is_empty()).then_some(Pass::Lead(services, joins)),
+                    (!services.is_empty()).then_some(Pass::Lead(Concerned { services, joins })),
                     looked_at,
                 )
             }
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);
                 if pods.is_empty() {
-                    self.visit_services(Visit::Reevaluate);
-                    return (None, looked_at);
+                    return (Finished::Displace, looked_at).into();
                 }
                 (Some(Pass::Displace(pods)), looked_at)
             }
@@ -196,47 +260,35 @@ impl NamespaceState {
             }
             Pass::Collect(mut collecting) => {
                 for _ in 0..STRIDE {
-                    if self.work.total() >= end {
+                    if self.ctx.work.total() >= end {
                         break;
                     }
                     if !self.collect_next(&mut collecting) {
                         self.finish_collecting(*collecting);
-                        return (None, 1);
+                        return (None, 1).into();
                     }
                 }
                 (Some(Pass::Collect(collecting)), 1)
             }
-            Pass::Remove(id) => {
-                self.drop_service(id);
-                (None, 1)
-            }
-            Pass::Replace(id, facts) => {
-                self.replace_stopped(id, *facts);
-                (None, 1)
-            }
-            Pass::Insert(facts, epoch) => {
-                self.insert_service(*facts, epoch);
-                (None, 1)
-            }
+            Pass::Remove(id) => return (Finished::Remove(id), 1).into(),
+            Pass::Replace(id, facts) => return (Finished::Replace(id, facts), 1).into(),
+            Pass::Insert(facts, epoch) => return (Finished::Insert(facts, epoch), 1).into(),
             Pass::Notification(id) => {
                 self.notify_annotations(id);
                 (None, 1)
             }
-            Pass::Round(round) => {
-                let (rest, looked_at) = self.step_round(round);
-                (rest.map(Pass::Round), looked_at)
-            }
             Pass::GiveUpPairs => {
-                let more = self.inputs.give_up_pairs(&mut self.work);
+                let more = self.inputs.give_up_pairs(&mut self.ctx.work);
                 (more.then_some(Pass::GiveUpPairs), 1)
             }
-        }
+        };
+        stepped.into()
     }
 
     /// Calls `each` for the next pods, until a step is done. Returns the number of pods visited.
     fn step_pods(&mut self, pods: &mut VecDeque<PodId>, mut each: impl FnMut(&mut Self, PodId)) -> usize {
-        let (before, end) = (pods.len(), self.work.total() + PIECE);
-        while before - pods.len() < STRIDE && self.work.total() < end {
+        let (before, end) = (pods.len(), self.ctx.work.total() + PIECE);
+        while before - pods.len() < STRIDE && self.ctx.work.total() < end {
             let Some(pod) = pods.pop_front() else { break };
             each(self, pod);
         }
@@ -246,7 +298,7 @@ impl NamespaceState {
     /// Continues the change of a Service. Returns whether there is more, and the number of pods visited.
     fn step_edit(&mut self, edit: &mut Edit) -> (bool, usize) {
         let (id, stage) = (edit.id, edit.stage);
-        let new = &self.services[id].facts;
+        let new = &self.services.table[id].facts;
         let reselected = edit.old.selector != new.selector;
         let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
         let pods = match stage {
@@ -271,26 +323,26 @@ impl NamespaceState {
             && let Stage::Family(family) = stage
             && !edit.old.has(family)
             && new.has(family)
-            && self.writes_slices(new)
+            && self.ctx.writes_slices(new)
         {
-            self.services[id].families[family.index()] = Some(Box::default());
+            self.services.table[id].families[family.index()] = Some(Box::default());
         }
         let mut end = pods.min(edit.at + STRIDE);
-        let spent = self.work.total() + PIECE;
+        let spent = self.ctx.work.total() + PIECE;
         for at in edit.at..end {
-            if self.work.total() >= spent {
+            if self.ctx.work.total() >= spent {
                 end = at;
                 break;
             }
             match stage {
                 Stage::Leave => {
                     let pod = edit.members[at];
-                    let followed = self.services[id].facts.is_frozen();
+                    let followed = self.services.table[id].facts.is_frozen();
                     if self.keeps(pod, id) && (!followed || self.is_published(pod, id)) {
                         edit.members[edit.kept] = pod;
                         edit.kept += 1;
                     } else {
-                        self.part(pod, id);
+                        self.remove_member(pod, id);
                     }
                 }
                 Stage::Family(family) => {
@@ -304,7 +356,7 @@ impl NamespaceState {
                 Stage::Join => self.join_if_new(edit.selected[at], id),
                 Stage::Revisit => {
                     let pod = edit.members[at];
-                    for at in self.memberships[pod].of(id) {
+                    for at in self.services.memberships[pod].of(id) {
                         self.visit(pod, at, change);
                     }
                 }
@@ -324,7 +376,7 @@ impl NamespaceState {
                 Stage::Family(Family::V4)
             }
             Stage::Family(family) => {
-                let has = self.services[id].facts.has(family);
+                let has = self.services.table[id].facts.has(family);
                 if edit.old.has(family) && !has {
                     self.drop_family(id, family);
                 }

@@ -13,17 +13,18 @@
 //! is looked at when one of its objects is planned and again when it is granted. Nothing waits in a process that has just
 //! begun to write, because it does not know for how long the process before it has waited.
 
-use super::NamespaceState;
+use super::Services;
 use crate::core::ids::ServiceId;
+use crate::core::namespace::context::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The longest time for which a write waits.
-pub(super) const LONGEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// The reason why the writes for a Service wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reason {
+pub(in crate::core::namespace) enum Reason {
     /// It is new, and has had no ready endpoint yet.
     New,
     /// It is being deleted in the foreground.
@@ -68,13 +69,13 @@ impl Deferrals {
     }
 }
 
-impl NamespaceState {
+impl Services {
     /// Has the writes for a Service wait from now on.
-    pub(super) fn defer(&mut self, id: ServiceId, reason: Reason) {
-        if self.starting || self.pending_lists.any() {
+    pub(in crate::core::namespace) fn defer(&mut self, ctx: &Context, id: ServiceId, reason: Reason) {
+        if ctx.starting || ctx.pending_lists.any() {
             return;
         }
-        let until = self.now + LONGEST;
+        let until = ctx.now + LONGEST;
         let over = false;
         self.deferrals.insert(id, Deferral { reason, until, over });
     }
@@ -84,18 +85,43 @@ impl NamespaceState {
         self.deferrals.remove(id);
     }
 
+    /// Forgets that the writes for any Service wait.
+    pub(in crate::core::namespace) fn forget_deferrals(&mut self) {
+        self.deferrals = Deferrals::default();
+    }
+
     /// Returns whether the write of one of a Service's objects has to wait. `on_server` says whether the API server has the
     /// object.
-    pub(super) fn is_deferred(&self, id: ServiceId, on_server: bool) -> bool {
+    pub(in crate::core::namespace) fn is_deferred(
+        &self,
+        ctx: &Context,
+        id: ServiceId,
+        on_server: bool,
+    ) -> bool {
         let deferral = self.deferrals.get(id);
         deferral.is_some_and(|deferral| {
             let concerns = deferral.reason == Reason::Going || !on_server;
-            concerns && !deferral.over && self.now < deferral.until
+            concerns && !deferral.over && ctx.now < deferral.until
         })
     }
 
+    /// Does what [`Self::is_deferred`] does, for the Service of a name.
+    pub(in crate::core::namespace) fn is_deferred_by_name(
+        &self,
+        ctx: &Context,
+        name: &str,
+        on_server: bool,
+    ) -> bool {
+        // Nearly always there are none.
+        if self.deferrals.by_service.is_empty() {
+            return false;
+        }
+        let id = self.table.find(name);
+        id.is_some_and(|id| self.is_deferred(ctx, id, on_server))
+    }
+
     /// Returns whether a Service is new, and nothing has been written for it.
-    pub(super) fn is_unwritten(&self, id: ServiceId) -> bool {
+    pub(in crate::core::namespace) fn is_unwritten(&self, id: ServiceId) -> bool {
         let deferral = self.deferrals.get(id);
         deferral.is_some_and(|deferral| deferral.reason == Reason::New)
     }
@@ -111,42 +137,24 @@ impl NamespaceState {
         }
     }
 
-    /// Queues the objects of a Service that has been evaluated, if that has ended their wait.
-    pub(super) fn conclude_deferral(&mut self, id: ServiceId) {
-        if self.deferrals.get(id).is_some_and(|deferral| deferral.over) {
-            self.end_deferral(id);
-        }
+    /// Takes the wait of a Service that has been evaluated, if that has ended it. Returns whether its objects are to be
+    /// queued.
+    pub(in crate::core::namespace) fn take_concluded(&mut self, id: ServiceId) -> bool {
+        let over = self.deferrals.get(id).is_some_and(|deferral| deferral.over);
+        over && self.deferrals.remove(id).is_some()
     }
 
-    /// Returns when to call [`Self::look_at_deferral`] next.
-    pub fn next_look_at_deferral(&self) -> Option<Duration> {
+    /// Returns when to call [`Self::take_waited`] next.
+    pub(in crate::core::namespace) fn next_wait_to_end(&self) -> Option<Duration> {
         self.deferrals.deadlines.first().map(|(until, _)| *until)
     }
 
-    /// Queues the objects of one Service that have waited for long enough. Returns false if there is none.
-    pub fn look_at_deferral(&mut self, now: Duration) -> bool {
-        self.advance(now);
-        let Some(&(until, id)) = self.deferrals.deadlines.first() else {
-            return false;
-        };
-        if until > now {
-            return false;
-        }
-        self.end_deferral(id);
-        true
-    }
-
-    fn end_deferral(&mut self, id: ServiceId) {
-        self.deferrals.remove(id);
-        let Some(service) = self.services.get(id) else {
-            return;
-        };
-        for slice in service.slices.iter() {
-            self.work.slices_touched += 1;
-            self.slices.want(slice);
-        }
-        if let Some(endpoints) = self.endpoints.find(&service.facts.name) {
-            self.endpoints.want(endpoints);
-        }
+    /// Takes a Service whose objects have waited for long enough.
+    pub(in crate::core::namespace) fn take_waited(&mut self, now: Duration) -> Option<ServiceId> {
+        let &(until, id) = self.deferrals.deadlines.first()?;
+        (until <= now).then(|| {
+            self.deferrals.remove(id);
+            id
+        })
     }
 }

@@ -1,11 +1,12 @@
 //! Membership of pods in Services, and the position of each endpoint: the part of the state that every pod event goes
 //! through.
 
-use super::{NamespaceState, Service};
+use super::Service;
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
-use crate::core::inputs::{Pod, PodChange};
+use crate::core::inputs::{Inputs, Pod, PodChange};
+use crate::core::namespace::Placement;
 use crate::core::ports::{ResolvedPorts, SlicePorts};
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice, Slot};
@@ -14,20 +15,20 @@ use std::ops::{Deref, Index, IndexMut, Range};
 
 /// The membership of a pod in a Service, with the position of its endpoint of one family.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
-    pub(super) service: ServiceId,
+pub(in crate::core::namespace) struct Member {
+    pub(in crate::core::namespace) service: ServiceId,
     /// `SliceId::NONE` while it is not published.
-    pub(super) slice: SliceId,
+    pub(in crate::core::namespace) slice: SliceId,
     /// The index in the slice. The API allows 1000 endpoints in one.
-    pub(super) at: u16,
-    pub(super) family: Family,
+    pub(in crate::core::namespace) at: u16,
+    pub(in crate::core::namespace) family: Family,
     /// Whether it is queued to be placed by the next evaluation.
-    pub(super) queued: bool,
+    pub(in crate::core::namespace) queued: bool,
 }
 
 /// The Services that a pod belongs to, with its position in each of their IP families; sorted by both.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Memberships(SmallVec<[Member; 1]>);
+pub(in crate::core::namespace) struct Memberships(SmallVec<[Member; 1]>);
 
 impl Memberships {
     /// Returns the index of the member for a Service and family, or the index to insert it at.
@@ -37,19 +38,19 @@ impl Memberships {
     }
 
     /// Returns the index of the member for a Service and family.
-    pub(super) fn find(&self, service: ServiceId, family: Family) -> Option<usize> {
+    pub(in crate::core::namespace) fn find(&self, service: ServiceId, family: Family) -> Option<usize> {
         self.search(service, family).ok()
     }
 
     /// Returns the indexes of the members for a Service.
-    pub(super) fn of(&self, service: ServiceId) -> Range<usize> {
+    pub(in crate::core::namespace) fn of(&self, service: ServiceId) -> Range<usize> {
         let (Ok(start) | Err(start)) = self.search(service, Family::V4);
         let of = self.0[start..].iter().take_while(|m| m.service == service);
         start..start + of.count()
     }
 
     /// Takes a member out of the queue of those to be placed. Returns whether it is to be placed.
-    pub(super) fn unqueue(&mut self, service: ServiceId, family: Family) -> bool {
+    pub(in crate::core::namespace) fn unqueue(&mut self, service: ServiceId, family: Family) -> bool {
         let Some(at) = self.find(service, family) else {
             return false;
         };
@@ -58,14 +59,14 @@ impl Memberships {
     }
 
     /// Forgets the places of some members.
-    pub(super) fn displace(&mut self, members: Range<usize>) {
+    pub(in crate::core::namespace) fn displace(&mut self, members: Range<usize>) {
         for member in &mut self.0[members] {
             (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
         }
     }
 
     /// Returns whether the pod belongs to a Service.
-    pub(super) fn has(&self, service: ServiceId) -> bool {
+    pub(in crate::core::namespace) fn has(&self, service: ServiceId) -> bool {
         !self.of(service).is_empty()
     }
 }
@@ -80,11 +81,11 @@ impl Deref for Memberships {
 
 /// The memberships of all pods, by their numbers.
 #[derive(Clone, Default, Debug)]
-pub(super) struct AllMemberships(Vec<Memberships>);
+pub(in crate::core::namespace) struct AllMemberships(Vec<Memberships>);
 
 impl AllMemberships {
     /// Adds a pod, which belongs to no Service yet.
-    pub(super) fn enter(&mut self, pod: PodId) {
+    pub(in crate::core::namespace) fn enter(&mut self, pod: PodId) {
         let needed = (pod.index() + 1).saturating_sub(self.0.len());
         if self.0.len() + needed > self.0.capacity() {
             // It grows as the table of pods does.
@@ -94,7 +95,7 @@ impl AllMemberships {
     }
 
     /// Forgets a pod.
-    pub(super) fn leave(&mut self, pod: PodId) {
+    pub(in crate::core::namespace) fn leave(&mut self, pod: PodId) {
         self[pod] = Memberships::default();
     }
 }
@@ -116,30 +117,41 @@ impl IndexMut<PodId> for AllMemberships {
 }
 
 /// Returns the conditions that a pod's endpoint of a Service should have.
-pub(super) fn desired(pod: &Pod, service: &Service) -> Conditions {
+pub(in crate::core::namespace) fn desired(pod: &Pod, service: &Service) -> Conditions {
     let (serving, terminating) = (pod.conditions().serving(), pod.conditions().terminating());
     let ready = service.facts.publish_not_ready || (serving && !terminating);
     Conditions::new(ready, serving, terminating)
 }
 
-impl NamespaceState {
+/// Returns whether a Service publishes a pod in a family: the pod has an address there, and its node is known (or the
+/// Service wants its pods published whatever their state).
+pub(in crate::core::namespace) fn is_fit(
+    inputs: &Inputs,
+    pod: &Pod,
+    service: &Service,
+    family: Family,
+) -> bool {
+    pod.ip(family).is_some() && (service.facts.publish_not_ready || inputs.node_of(pod).is_some())
+}
+
+impl Placement<'_> {
     /// Adds a pod that a Service has begun to select.
-    pub(super) fn join(&mut self, pod: PodId, service: ServiceId) {
+    pub(in crate::core::namespace) fn join(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
-            if self.services[service].facts.has(family) {
+            if self.services.table[service].facts.has(family) {
                 self.join_family(pod, service, family);
             }
         }
         self.visit_endpoints(pod, service, PodChange::default());
-        if let Some(following) = &mut self.services[service].following {
-            following.members.insert(pod);
+        if let Some(following) = &mut self.services.table[service].following {
+            following.enter(pod);
         }
-        self.mark(service);
+        self.services.mark(service);
     }
 
     /// Adds a pod to a family of a Service that did not have it.
-    pub(super) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        let members = &mut self.memberships[pod];
+    pub(in crate::core::namespace) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        let members = &mut self.services.memberships[pod];
         let Err(at) = members.search(service, family) else {
             return;
         };
@@ -159,32 +171,37 @@ impl NamespaceState {
     }
 
     /// Removes a pod that is gone, or that the Service no longer selects.
-    pub(super) fn part(&mut self, pod: PodId, service: ServiceId) {
+    pub(in crate::core::namespace) fn remove_member(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
-            self.part_family(pod, service, family);
+            self.remove_from_family(pod, service, family);
         }
         self.leave_endpoints(pod, service);
         self.leave_following(pod, service);
-        self.mark(service);
+        self.services.mark(service);
     }
 
     fn leave_following(&mut self, pod: PodId, service: ServiceId) {
-        if let Some(following) = &mut self.services[service].following {
-            following.members.remove(&pod);
+        if let Some(following) = &mut self.services.table[service].following {
+            following.leave(pod);
         }
     }
 
     /// Removes a pod from one family of a Service.
-    pub(super) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        if let Some(at) = self.memberships[pod].find(service, family) {
+    pub(in crate::core::namespace) fn remove_from_family(
+        &mut self,
+        pod: PodId,
+        service: ServiceId,
+        family: Family,
+    ) {
+        if let Some(at) = self.services.memberships[pod].find(service, family) {
             self.unplace(pod, at, Priority::Remove);
-            self.memberships[pod].0.remove(at);
+            self.services.memberships[pod].0.remove(at);
         }
     }
 
     /// Removes a pod from the Services that its labels no longer match.
-    pub(super) fn leave_unmatched(&mut self, id: PodId) {
-        let mut gone: SmallVec<[ServiceId; 4]> = self.memberships[id]
+    pub(in crate::core::namespace) fn leave_unmatched(&mut self, id: PodId) {
+        let mut gone: SmallVec<[ServiceId; 4]> = self.services.memberships[id]
             .iter()
             .map(|m| m.service)
             .filter(|s| !self.keeps(id, *s))
@@ -192,64 +209,69 @@ impl NamespaceState {
         gone.dedup();
         // Members are removed from the end, so that few must shift.
         for service in gone.into_iter().rev() {
-            self.part(id, service);
+            self.remove_member(id, service);
         }
     }
 
     /// Adds a pod to the Services that its labels match and that do not have it yet.
-    pub(super) fn join_matched(&mut self, id: PodId) {
+    pub(in crate::core::namespace) fn join_matched(&mut self, id: PodId) {
         for service in self.inputs.selecting(id) {
-            if !self.services[service].facts.is_led() {
+            if !self.services.table[service].facts.is_led() {
                 self.join_if_new(id, service);
             }
         }
     }
 
     /// Adds a pod to a Service that its labels match, if that does not have it yet.
-    pub(super) fn join_if_new(&mut self, id: PodId, service: ServiceId) {
-        if !self.memberships[id].has(service) {
-            self.services[service].note(self.inputs.pod(id).ready_time());
+    pub(in crate::core::namespace) fn join_if_new(&mut self, id: PodId, service: ServiceId) {
+        if !self.services.memberships[id].has(service) {
+            self.services.table[service].note(self.inputs.pod(id).ready_time());
             self.join(id, service);
             self.foresee_ports(id, service);
         }
     }
 
     /// Removes a pod's membership in a family that the Service has lost; the pod stays in the slices to be deleted.
-    pub(super) fn forget_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        let members = &mut self.memberships[pod];
+    pub(in crate::core::namespace) fn forget_family(
+        &mut self,
+        pod: PodId,
+        service: ServiceId,
+        family: Family,
+    ) {
+        let members = &mut self.services.memberships[pod];
         if let Some(at) = members.find(service, family) {
             members.0.remove(at);
         }
     }
 
     /// Removes a pod's membership in a Service that is no longer managed; the pod stays in its slices.
-    pub(super) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
+    pub(in crate::core::namespace) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
         self.leave_following(pod, service);
-        let members = &mut self.memberships[pod];
+        let members = &mut self.services.memberships[pod];
         let places = members.of(service);
         members.0.drain(places);
     }
 
     /// Updates each endpoint of a pod after a change.
-    pub(super) fn revisit(&mut self, id: PodId, change: PodChange) {
-        for at in 0..self.memberships[id].len() {
+    pub(in crate::core::namespace) fn revisit(&mut self, id: PodId, change: PodChange) {
+        for at in 0..self.services.memberships[id].len() {
             self.visit(id, at, change);
-            let members = &self.memberships[id];
+            let members = &self.services.memberships[id];
             let service = members[at].service;
             if at == 0 || members[at - 1].service != service {
                 self.visit_endpoints(id, service, change);
             }
-            self.mark(service);
+            self.services.mark(service);
         }
     }
 
     /// Updates one endpoint of a pod after a change: it is removed, queued to be placed, or marked to be written where
     /// it is.
-    pub(super) fn visit(&mut self, id: PodId, at: usize, change: PodChange) {
-        if !self.settings.outputs.slices && !self.settings.outputs.custom {
+    pub(in crate::core::namespace) fn visit(&mut self, id: PodId, at: usize, change: PodChange) {
+        if !self.ctx.settings.outputs.slices && !self.ctx.settings.outputs.custom {
             return;
         }
-        self.work.endpoints_visited += 1;
+        self.ctx.work.endpoints_visited += 1;
         let pod = self.inputs.pod(id);
         let Member {
             service: service_id,
@@ -257,12 +279,12 @@ impl NamespaceState {
             at: place,
             family,
             ..
-        } = self.memberships[id][at];
-        let service = &self.services[service_id];
-        if !self.writes_slices(&service.facts) {
+        } = self.services.memberships[id][at];
+        let service = &self.services.table[service_id];
+        if !self.ctx.writes_slices(&service.facts) {
             return;
         }
-        if !self.is_fit(pod, service, family) {
+        if !is_fit(self.inputs, pod, service, family) {
             self.unplace(id, at, Priority::Remove);
             return;
         }
@@ -277,9 +299,9 @@ impl NamespaceState {
             self.queue(id, at);
             return;
         }
-        let desired = desired(self.inputs.pod(id), &self.services[service_id]);
+        let desired = desired(self.inputs.pod(id), &self.services.table[service_id]);
         if desired.ready() {
-            self.has_ready_endpoint(service_id);
+            self.services.has_ready_endpoint(service_id);
         }
         let slice = &mut self.slices[slice_id];
         let slot = &mut slice.slots[usize::from(place)];
@@ -293,12 +315,12 @@ impl NamespaceState {
 
     /// Queues a pod's endpoint to be placed by the next evaluation.
     fn queue(&mut self, pod: PodId, at: usize) {
-        let member = &mut self.memberships[pod].0[at];
+        let member = &mut self.services.memberships[pod].0[at];
         if std::mem::replace(&mut member.queued, true) {
             return;
         }
         let Member { service, family, .. } = *member;
-        let to_place = &mut self.services[service].family(family).to_place;
+        let to_place = &mut self.services.table[service].family(family).to_place;
         to_place.push(pod);
         // While evaluation is held up, pods that come and go leave stale entries behind.
         if to_place.len() > 2 * self.inputs.len() + 16 {
@@ -308,36 +330,30 @@ impl NamespaceState {
         }
     }
 
-    /// Returns whether a Service publishes a pod in a family: the pod has an address there, and its node is known (or
-    /// the Service wants its pods published whatever their state).
-    pub(super) fn is_fit(&self, pod: &Pod, service: &Service, family: Family) -> bool {
-        pod.ip(family).is_some() && (service.facts.publish_not_ready || self.inputs.node_of(pod).is_some())
-    }
-
     /// Returns the ports under which a pod serves a Service.
-    pub(super) fn ports_of(&mut self, pod: PodId, service: ServiceId) -> SlicePorts {
+    pub(in crate::core::namespace) fn ports_of(&mut self, pod: PodId, service: ServiceId) -> SlicePorts {
         let pod = self.inputs.pod(pod);
-        let service = &self.services[service];
-        self.resolved.resolve(
+        let service = &self.services.table[service];
+        self.services.resolved.resolve(
             (service.ports, &service.facts.ports),
             (pod.port_set(), self.inputs.ports_of(pod)),
-            &mut self.work.ports_read,
+            &mut self.ctx.work.ports_read,
         )
     }
 
     /// Resolves a pod's ports ahead of time, if that takes long: a Service that takes in thousands of pods is
     /// evaluated in one piece.
-    pub(super) fn foresee_ports(&mut self, pod: PodId, service: ServiceId) {
+    pub(in crate::core::namespace) fn foresee_ports(&mut self, pod: PodId, service: ServiceId) {
         let pod_ports = self.inputs.ports_of(self.inputs.pod(pod));
-        if ResolvedPorts::remembers(&self.services[service].facts.ports, pod_ports) {
+        if ResolvedPorts::remembers(&self.services.table[service].facts.ports, pod_ports) {
             self.ports_of(pod, service);
         }
     }
 
     /// Returns the ports of the group that a managed slice belongs to.
-    pub(super) fn group_ports(&self, id: SliceId) -> SlicePorts {
+    pub(in crate::core::namespace) fn group_ports(&self, id: SliceId) -> SlicePorts {
         let slice = &self.slices[id];
-        let family = self.services[slice.service].families[slice.family.index()].as_ref();
+        let family = self.services.table[slice.service].families[slice.family.index()].as_ref();
         family
             .expect("a managed slice's Service has the slice's family")
             .groups
@@ -347,8 +363,14 @@ impl NamespaceState {
     }
 
     /// Appends a pod's endpoint to a managed slice. `published` and `stale` say what the API server has of it.
-    pub(super) fn place(&mut self, pod: PodId, id: SliceId, published: Conditions, stale: bool) {
-        self.work.endpoints_placed += 1;
+    pub(in crate::core::namespace) fn place(
+        &mut self,
+        pod: PodId,
+        id: SliceId,
+        published: Conditions,
+        stale: bool,
+    ) {
+        self.ctx.work.endpoints_placed += 1;
         let slice = &mut self.slices[id];
         let at = slice.slots.len();
         if at == slice.slots.capacity() {
@@ -361,7 +383,7 @@ impl NamespaceState {
             dirty: false,
         });
         let (service_id, family) = (slice.service, slice.family);
-        let service = &self.services[service_id];
+        let service = &self.services.table[service_id];
         let desired = desired(self.inputs.pod(pod), service);
         slice.recount(at, desired);
         if service.facts.hints == HintMode::Auto {
@@ -369,13 +391,13 @@ impl NamespaceState {
         }
         let group = slice.group;
         if desired.ready() {
-            self.has_ready_endpoint(service_id);
+            self.services.has_ready_endpoint(service_id);
         }
-        self.services[service_id]
+        self.services.table[service_id]
             .family(family)
             .groups
             .refill(group, id, at, at + 1);
-        let members = &mut self.memberships[pod];
+        let members = &mut self.services.memberships[pod];
         let member = members
             .find(service_id, family)
             .expect("only a member of the Service is placed");
@@ -385,8 +407,8 @@ impl NamespaceState {
     }
 
     /// Removes a pod's endpoint from its slice, if it is in one.
-    pub(super) fn unplace(&mut self, pod: PodId, at: usize, priority: Priority) {
-        let member = &mut self.memberships[pod].0[at];
+    pub(in crate::core::namespace) fn unplace(&mut self, pod: PodId, at: usize, priority: Priority) {
+        let member = &mut self.services.memberships[pod].0[at];
         let (id, place) = (
             std::mem::replace(&mut member.slice, SliceId::NONE),
             usize::from(member.at),
@@ -403,15 +425,15 @@ impl NamespaceState {
         slice.dirty -= u32::from(slot.dirty);
         slice.removed += u32::from(slot.published.is_published());
         let (service_id, family, group) = (slice.service, slice.family, slice.group);
-        self.services[service_id].moves.removed += 1;
+        self.services.table[service_id].moves.removed += 1;
         if let Some(moved) = slice.slots.get(place) {
-            let members = &mut self.memberships[moved.pod];
+            let members = &mut self.services.memberships[moved.pod];
             let member = members
                 .find(service_id, family)
                 .expect("a placed pod is a member of the slice's Service");
             members.0[member].at = place as u16;
         }
-        let family = self.services[service_id].family(family);
+        let family = self.services.table[service_id].family(family);
         family.groups.refill(group, id, before, before - 1);
         if before == 1 {
             family.empties.push(id);
@@ -420,20 +442,20 @@ impl NamespaceState {
     }
 
     /// Marks a managed slice as changed, for the next evaluation of its Service.
-    pub(super) fn touch(&mut self, id: SliceId, priority: Priority) {
+    pub(in crate::core::namespace) fn touch(&mut self, id: SliceId, priority: Priority) {
         self.slices[id].change(priority);
         self.revise(id, priority);
     }
 
     /// Marks a slice whose desired content has not changed, but which the API server has otherwise.
-    pub(super) fn revise(&mut self, id: SliceId, priority: Priority) {
+    pub(in crate::core::namespace) fn revise(&mut self, id: SliceId, priority: Priority) {
         let slice: &mut Slice = &mut self.slices[id];
         slice.object.priority = slice.object.priority.min(priority);
         slice.yielded = false;
         let (service, family) = (slice.service, slice.family);
         if !std::mem::replace(&mut slice.touched, true) {
-            self.services[service].family(family).touched.push(id);
+            self.services.table[service].family(family).touched.push(id);
         }
-        self.mark(service);
+        self.services.mark(service);
     }
 }

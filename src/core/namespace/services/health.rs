@@ -1,14 +1,15 @@
 //! How the pods of a Service fare, counted for reports: what of them is published, and what keeps the rest out. It is
 //! computed when it is asked for, so the controller pays nothing for it.
 
-use super::members::desired;
-use super::{LeaderStatus, NamespaceState, Service};
+use super::members::{desired, is_fit};
+use super::{Service, Services};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
+use crate::core::followed_leases::LeaderStatus;
 use crate::core::hash::KeyedSet;
 use crate::core::hints::{HintMode, HintState};
-use crate::core::inputs::Pod;
-use crate::core::labels::Labels;
+use crate::core::inputs::{Inputs, Pod};
+use crate::core::namespace::context::Context;
 use crate::core::ports::{ServicePort, TargetPort, resolve};
 use crate::core::subsets::{MAX_ADDRESSES, Members};
 
@@ -74,19 +75,24 @@ impl FamilyHealth {
     }
 }
 
-impl NamespaceState {
+impl Services {
     /// Returns how the pods of a Service fare. `None` if nothing is published for it by this process: it is not managed, is
     /// being deleted, or follows a Lease that is not known. The work grows with its pods.
-    pub fn health(&self, service: &str) -> Option<ServiceHealth<'_>> {
-        let id = self.services.find(service)?;
-        let service = &self.services[id];
+    pub(in crate::core::namespace) fn health<'a>(
+        &'a self,
+        ctx: &Context,
+        inputs: &'a Inputs,
+        service: &str,
+    ) -> Option<ServiceHealth<'a>> {
+        let id = self.table.find(service)?;
+        let service = &self.table[id];
         let facts = &service.facts;
         let leader = service.following.as_ref().filter(|_| facts.is_led());
-        let leader = leader.map(|following| following.status);
+        let leader = leader.map(|following| following.status());
         if !facts.is_managed() || facts.deleting || leader == Some(LeaderStatus::Unknown) {
             return None;
         }
-        let sliced = self.writes_slices(facts);
+        let sliced = ctx.writes_slices(facts);
         let mut families: Vec<_> = Family::ALL
             .into_iter()
             .filter(|family| facts.has(*family))
@@ -99,18 +105,17 @@ impl NamespaceState {
             .into_iter()
             .map(|family| FamilyHealth::new(family, state(family).map_or(HintState::Off, |f| f.hint_state)))
             .collect();
-        let ids = self.pods_of(id);
-        let pods = || ids.iter().filter_map(|&id| self.inputs.get(id));
+        let ids = self.pods_of(inputs, id);
+        let pods = || ids.iter().filter_map(|&id| inputs.get(id));
         for pod in pods() {
             for family in &mut families {
-                self.count(pod, service, sliced, family);
+                count(inputs, pod, service, sliced, family);
             }
         }
-        let lost =
-            |pod: &Pod| sliced && self.inputs.node_name(pod).is_some() && self.inputs.node_of(pod).is_none();
+        let lost = |pod: &Pod| sliced && inputs.node_name(pod).is_some() && inputs.node_of(pod).is_none();
         let mut on_unknown_nodes: Vec<_> = pods()
             .filter(|pod| lost(pod))
-            .filter_map(|pod| Some((pod.name(), &**self.inputs.node_name(pod)?)))
+            .filter_map(|pod| Some((pod.name(), &**inputs.node_name(pod)?)))
             .collect();
         on_unknown_nodes.sort_unstable();
         let members = service.endpoints.as_ref().map(|endpoints| &endpoints.members);
@@ -121,74 +126,69 @@ impl NamespaceState {
             pods: ids.len(),
             families,
             on_unknown_nodes,
-            ports_of_nobody: self.ports_of_nobody(facts, pods()),
+            ports_of_nobody: ports_of_nobody(inputs, facts, pods()),
             too_many_addresses: members.map(Members::len),
         })
     }
+}
 
-    fn count(&self, pod: &Pod, service: &Service, sliced: bool, of: &mut FamilyHealth) {
-        // Without slices, Endpoints alone count, which do not look at nodes.
-        let fit = if sliced {
-            self.is_fit(pod, service, of.family)
-        } else {
-            pod.ip(of.family).is_some()
-        };
-        let conditions = desired(pod, service);
-        let counter = if fit && conditions.ready() {
-            let node = self.inputs.node_of(pod);
-            let zone = node.and_then(|(_, facts)| facts.zone.as_deref());
-            let mode = service.facts.hints;
-            let asks = matches!(mode, HintMode::SameZone | HintMode::SameNode);
-            let hint = mode.hint(true, zone, node.map(|(name, _)| &**name));
-            of.unhinted += usize::from(sliced && asks && hint.is_none());
-            &mut of.ready
-        } else if Family::ALL.into_iter().all(|family| pod.ip(family).is_none()) {
-            &mut of.without_ip
-        } else if pod.ip(of.family).is_none() {
-            &mut of.other_family
-        } else if conditions.terminating() {
-            &mut of.terminating
-        } else if fit || !conditions.serving() {
-            &mut of.not_ready
-        } else if self.inputs.node_name(pod).is_some() {
-            &mut of.unknown_node
-        } else {
-            &mut of.unbound
-        };
-        *counter += 1;
-    }
+fn count(inputs: &Inputs, pod: &Pod, service: &Service, sliced: bool, of: &mut FamilyHealth) {
+    // Without slices, Endpoints alone count, which do not look at nodes.
+    let fit = if sliced {
+        is_fit(inputs, pod, service, of.family)
+    } else {
+        pod.ip(of.family).is_some()
+    };
+    let conditions = desired(pod, service);
+    let counter = if fit && conditions.ready() {
+        let node = inputs.node_of(pod);
+        let zone = node.and_then(|(_, facts)| facts.zone.as_deref());
+        let mode = service.facts.hints;
+        let asks = matches!(mode, HintMode::SameZone | HintMode::SameNode);
+        let hint = mode.hint(true, zone, node.map(|(name, _)| &**name));
+        of.unhinted += usize::from(sliced && asks && hint.is_none());
+        &mut of.ready
+    } else if Family::ALL.into_iter().all(|family| pod.ip(family).is_none()) {
+        &mut of.without_ip
+    } else if pod.ip(of.family).is_none() {
+        &mut of.other_family
+    } else if conditions.terminating() {
+        &mut of.terminating
+    } else if fit || !conditions.serving() {
+        &mut of.not_ready
+    } else if inputs.node_name(pod).is_some() {
+        &mut of.unknown_node
+    } else {
+        &mut of.unbound
+    };
+    *counter += 1;
+}
 
-    /// Returns the ports whose target is a name that none of these pods has, if there are any pods.
-    fn ports_of_nobody<'a>(
-        &self,
-        service: &'a ServiceFacts,
-        pods: impl Iterator<Item = &'a Pod>,
-    ) -> Vec<&'a ServicePort> {
-        let named = |port: &&ServicePort| matches!(port.target, TargetPort::Name(_));
-        let mut lacking: Vec<_> = service.ports.iter().filter(named).collect();
-        let mut seen: KeyedSet<u32> = KeyedSet::default();
-        for pod in pods {
-            if lacking.is_empty() {
-                return lacking;
-            }
-            // Pods of one template share their ports.
-            if seen.insert(pod.port_set()) {
-                let ports = self.inputs.ports_of(pod);
-                // All that are left are looked up at once: one by one, each would search all ports of the pod.
-                let wanted: Vec<ServicePort> = lacking.iter().map(|port| (*port).clone()).collect();
-                let found = resolve(&wanted, ports);
-                let found: KeyedSet<_> = found
-                    .iter()
-                    .map(|port| (port.name.as_deref().unwrap_or_default(), &port.protocol))
-                    .collect();
-                lacking.retain(|port| !found.contains(&(&*port.name, &port.protocol)));
-            }
+/// Returns the ports whose target is a name that none of these pods has, if there are any pods.
+fn ports_of_nobody<'a>(
+    inputs: &Inputs,
+    service: &'a ServiceFacts,
+    pods: impl Iterator<Item = &'a Pod>,
+) -> Vec<&'a ServicePort> {
+    let named = |port: &&ServicePort| matches!(port.target, TargetPort::Name(_));
+    let mut lacking: Vec<_> = service.ports.iter().filter(named).collect();
+    let mut seen: KeyedSet<u32> = KeyedSet::default();
+    for pod in pods {
+        if lacking.is_empty() {
+            return lacking;
         }
-        if seen.is_empty() { Vec::new() } else { lacking }
+        // Pods of one template share their ports.
+        if seen.insert(pod.port_set()) {
+            let ports = inputs.ports_of(pod);
+            // All that are left are looked up at once: one by one, each would search all ports of the pod.
+            let wanted: Vec<ServicePort> = lacking.iter().map(|port| (*port).clone()).collect();
+            let found = resolve(&wanted, ports);
+            let found: KeyedSet<_> = found
+                .iter()
+                .map(|port| (port.name.as_deref().unwrap_or_default(), &port.protocol))
+                .collect();
+            lacking.retain(|port| !found.contains(&(&*port.name, &port.protocol)));
+        }
     }
-
-    /// Returns each distinct set of labels that pods have, with the names of these pods.
-    pub fn label_sets(&self) -> impl Iterator<Item = (Labels, Vec<&str>)> {
-        self.inputs.label_sets()
-    }
+    if seen.is_empty() { Vec::new() } else { lacking }
 }

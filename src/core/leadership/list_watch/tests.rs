@@ -6,7 +6,7 @@ fn at(milliseconds: u64) -> Duration {
 }
 
 /// All that is to be done now.
-fn act(view: &mut View, now: Duration) -> Vec<Action> {
+fn act(view: &mut ListWatch, now: Duration) -> Vec<Action> {
     std::iter::from_fn(|| view.act(now)).collect()
 }
 
@@ -14,8 +14,8 @@ const FIRST: Demand = Demand::of(1);
 const MANY: usize = 20_000;
 
 /// A view that was listed at 10, and watches.
-fn watching() -> View {
-    let mut view = View::new(Demand::of(0));
+fn watching() -> ListWatch {
+    let mut view = ListWatch::new(Demand::of(0));
     assert_eq!(act(&mut view, at(0)), [Action::List]);
     view.listed(10, MANY, at(0), 0.5);
     let watch = Action::Watch {
@@ -64,7 +64,7 @@ fn a_view_that_has_reached_the_floor_already_needs_no_watch() {
 
 #[test]
 fn where_a_list_is_small_it_is_the_quicker_proof() {
-    let mut view = View::new(Demand::of(0));
+    let mut view = ListWatch::new(Demand::of(0));
     act(&mut view, at(0));
     view.listed(10, 500, at(0), 0.5);
     act(&mut view, at(0));
@@ -73,7 +73,7 @@ fn where_a_list_is_small_it_is_the_quicker_proof() {
     view.listed(12, 500, at(120), 0.5);
     assert_eq!(act(&mut view, at(120))[0], Action::Prove(FIRST));
     // And so it is when the list has only just been asked for.
-    let mut view = View::new(Demand::of(0));
+    let mut view = ListWatch::new(Demand::of(0));
     act(&mut view, at(0));
     view.demanded(FIRST, at(200));
     assert_eq!(act(&mut view, at(200)), [Action::List]);
@@ -133,7 +133,7 @@ fn a_demand_is_heard_in_a_pause_and_no_watch_begins_before_a_version_was_read() 
 #[test]
 fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
     for (version, proven) in [(14, false), (15, true)] {
-        let mut view = View::new(Demand::of(0));
+        let mut view = ListWatch::new(Demand::of(0));
         act(&mut view, at(0));
         view.demanded(FIRST, at(300));
         assert_eq!(act(&mut view, at(300)), [Action::ReadVersion]);
@@ -142,7 +142,7 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
         assert_eq!(act(&mut view, at(500)).contains(&Action::Prove(FIRST)), proven);
     }
     // However long it takes, it is not begun anew. What it lacks may be shown by a watch.
-    let mut view = View::new(Demand::of(0));
+    let mut view = ListWatch::new(Demand::of(0));
     act(&mut view, at(0));
     view.demanded(FIRST, at(300));
     act(&mut view, at(300));
@@ -253,7 +253,7 @@ fn stores_that_take_turns_are_not_listed_without_a_pause() {
 /// A server, what is under way, and what is true of the view.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Case {
-    view: View,
+    view: ListWatch,
     now: Duration,
     /// The kind's current version, and the history of the store that it belongs to.
     present: u64,
@@ -279,7 +279,7 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let mut case = Self {
-            view: View::new(Demand::of(0)),
+            view: ListWatch::new(Demand::of(0)),
             now: Duration::ZERO,
             present: 10,
             history: 0,

@@ -10,22 +10,23 @@
 //!   after the answer.
 //! * No slice is created while one that appeared, or about which something is to be decided, has yet to be read.
 
-use super::NamespaceState;
 use crate::core::ids::{ServiceId, SliceId};
+use crate::core::namespace::Placement;
+use crate::core::namespace::lifecycle::Objects;
 use crate::core::object::{Flight, Phase};
 use crate::core::slices::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is not decided yet about slices that may hold the same endpoints.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Twice {
+pub(super) struct Duplicates {
     /// Slices that appeared, or about which something is to be decided, and that have yet to be read.
     unread: BTreeSet<(ServiceId, SliceId)>,
     /// By the slice whose answer is awaited: the slices to be read again after that.
     undecided: BTreeMap<SliceId, BTreeSet<SliceId>>,
 }
 
-impl Twice {
+impl Duplicates {
     /// Notes that a slice of a Service has yet to be read.
     pub(super) fn reads(&mut self, service: ServiceId, slice: SliceId) {
         self.unread.insert((service, slice));
@@ -34,6 +35,21 @@ impl Twice {
     /// Forgets a slice that was read, or is gone.
     pub(super) fn forget(&mut self, service: ServiceId, slice: SliceId) {
         self.unread.remove(&(service, slice));
+    }
+
+    /// Returns whether a slice of a Service that appeared has yet to be read. One that cannot be read is not waited for.
+    pub(super) fn reads_slices_of(&self, service: ServiceId, slices: &Objects<Slice>) -> bool {
+        let of = (service, SliceId(0))..=(service, SliceId::NONE);
+        let mut unread = self.unread.range(of);
+        unread.any(|(_, id)| {
+            let reads = |slice: &Slice| {
+                let object = &slice.object;
+                let reads = object.needs_refetch || object.flight == Some(Flight::Fetch);
+                let reads = reads || matches!(object.phase, Phase::Adopting { .. });
+                reads && object.failures == 0 && slice.service == service
+            };
+            slices.get(*id).is_some_and(reads)
+        })
     }
 }
 
@@ -48,10 +64,10 @@ pub(super) enum Keeper {
     Unknown,
 }
 
-impl NamespaceState {
+impl Placement<'_> {
     /// Decides which slice keeps an endpoint that is placed in `holder`, and that the API server has in `id`.
     pub(super) fn keeper(&self, holder: SliceId, at: usize, id: SliceId) -> Keeper {
-        let (Some(holder), slice) = (self.slices.get(holder), &self.slices[id]) else {
+        let (Some(holder), slice) = (self.slices.objects.get(holder), &self.slices.objects[id]) else {
             return Keeper::Holder;
         };
         // If an object that was given away comes back, it takes its endpoints from the slice that replaced it.
@@ -70,48 +86,35 @@ impl NamespaceState {
 
     /// Has a slice read again after the next answer about another one, and that one read if nothing of it is in flight.
     pub(super) fn decide_later(&mut self, holder: SliceId, id: SliceId) {
-        if self.twice.undecided.entry(holder).or_default().insert(id) {
-            let object = &mut self.slices[holder].object;
+        if self
+            .slices
+            .duplicates
+            .undecided
+            .entry(holder)
+            .or_default()
+            .insert(id)
+        {
+            let object = &mut self.slices.objects[holder].object;
             if object.flight.is_none() {
                 object.mark_stale();
-                self.slices.want(holder);
+                self.slices.objects.want(holder);
             }
         }
     }
 
     /// Has the slices read again about which nothing could be decided before this answer.
     pub(super) fn decide(&mut self, holder: Option<SliceId>) {
-        let Some(slices) = holder.and_then(|holder| self.twice.undecided.remove(&holder)) else {
+        let Some(slices) = holder.and_then(|holder| self.slices.duplicates.undecided.remove(&holder)) else {
             return;
         };
         for id in slices {
-            let slice = self.slices.get_mut(id);
+            let slice = self.slices.objects.get_mut(id);
             if let Some(slice) = slice.filter(|slice| slice.object.phase == Phase::Managed) {
                 slice.object.mark_stale();
                 // Otherwise a slice that others have deleted would be made anew, with the endpoints of this one.
-                self.twice.unread.insert((slice.service, id));
-                self.slices.want(id);
+                self.slices.duplicates.unread.insert((slice.service, id));
+                self.slices.objects.want(id);
             }
         }
-    }
-
-    /// Returns whether a slice of a Service that appeared has yet to be read. One that cannot be read is not waited for.
-    pub(super) fn reads_slices_of(&self, service: ServiceId) -> bool {
-        let of = (service, SliceId(0))..=(service, SliceId::NONE);
-        let mut unread = self.twice.unread.range(of);
-        unread.any(|(_, id)| {
-            let reads = |slice: &Slice| {
-                let object = &slice.object;
-                let reads = object.needs_refetch || object.flight == Some(Flight::Fetch);
-                let reads = reads || matches!(object.phase, Phase::Adopting { .. });
-                reads && object.failures == 0 && slice.service == service
-            };
-            self.slices.get(*id).is_some_and(reads)
-        })
-    }
-
-    /// Forgets what was not decided about slices that are forgotten.
-    pub(super) fn forget_twice(&mut self) {
-        self.twice = Twice::default();
     }
 }

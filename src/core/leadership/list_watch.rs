@@ -122,7 +122,7 @@ enum Reading {
 
 /// One kind's list and watch. Times count from any start that the caller chooses; random values lie between 0 and 1.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct View {
+pub struct ListWatch {
     demand: Demand,
     /// The time at which it was made.
     demanded_at: Duration,
@@ -165,7 +165,7 @@ pub struct View {
     proves: bool,
 }
 
-impl View {
+impl ListWatch {
     /// Creates the view of a kind of which nothing is known.
     pub fn new(demand: Demand) -> Self {
         Self {

@@ -1,11 +1,12 @@
 //! Evaluation of a Service: endpoints are placed, slices are created and deleted. The packing is that of upstream's
 //! `EndpointSlice` controller (1.36), computed for what changed instead of for everything.
 
-use super::NamespaceState;
+use super::members::is_fit;
 use crate::core::address::Family;
 use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::inputs::Pod;
+use crate::core::namespace::Placement;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
@@ -24,64 +25,71 @@ pub(super) struct Round {
     pool: VecDeque<SliceId>,
 }
 
+/// The trigger time of the changes that an evaluation has found, if it is known.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core::namespace) struct Trigger(pub(in crate::core::namespace) Option<Time>);
+
 /// The pods of one group that have not been placed yet.
 struct Arrivals {
     ports: SlicePorts,
     pods: Vec<PodId>,
 }
 
-impl NamespaceState {
-    /// Brings the slices of a dirty Service up to date. The work grows with what changed since the last time.
-    pub(super) fn evaluate(&mut self, id: ServiceId) {
-        let Some(service) = self.services.get_mut(id) else {
-            return;
+impl Placement<'_> {
+    /// Returns whether a dirty Service can be evaluated now.
+    pub(in crate::core::namespace) fn begin_evaluation(&mut self, id: ServiceId) -> bool {
+        let Some(service) = self.services.table.get_mut(id) else {
+            return false;
         };
         if !service.dirty {
-            return;
+            return false;
         }
         if service.awaiting > 0 {
             // Evaluated as soon as the last of its slices is known.
-            self.dirty.push(id);
-            return;
+            self.services.dirty.push(id);
+            return false;
         }
-        if service.facts.is_led() {
-            self.settle_leader(id, false);
-        } else if let Some(following) = &mut service.following {
-            following.decided = true;
+        if !service.facts.is_led()
+            && let Some(following) = &mut service.following
+        {
+            following.decide();
         }
-        let service = &mut self.services[id];
+        true
+    }
+
+    /// Brings the slices of a dirty Service up to date. The work grows with what changed since the last time. Returns the
+    /// trigger time of the changes, or `None` if nothing is published now.
+    pub(in crate::core::namespace) fn evaluate(&mut self, id: ServiceId) -> Option<Trigger> {
+        let service = &mut self.services.table[id];
         service.dirty = false;
         // Until it is known who leads, what is published stays.
         let undecided = service
             .following
             .as_ref()
-            .is_some_and(|following| !following.decided);
+            .is_some_and(|following| !following.is_decided());
         if !service.facts.is_managed() || undecided {
-            return;
+            return None;
         }
-        self.work.evaluations += 1;
+        self.ctx.work.evaluations += 1;
         let mut trigger = service.trigger.take();
         if !std::mem::replace(&mut service.known, true) {
             trigger = service.facts.created;
         }
         for family in Family::ALL {
-            if self.services[id].families[family.index()].is_some() {
+            if self.services.table[id].families[family.index()].is_some() {
                 self.evaluate_family(id, family, trigger);
             }
         }
-        let facts = &self.services[id].facts;
+        let facts = &self.services.table[id].facts;
         if facts.custom && !facts.is_led() {
             self.notify_other_slices(id);
         }
         self.record_sync(id);
-        self.evaluate_endpoints(id, trigger);
-        self.conclude_deferral(id);
-        let name = self.services[id].facts.name.clone();
-        self.check_replacement(&name);
+        Some(Trigger(trigger))
     }
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
-        let state = self.services[service].family(family);
+        let state = self.services.table[service].family(family);
         if state.touched.is_empty()
             && state.to_place.is_empty()
             && state.managed > 0
@@ -100,7 +108,7 @@ impl NamespaceState {
         round
             .changed
             .retain(|&id| self.is_live_in(id, service, family) && self.slices[id].touched);
-        self.work.slices_touched += round.changed.len() as u64;
+        self.ctx.work.slices_touched += round.changed.len() as u64;
 
         let arrivals = if self.waits_for_single_slice(service, family) {
             Vec::new()
@@ -128,7 +136,7 @@ impl NamespaceState {
 
     /// Returns the pods to be placed, by port group, in the order in which they came.
     fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
-        let queued = std::mem::take(&mut self.services[service].family(family).to_place);
+        let queued = std::mem::take(&mut self.services.table[service].family(family).to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
         // Pods of one template share their ports, so each distinct port list is resolved once.
         let mut by_port_set: IdMap<u32, usize> = IdMap::default();
@@ -137,10 +145,15 @@ impl NamespaceState {
             let Some(port_set) = self.inputs.get(pod).map(Pod::port_set) else {
                 continue;
             };
-            if !self.memberships[pod].unqueue(service, family) {
+            if !self.services.memberships[pod].unqueue(service, family) {
                 continue;
             }
-            if !self.is_fit(self.inputs.pod(pod), &self.services[service], family) {
+            if !is_fit(
+                self.inputs,
+                self.inputs.pod(pod),
+                &self.services.table[service],
+                family,
+            ) {
                 continue;
             }
             let at = *by_port_set.entry(port_set).or_insert_with(|| {
@@ -161,8 +174,9 @@ impl NamespaceState {
     /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty slice
     /// of a group that has others is kept, as upstream keeps it.
     fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
-        let mut empties = std::mem::take(&mut self.services[round.service].family(round.family).empties);
-        self.work.slices_touched += empties.len() as u64;
+        let mut empties =
+            std::mem::take(&mut self.services.table[round.service].family(round.family).empties);
+        self.ctx.work.slices_touched += empties.len() as u64;
         empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
         empties.dedup();
         // A set, since there may be as many different port lists as pods.
@@ -173,7 +187,7 @@ impl NamespaceState {
             }
             let slice = &self.slices[id];
             let (touched, group) = (slice.touched, slice.group);
-            let state = self.services[round.service].family(round.family);
+            let state = self.services.table[round.service].family(round.family);
             let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
             let wanted = endpoints > 0 || awaited.contains(ports);
             if wanted && !touched {
@@ -199,7 +213,7 @@ impl NamespaceState {
         let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
         for id in &round.changed {
             let slice = &self.slices[*id];
-            if !slice.slots.is_empty() && slice.slots.len() < self.settings.max_endpoints {
+            if !slice.slots.is_empty() && slice.slots.len() < self.ctx.settings.max_endpoints {
                 open.entry(slice.group).or_default().push(*id);
             }
         }
@@ -215,7 +229,7 @@ impl NamespaceState {
         pods: Vec<PodId>,
         open: &mut IdMap<GroupId, Vec<SliceId>>,
     ) {
-        let group = self.services[round.service]
+        let group = self.services.table[round.service]
             .family(round.family)
             .groups
             .find(ports);
@@ -241,23 +255,24 @@ impl NamespaceState {
     }
 
     fn fill(&mut self, id: SliceId, pods: &mut std::vec::IntoIter<PodId>) {
-        while self.slices[id].slots.len() < self.settings.max_endpoints {
+        while self.slices[id].slots.len() < self.ctx.settings.max_endpoints {
             let Some(pod) = pods.next() else { break };
             self.place(pod, id, Conditions::ABSENT, false);
             let slice = &mut self.slices[id];
             slice.change(Priority::Add);
-            self.services[slice.service].moves.added += 1;
+            self.services.table[slice.service].moves.added += 1;
         }
     }
 
     /// Returns the slice of the group that `count` endpoints fill best without exceeding the limit.
     fn unchanged_slice(&mut self, round: &Round, ports: &SlicePorts, count: usize) -> Option<SliceId> {
         let room = self
+            .ctx
             .settings
             .max_endpoints
             .checked_sub(count)
             .filter(|&room| room > 0)?;
-        let groups = &self.services[round.service].family(round.family).groups;
+        let groups = &self.services.table[round.service].family(round.family).groups;
         let fills = &groups.get(groups.find(ports)?).by_fill;
         let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
         fitting.find(|&id| !self.slices[id].pooled)
@@ -278,39 +293,24 @@ impl NamespaceState {
 
     /// Creates a managed slice that the API server does not have yet, in no group.
     fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
-        let service_name = self.services[service].facts.name.clone();
+        let service_name = self.services.table[service].facts.name.clone();
         let name = self.fresh_name(&service_name);
-        let manager = self.services[service].facts.manager();
+        let manager = self.services.table[service].facts.manager();
         let mut slice = Slice::new(name, service_name, manager, Phase::Managed, service);
         slice.family = family;
-        slice.owner = self.services[service].facts.uid.clone().into();
+        slice.owner = self.services.table[service].facts.uid.clone().into();
         slice.change(Priority::Add);
         let id = self.slices.insert(slice);
-        let service = &mut self.services[service];
+        let service = &mut self.services.table[service];
         service.slices.insert(id);
         service.family(family).managed += 1;
         id
     }
 
-    /// Returns a name that the API server could have generated for a slice of the Service, and that is not in use
-    /// here.
-    pub(super) fn fresh_name(&mut self, service: &str) -> Arc<str> {
-        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        // The API server cuts the prefix to 58 bytes, which Service names (at most 63, ASCII) can exceed.
-        let prefix: String = service.chars().chain(['-']).take(58).collect();
-        loop {
-            let letters = (0..5).map(|_| char::from(LETTERS[self.random.usize(..LETTERS.len())]));
-            let name: Arc<str> = prefix.chars().chain(letters).collect::<String>().into();
-            if self.slices.find(&name).is_none() && self.mirrored.find(&name).is_none() {
-                return name;
-            }
-        }
-    }
-
     /// Adds a managed slice to the group with these ports.
-    pub(super) fn join_group(&mut self, id: SliceId, ports: &SlicePorts) {
+    pub(in crate::core::namespace) fn join_group(&mut self, id: SliceId, ports: &SlicePorts) {
         let slice = &mut self.slices[id];
-        let groups = &mut self.services[slice.service].family(slice.family).groups;
+        let groups = &mut self.services.table[slice.service].family(slice.family).groups;
         slice.group = groups.obtain(ports);
         groups.join(slice.group, id, slice.slots.len());
     }
@@ -322,7 +322,7 @@ impl NamespaceState {
         slice.object.rewrite = true;
         slice.change(Priority::Add);
         let fill = slice.slots.len();
-        self.services[slice.service]
+        self.services.table[slice.service]
             .family(slice.family)
             .groups
             .leave(group, id, fill);
@@ -331,7 +331,7 @@ impl NamespaceState {
     /// Keeps one slice per family, with no ports and no endpoints, for a Service without endpoints.
     fn keep_placeholder(&mut self, round: &mut Round) {
         let no_ports = SlicePorts::default();
-        let state = self.services[round.service].family(round.family);
+        let state = self.services.table[round.service].family(round.family);
         if state.managed as usize > round.pool.len() {
             return;
         }
@@ -355,12 +355,15 @@ impl NamespaceState {
             self.slices[id].object.priority = Priority::Rest;
             id
         };
-        self.services[round.service].family(round.family).empties.push(id);
+        self.services.table[round.service]
+            .family(round.family)
+            .empties
+            .push(id);
         round.changed.push(id);
     }
 
     /// Marks a managed slice to be deleted.
-    pub(super) fn mark_deleting(&mut self, id: SliceId) {
+    pub(in crate::core::namespace) fn mark_deleting(&mut self, id: SliceId) {
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Deleting;
         slice.change(Priority::Add);
@@ -372,7 +375,7 @@ impl NamespaceState {
         slice.object.needs_refetch &= slice.object.remote.is_none();
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         // If the Service has lost the family, it is gone already.
-        if let Some(state) = &mut self.services[service].families[slice.family.index()]
+        if let Some(state) = &mut self.services.table[service].families[slice.family.index()]
             && !group.is_none()
         {
             state.managed -= 1;
@@ -398,7 +401,7 @@ impl NamespaceState {
             .map(|slice| slice.object.priority)
             .min()
             .filter(|_| adds && removes);
-        let unwritten = self.is_unwritten(service);
+        let unwritten = self.services.is_unwritten(service);
         for &id in &changed {
             let slice = &mut self.slices[id];
             slice.touched = false;
@@ -407,7 +410,7 @@ impl NamespaceState {
                 Phase::Managed => slice.differs(),
                 _ => slice.object.remote.is_some(),
             };
-            self.services[service].moves.slices += u32::from(differs);
+            self.services.table[service].moves.slices += u32::from(differs);
             if slice.object.phase == Phase::Managed && differs {
                 // A write that waits leaves what the writes before it would have said to those.
                 let replaces = unwritten && slice.object.remote.is_none() && !slice.slots.is_empty();
@@ -425,7 +428,7 @@ impl NamespaceState {
             }
         }
         debug_assert!(
-            self.services[service].family(family).managed > 0,
+            self.services.table[service].family(family).managed > 0,
             "a family keeps a slice"
         );
     }

@@ -3,10 +3,10 @@
 //! Upstream's endpointslice controller (1.36) fails its sync for such a pod, records an Event at each of 15 tries, and
 //! then gives up. A node that is only seen later than its pods is no reason for an Event here.
 
-use super::NamespaceState;
-use super::notifications::Notification;
 use crate::core::events::{Notice, Source};
 use crate::core::ids::{NodeId, ServiceId};
+use crate::core::namespace::Placement;
+use crate::core::namespace::notifications::Notification;
 use std::collections::BTreeMap;
 
 /// Number of memberships of pods in Services that are looked at for a node: whoever creates pods can make them many.
@@ -17,20 +17,10 @@ const SERVICES: usize = 20;
 /// Number of pods that an Event names.
 const NAMES: usize = 3;
 
-impl NamespaceState {
-    /// Returns whether [`Self::look_at_unknown_nodes`] should be called after a while.
-    pub fn has_unknown_nodes(&self) -> bool {
-        self.may_tell_of_nodes() && self.inputs.has_unknown_nodes()
-    }
-
-    /// Returns whether it can be said which nodes do not exist: not while lists are pending, or while nobody writes.
-    fn may_tell_of_nodes(&self) -> bool {
-        !self.starting && !self.pending_lists.any()
-    }
-
+impl Placement<'_> {
     /// Notifies people of nodes that did not exist at several looks in a row. The time between two is up to the caller.
-    pub fn look_at_unknown_nodes(&mut self) {
-        if self.may_tell_of_nodes() {
+    pub(in crate::core::namespace) fn look_at_unknown_nodes(&mut self) {
+        if self.ctx.may_tell_of_nodes() {
             let mut members = 2 * MEMBERS;
             for node in self.inputs.look_at_unknown_nodes() {
                 if !self.report_unknown_node(node, &mut members) {
@@ -45,15 +35,15 @@ impl NamespaceState {
     /// memberships than `left`, and takes them off it.
     fn report_unknown_node(&mut self, id: NodeId, left: &mut usize) -> bool {
         let mut affected: BTreeMap<ServiceId, Vec<&str>> = BTreeMap::new();
-        let (inputs, memberships) = (&self.inputs, &self.memberships);
+        let (inputs, memberships) = (&self.inputs, &self.services.memberships);
         let members = inputs.pods_on(id).flat_map(|pod| {
             let members = memberships[pod].iter();
             members.map(move |member| (inputs.pod(pod), member))
         });
         for (pod, member) in members.take(MEMBERS.min(*left)) {
             *left -= 1;
-            let facts = &self.services[member.service].facts;
-            if self.writes_slices(facts)
+            let facts = &self.services.table[member.service].facts;
+            if self.ctx.writes_slices(facts)
                 && !facts.publish_not_ready
                 && pod.ip(member.family).is_some()
                 && (affected.len() < SERVICES || affected.contains_key(&member.service))
@@ -77,14 +67,14 @@ impl NamespaceState {
             names.sort_unstable();
             let more = if names.len() > NAMES { " and others" } else { "" };
             names.truncate(NAMES);
-            let facts = &self.services[service].facts;
+            let facts = &self.services.table[service].facts;
             told.push(Notification::Event(Notice {
                 source: if facts.custom {
                     Source::Custom
                 } else {
                     Source::Slices
                 },
-                involved: self.involved(service),
+                involved: self.services.involved(&self.ctx.namespace, service),
                 warning: true,
                 reason: "FailedToUpdateEndpointSlices",
                 message: format!(
@@ -93,7 +83,7 @@ impl NamespaceState {
                 ),
             }));
         }
-        self.notifications.extend(told);
+        self.ctx.notifications.extend(told);
         true
     }
 }

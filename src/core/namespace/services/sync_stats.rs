@@ -1,9 +1,10 @@
 //! Statistics of evaluations, and of what all Services hold together.
 
-use super::NamespaceState;
+use super::Services;
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::ServiceId;
+use crate::core::namespace::Placement;
 
 /// The changes that one evaluation of a Service made to its slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +66,7 @@ impl Totals {
 
 /// A Service's part of the totals.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct SyncStats {
+pub(in crate::core::namespace) struct SyncStats {
     counts: bool,
     endpoints: u32,
     slices: u32,
@@ -79,29 +80,39 @@ pub(super) struct SyncStats {
 
 /// The changes to a Service's slices since its last evaluation.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Moves {
-    pub(super) added: u32,
-    pub(super) removed: u32,
-    pub(super) slices: u32,
+pub(in crate::core::namespace) struct Moves {
+    pub(in crate::core::namespace) added: u32,
+    pub(in crate::core::namespace) removed: u32,
+    pub(in crate::core::namespace) slices: u32,
 }
 
-impl NamespaceState {
+impl Services {
     /// Takes the evaluations of the last plan, or of the comparisons since the last call.
-    pub fn take_syncs(&mut self) -> Vec<SyncReport> {
+    pub(in crate::core::namespace) fn take_syncs(&mut self) -> Vec<SyncReport> {
         std::mem::take(&mut self.syncs)
     }
 
     /// Returns the totals of the Services.
-    pub fn totals(&self) -> Totals {
+    pub(in crate::core::namespace) fn totals(&self) -> Totals {
         self.totals
     }
 
+    /// Uncounts a Service that is no longer managed, or whose content is forgotten.
+    pub(in crate::core::namespace) fn reset_sync_stats(&mut self, id: ServiceId) {
+        let service = &mut self.table[id];
+        service.moves = Moves::default();
+        let old = std::mem::take(&mut service.sync_stats);
+        self.totals.replace(old, SyncStats::default());
+    }
+}
+
+impl Placement<'_> {
     /// Counts a Service that has been evaluated.
-    pub(super) fn record_sync(&mut self, id: ServiceId) {
-        if !self.writes_slices(&self.services[id].facts) {
+    pub(in crate::core::namespace) fn record_sync(&mut self, id: ServiceId) {
+        if !self.ctx.writes_slices(&self.services.table[id].facts) {
             return;
         }
-        let service = &mut self.services[id];
+        let service = &mut self.services.table[id];
         let mut stats = SyncStats {
             counts: true,
             hints: service.facts.hints,
@@ -111,7 +122,7 @@ impl NamespaceState {
                 .following
                 .as_ref()
                 .filter(|_| service.facts.is_led())
-                .map(|following| !following.members.is_empty()),
+                .map(|following| !following.is_empty()),
             ..SyncStats::default()
         };
         for family in Family::ALL {
@@ -122,7 +133,7 @@ impl NamespaceState {
             let mut desired = 0;
             for group in state.groups.iter() {
                 stats.endpoints += group.endpoints;
-                desired += group.endpoints.div_ceil(self.settings.max_endpoints as u32);
+                desired += group.endpoints.div_ceil(self.ctx.settings.max_endpoints as u32);
             }
             stats.desired_slices += desired.max(1);
         }
@@ -131,21 +142,13 @@ impl NamespaceState {
             removed,
             slices,
         } = std::mem::take(&mut service.moves);
-        self.syncs.push(SyncReport {
+        self.services.syncs.push(SyncReport {
             added,
             removed,
             slices,
             hints: stats.hints,
         });
         let old = std::mem::replace(&mut service.sync_stats, stats);
-        self.totals.replace(old, stats);
-    }
-
-    /// Uncounts a Service that is no longer managed, or whose content is forgotten.
-    pub(super) fn reset_sync_stats(&mut self, id: ServiceId) {
-        let service = &mut self.services[id];
-        service.moves = Moves::default();
-        let old = std::mem::take(&mut service.sync_stats);
-        self.totals.replace(old, SyncStats::default());
+        self.services.totals.replace(old, stats);
     }
 }

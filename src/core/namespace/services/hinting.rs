@@ -1,71 +1,75 @@
 //! Hints in proportion to the CPUs of the zones (`topology-mode: Auto`): the one thing about slices that requires a
 //! look at all endpoints of a Service. Only Services that ask for it pay for it.
 
+use super::Service;
 use super::evaluate::Round;
 use super::members::desired;
-use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::EndpointFacts;
 use crate::core::hints::{Disabled, Hint, HintMode, HintState, HintedEndpoint, HintedSlice, Zone, assign};
 use crate::core::ids::{ServiceId, SliceId};
+use crate::core::namespace::Placement;
 use crate::core::nodes::{NodeDirectory, ZoneView};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 
-impl NamespaceState {
+impl Placement<'_> {
     /// Subscribes to the zones when a Service depends on them, and unsubscribes when none does any more.
-    pub fn watch_zones(&mut self, nodes: &mut dyn NodeDirectory) {
-        if self.auto_hinted.is_empty() && self.zones.is_some() {
-            self.zones = None;
-            nodes.forget_zones(&self.namespace);
-        } else if !self.auto_hinted.is_empty() && self.zones.is_none() {
-            let view = nodes.zones(&self.namespace);
+    pub(in crate::core::namespace) fn watch_zones(&mut self, nodes: &mut dyn NodeDirectory) {
+        if self.services.auto_hinted.is_empty() && self.services.zones.is_some() {
+            self.services.zones = None;
+            nodes.forget_zones(&self.ctx.namespace);
+        } else if !self.services.auto_hinted.is_empty() && self.services.zones.is_none() {
+            let view = nodes.zones(&self.ctx.namespace);
             self.apply_zones(view);
         }
     }
 
     /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at.
-    pub fn apply_zones(&mut self, view: ZoneView) {
+    pub(in crate::core::namespace) fn apply_zones(&mut self, view: ZoneView) {
         if self
+            .services
             .zones
             .as_ref()
             .is_some_and(|known| known.version >= view.version)
         {
             return;
         }
-        self.zones = Some(view);
-        for id in self.auto_hinted.clone() {
+        self.services.zones = Some(view);
+        for id in self.services.auto_hinted.clone() {
             self.rehint_all(id);
         }
     }
 
     /// Makes the next evaluation of a Service look at all its hints.
-    pub(super) fn rehint_all(&mut self, id: ServiceId) {
-        for state in self.services[id].families.iter_mut().flatten() {
+    pub(in crate::core::namespace) fn rehint_all(&mut self, id: ServiceId) {
+        for state in self.services.table[id].families.iter_mut().flatten() {
             state.rehint = true;
         }
-        self.mark(id);
+        self.services.mark(id);
     }
 
     /// Records whether a Service depends on the zones.
-    pub(super) fn note_hint_mode(&mut self, id: ServiceId) {
-        let facts = &self.services[id].facts;
+    pub(in crate::core::namespace) fn note_hint_mode(&mut self, id: ServiceId) {
+        let facts = &self.services.table[id].facts;
         if facts.is_managed() && facts.hints == HintMode::Auto {
-            self.auto_hinted.insert(id);
+            self.services.auto_hinted.insert(id);
         } else {
-            self.auto_hinted.remove(&id);
+            self.services.auto_hinted.remove(&id);
         }
     }
 
     /// Handles a change of a Service's mode. Endpoints whose hints stay the same are no reason to write.
-    pub(super) fn switch_hints(&mut self, id: ServiceId, before: HintMode) {
+    pub(in crate::core::namespace) fn switch_hints(&mut self, id: ServiceId, before: HintMode) {
         self.note_hint_mode(id);
-        let now = self.services[id].facts.hints;
-        for slice_id in self.slices_of(id, |slice| slice.object.phase == Phase::Managed) {
+        let now = self.services.table[id].facts.hints;
+        for slice_id in self.slices.of(&self.services.table[id].slices, |slice| {
+            slice.object.phase == Phase::Managed
+        }) {
             let mut kept: Vec<Option<Zone>> = Vec::new();
             let mut changed = Vec::new();
-            let (slice, service) = (&self.slices[slice_id], &self.services[id]);
+            let (slice, service) = (&self.slices[slice_id], &self.services.table[id]);
             for (at, slot) in slice.slots.iter().enumerate() {
                 let pod = self.inputs.pod(slot.pod);
                 let ready = desired(pod, service).ready();
@@ -107,7 +111,7 @@ impl NamespaceState {
         slice.slots[at].stale = true;
         let wanted = desired(
             self.inputs.pod(slice.slots[at].pod),
-            &self.services[slice.service],
+            &self.services.table[slice.service],
         );
         slice.recount(at, wanted);
         slice.change(Priority::Rest);
@@ -117,9 +121,9 @@ impl NamespaceState {
     /// written anyway keep theirs as long as no zone gets too much.
     pub(super) fn assign_hints(&mut self, round: &mut Round) {
         let Round { service, family, .. } = *round;
-        let state = self.services[service].family(family);
+        let state = self.services.table[service].family(family);
         let rehint = std::mem::take(&mut state.rehint);
-        if self.services[service].facts.hints != HintMode::Auto {
+        if self.services.table[service].facts.hints != HintMode::Auto {
             self.hints_are(service, family, HintState::Off);
             return;
         }
@@ -130,12 +134,12 @@ impl NamespaceState {
             return;
         }
         let touched = |slice: &Slice| slice.object.phase == Phase::Managed && slice.differs();
-        let ids = self.slices_of(service, |slice| {
+        let ids = self.slices.of(&self.services.table[service].slices, |slice| {
             slice.object.phase == Phase::Managed && slice.family == family
         });
         let slots = ids.iter().map(|&id| self.slices[id].slots.len() as u64);
-        self.work.endpoints_visited += slots.sum::<u64>();
-        let ratios = self.zones.as_ref().ok_or(Disabled::NodeInfo);
+        self.ctx.work.endpoints_visited += slots.sum::<u64>();
+        let ratios = self.services.zones.as_ref().ok_or(Disabled::NodeInfo);
         let ratios = ratios.and_then(|view| view.ratios.as_ref().map_err(|why| *why));
         let assigned = ratios.and_then(|ratios| {
             let hinted: Vec<_> = ids
@@ -169,7 +173,7 @@ impl NamespaceState {
 
     /// Notifies people when hints come or go, and of each new reason.
     fn hints_are(&mut self, service: ServiceId, family: Family, state: HintState) {
-        let known = &mut self.services[service].family(family).hint_state;
+        let known = &mut self.services.table[service].family(family).hint_state;
         let event = std::mem::replace(known, state).event(state, family.as_str());
         if let Some(event) = event {
             self.notify_hints(service, event);
@@ -177,7 +181,7 @@ impl NamespaceState {
     }
 
     fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: impl Fn(&Slice) -> bool) -> HintedSlice<'a> {
-        let service: &Service = &self.services[slice.service];
+        let service: &Service = &self.services.table[slice.service];
         let endpoints = slice.slots.iter().zip(&slice.hints).map(|(slot, hint)| {
             let pod = self.inputs.pod(slot.pod);
             HintedEndpoint {
@@ -197,7 +201,7 @@ impl NamespaceState {
 
     /// Adopts the hint that the API server has for an endpoint of a Service that depends on the zones. Returns true if
     /// the endpoint must be written for its hints alone.
-    pub(super) fn reconcile_hint(
+    pub(in crate::core::namespace) fn reconcile_hint(
         &mut self,
         id: SliceId,
         at: usize,
@@ -212,7 +216,7 @@ impl NamespaceState {
             ([zone], []) => {
                 // People were notified of these hints when they came.
                 let (service, family) = (slice.service, slice.family);
-                self.services[service].family(family).hint_state = HintState::On;
+                self.services.table[service].family(family).hint_state = HintState::On;
                 Some(Zone::from(&**zone))
             }
             ([], []) => None,
@@ -228,7 +232,7 @@ impl NamespaceState {
 }
 
 /// Returns the hint of an endpoint of a Service in the mode `Auto`.
-pub(super) fn auto_hint(slice: &Slice, at: usize) -> Hint<'_> {
+pub(in crate::core::namespace) fn auto_hint(slice: &Slice, at: usize) -> Hint<'_> {
     Hint {
         zone: slice.hints.get(at).and_then(|zone| zone.as_deref()),
         node: None,
