@@ -14,5 +14,7 @@ mod processor;
 mod cost;
 mod limits;
 mod mirrors;
+mod replacements;
+mod selectors;
 mod tenants;
 mod turns;

@@ -25,7 +25,7 @@ impl NamespaceState {
         let looked_at = outputs + self.services.len();
         match kind {
             Kind::Slice => {
-                self.leases.forget();
+                self.leases.forget(self.ctx.now);
                 self.placement().forget_slices();
             }
             Kind::Endpoints => {

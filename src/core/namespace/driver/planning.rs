@@ -36,7 +36,7 @@ impl NamespaceState {
     /// nothing is due any more. At most one request of an object is in flight at a time.
     pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
         let granted = match object.output {
-            Output::Slice => self.placement().grant_one(&object.name, encoder),
+            Output::Slice => self.placement().grant(&object.name, encoder),
             Output::Endpoints => self.endpoints_desk().grant(&object.name, encoder),
             Output::Mirrored => self.mirroring().grant(&object.name, encoder),
         };
@@ -59,6 +59,7 @@ impl NamespaceState {
             Output::Mirrored => {
                 let due = self.mirroring().answered(name, outcome, why);
                 self.mirroring().stop_waiting_for_mirrored(name);
+                self.mirrors.note_answer(name);
                 due
             }
         };
@@ -102,7 +103,11 @@ impl NamespaceState {
                 assignment: None,
             })
         });
-        let done = self.evaluate_some(&mut planning, budget);
+        let evaluated = self.evaluate_some(&mut planning, budget);
+        let mut placement = self.placement();
+        placement.note_wanted();
+        let done = evaluated && placement.step_replacements(budget);
+        self.pass_on();
         if done {
             self.placement().release_blocked();
             self.endpoints_desk().release_blocked();
@@ -127,6 +132,7 @@ impl NamespaceState {
             || self.slices.has_to_plan()
             || self.endpoints.has_to_plan()
             || self.mirrors.has_to_plan()
+            || self.replacements.has_to_plan()
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
@@ -182,22 +188,28 @@ impl NamespaceState {
     /// Adopts the objects that were listed before their pods and Services were known, as far as the budget goes.
     fn adopt_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
         for (epoch, facts) in &mut planning.slices {
-            budget.spend(1 + self.ctx.count_read(facts.units()));
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
             self.apply_slice(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.endpoints {
-            budget.spend(1 + self.ctx.count_read(facts.units()));
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
             self.apply_endpoints(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.mirrored {
-            budget.spend(1 + self.ctx.count_read(facts.units()));
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
             self.apply_mirrored(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }

@@ -46,6 +46,7 @@ fn service(families: [bool; 2], publish_not_ready: bool, deleting: bool) -> Serv
         selector: None,
         annotated: None,
         leader: None,
+        unknown_annotations: None,
         custom: false,
         external: false,
         selectorless: false,
