@@ -57,6 +57,15 @@ demo *ARGS:
 load *ARGS:
     cargo run --release -p loadtest -- run {{ ARGS }}
 
+# Hours under churn, with audits: fails if memory, file descriptors, tasks or the queue drift. `just soak --hours 8`.
+soak *ARGS:
+    cargo build --release --workspace
+    .ci/soak {{ ARGS }}
+
+# Rolling updates between this commit's program and that of an earlier one, both ways: `just upgrade HEAD~1`.
+upgrade REV='HEAD~1':
+    .ci/upgrade {{ REV }}
+
 # The report pages in Chromium. Installs what is missing from Debian's packages.
 pages:
     .ci/browser

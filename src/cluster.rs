@@ -17,6 +17,7 @@ pub(crate) mod objects;
 pub(crate) mod outage;
 mod pages;
 pub(crate) mod plugin;
+pub(crate) mod plugin_errors;
 mod proxy;
 pub mod read;
 pub(crate) mod scrape;

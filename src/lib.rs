@@ -34,6 +34,7 @@ pub(crate) mod tenant_log;
 
 use actors::drift::DriftTracker;
 use cluster::connect::{Clients, Target, connect};
+use cluster::plugin;
 use core::hash::{self, HashKey};
 use futures::FutureExt as _;
 use ops::admin::{Admin, HealthHandle, Tls};
@@ -45,6 +46,7 @@ use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,6 +63,11 @@ pub(crate) const USAGE: u8 = 2;
 /// }
 /// ```
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let name = args.first().map(Path::new).and_then(Path::file_name);
+    if name.is_some_and(|name| name == ops::complete::FILE) {
+        return written(ops::complete::print(ops::flags::command(), &args[1..]));
+    }
     let Invocation {
         cli,
         ignored,
@@ -107,8 +114,9 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Version | Command::Completion { .. } | Command::Man { .. } => ExitCode::SUCCESS,
         }
     });
-    // A credential plugin that hangs would hold up the end for as long.
+    // The command of an auth-provider that hangs would hold up the end for as long.
     runtime.shutdown_background();
+    plugin::end();
     code
 }
 

@@ -2,7 +2,9 @@
 
 pub mod admin;
 pub mod audit;
+pub(crate) mod complete;
 pub mod election;
+pub(crate) mod endpoint_selectors;
 pub mod explain;
 pub(crate) mod flags;
 pub(crate) mod generate;
@@ -12,3 +14,4 @@ pub(crate) mod open_files;
 pub mod progress;
 pub mod run;
 pub(crate) mod top;
+pub mod usage;

@@ -24,6 +24,8 @@ mod election;
 mod process;
 #[path = "explorer/scene.rs"]
 mod scene;
+#[path = "explorer/scenes.rs"]
+mod scenes;
 #[path = "explorer/search.rs"]
 mod search;
 #[path = "explorer/step.rs"]
@@ -50,7 +52,7 @@ fn searches() -> Vec<Search> {
             Box::new(move || search::explore(&world::World::start(&case))),
         ));
     }
-    for scene in scene::all() {
+    for scene in scenes::all() {
         let name = scene.name.to_owned();
         searches.push((
             name,
@@ -146,7 +148,7 @@ fn two_controllers_come_to_rest_in_orders_chosen_by_chance() {
     } else {
         300
     };
-    for scene in scene::large() {
+    for scene in scenes::large() {
         let start = scene::Stage::start(&scene);
         for seed in 0..walks {
             let end = start.clone().walk(seed, 3000);

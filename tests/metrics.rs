@@ -187,6 +187,12 @@ fn check_figures(all: &Scrape) {
             services * 2.0,
         ),
         (
+            "endpoint_slice_controller_changes_total",
+            &[("operation", "create")],
+            services * 2.0,
+        ),
+        ("endpointd_endpoint_selectors_unserved", &[], 0.0),
+        (
             "endpoint_slice_controller_services_count_by_traffic_distribution",
             &[("traffic_distribution", "PreferSameNode")],
             1.0,

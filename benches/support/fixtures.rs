@@ -53,6 +53,7 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
         external: false,
         annotated: None,
         leader: None,
+        unknown_annotations: None,
         custom: false,
         selectorless: false,
         name: name.into(),
@@ -235,7 +236,7 @@ impl World {
                 };
                 (body.len(), Outcome::Written(remote))
             }
-            Request::Delete(_) => (0, Outcome::Deleted),
+            Request::Delete(_) => (0, Outcome::Deleted(None)),
             Request::Fetch | Request::Probe => panic!("all that the server has, we wrote"),
         };
         let again = self.state.outcome(object, outcome, None);

@@ -58,18 +58,30 @@ def main():
             for patch in document["kubeadmConfigPatches"]:
                 values += 1
                 problems += kubeadm("kind", yaml.safe_load(patch))
+        elif "spec" in document:
+            values += 1
+            items = document["spec"]["kubeControllerManager"]["controllers"]
+            problems += problems_of_value("kOps", ",".join(items), {"*"})
+        elif "cluster" in document:
+            values += 1
+            value = document["cluster"]["controllerManager"]["extraArgs"]["controllers"]
+            problems += problems_of_value("Talos", value, {"*", "token-cleaner-controller"})
+        elif "kube_kubeadm_controller_extra_args" in document:
+            values += 1
+            value = document["kube_kubeadm_controller_extra_args"]["controllers"]
+            problems += problems_of_value("Kubespray", value, KUBEADM | {"*"})
         else:
             for argument in document["kube-controller-manager-arg"]:
                 values += 1
                 name, _, value = argument.partition("+=")
                 if name != "controllers":
-                    problems.append(f"k3s: {argument}")
-                problems += problems_of_value("k3s", value, set())
+                    problems.append(f"k3s or RKE2: {argument}")
+                problems += problems_of_value("k3s or RKE2", value, set())
     for value in re.findall(r"--controllers=(\S+)", "".join(blocks("text"))):
         values += 1
         problems += problems_of_value("--controllers", value, {"*"})
-    if values != 7:
-        problems.append(f"{values} examples of the flag are found, not 7")
+    if values != 11:
+        problems.append(f"{values} examples of the flag are found, not 11")
 
     commands = "".join(blocks("sh"))
     paths = re.findall(r"(?<![\w/.-])deploy/[\w./-]+", commands)

@@ -1,8 +1,13 @@
 //! The command line.
 
-use std::{ffi::OsString, io::IsTerminal, os::unix::process::CommandExt, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString, io::IsTerminal, io::Write as _, os::unix::process::CommandExt, path::PathBuf,
+    process::ExitCode,
+};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use clap_complete::Shell;
+use endpointd::ops::usage;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -38,6 +43,13 @@ enum Command {
     Serve(serve::Args),
     /// Compare two or more reports side by side, as a table and as a page.
     Compare(compare::Args),
+    /// Print the completions for a shell.
+    ///
+    /// For bash: `source <(loadtest completions bash)`.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
     /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
     #[command(hide = true, disable_help_flag = true)]
     Endpointd {
@@ -58,7 +70,20 @@ enum Command {
 
 /// Parses the command line of the process and does what it says.
 pub fn main() -> ExitCode {
-    match Cli::parse().command {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            // Failing to print help, to a closed pipe for example, is not an error.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("{}", usage_error(&error, &args));
+            return ExitCode::from(USAGE);
+        }
+    };
+    match cli.command {
         Command::Demo(args) => block_on(interruptible(demo::run(args))),
         Command::Run(args) => block_on(run::run(*args)),
         Command::Record(args) => block_on(record::run(args)),
@@ -72,6 +97,7 @@ pub fn main() -> ExitCode {
             log_to_stderr("off");
             chaos::run(&args)
         }
+        Command::Completions { shell } => print_completions(shell),
         Command::Compare(args) => compare::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Endpointd { args } => {
             die_with_parent();
@@ -82,6 +108,34 @@ pub fn main() -> ExitCode {
             let error = std::process::Command::new(&program).args(args).exec();
             fail(&anyhow::Error::new(error).context(format!("running {}", program.display())))
         }
+    }
+}
+
+/// The exit code for a command line that cannot be used.
+const USAGE: u8 = 2;
+
+/// Returns one line with the fault in a command line, and the command that tells more.
+fn usage_error(error: &clap::Error, args: &[OsString]) -> String {
+    let command = Cli::command();
+    let named = args.get(1).and_then(|name| command.find_subcommand(name));
+    let help = match named {
+        Some(named) => format!("loadtest {} --help", named.get_name()),
+        None => "loadtest --help".to_owned(),
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            format!("error: no command is given (see '{help}')")
+        }
+        _ => usage::one_line(&error.to_string(), &help),
+    }
+}
+
+fn print_completions(shell: Shell) -> ExitCode {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "loadtest", &mut text);
+    match std::io::stdout().write_all(&text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error.into()),
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -126,5 +180,41 @@ fn die_with_parent() {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
     {
         eprintln!("warning: would outlive its parent: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(args: &[&str]) -> String {
+        let args: Vec<OsString> = ["loadtest"].iter().chain(args).map(OsString::from).collect();
+        usage_error(&Cli::try_parse_from(&args).unwrap_err(), &args)
+    }
+
+    #[test]
+    fn a_usage_error_takes_one_line_and_says_where_to_read_on() {
+        for (args, begin, end) in [
+            (&[][..], "error: no command is given", "(see 'loadtest --help')"),
+            (
+                &["rnu"][..],
+                "error: unrecognized subcommand 'rnu'",
+                "(see 'loadtest --help')",
+            ),
+            (
+                &["compare", "a.json"][..],
+                "error: 2 ",
+                "only 1 was provided (see 'loadtest compare --help')",
+            ),
+            (
+                &["completions", "perl"][..],
+                "error: invalid value 'perl' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]",
+                "(see 'loadtest completions --help')",
+            ),
+        ] {
+            let line = refused(args);
+            assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
+        }
     }
 }

@@ -86,6 +86,9 @@ pub struct Args {
     /// Seed of the random changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Only this history of the differential run, as in the name of its file: 3-2 for `differential-3-2.json`
+    #[arg(long, value_name = "SEED-NUMBER", value_parser = history)]
+    history: Option<(u64, u64)>,
     /// Pods of the loads; 20000 by default, or 2000 with --quick
     #[arg(long, value_name = "COUNT", value_parser = parse::count(200_000))]
     pods: Option<usize>,
@@ -145,6 +148,14 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The seed and the number of a history.
+fn history(text: &str) -> Result<(u64, u64), String> {
+    let numbers = text
+        .split_once('-')
+        .and_then(|(seed, number)| Some((seed.parse().ok()?, number.parse().ok()?)));
+    numbers.ok_or_else(|| "a history is two numbers, such as 3-2".to_owned())
+}
+
 /// Control planes that the machine can carry: most of the time, they wait.
 fn planes() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) * 3
@@ -177,6 +188,7 @@ impl Work {
             deploy: args.deploy.clone(),
             steps: args.steps.unwrap_or(if args.quick { 400 } else { 10_000 }),
             seed: args.seed,
+            history: args.history,
             pods: args.pods,
             rounds: args.rounds,
             watchers: args.watchers,

@@ -37,6 +37,9 @@ pub struct Args {
     /// either way.
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     gc: bool,
+    /// Keep `managedFields` of all objects, as a cluster does. Without them the server needs less time for a write.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    managed_fields: bool,
     /// Play scheduler, kubelets and the controller of Deployments: three nodes, and pods that get a node, addresses and
     /// readiness. Nothing is run.
     #[arg(long)]
@@ -51,15 +54,15 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         tls_private_key_file,
         kubeconfig_out,
         gc,
+        managed_fields,
         play,
     } = args;
-    // Who plays by hand wants to see who has edited what. Load tests would pay for it.
     let front = match tls_cert_file.zip(tls_private_key_file) {
         Some((certificate, key)) => Some(Front::listen(port, &certificate, &key).await?),
         None => None,
     };
     let port = if front.is_some() { 0 } else { port };
-    let config = config(gc).port(port).managed_fields(play);
+    let config = config(gc).port(port).managed_fields(managed_fields);
     // Before anything is printed: who reads the address may send a signal right away.
     let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)

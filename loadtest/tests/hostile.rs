@@ -16,7 +16,13 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
             "--only=mirrored",
             "--only=backlog",
         ])
-        .args(["--only=annotated", "--only=all"])
+        .args([
+            "--only=annotated",
+            "--only=replaced",
+            "--only=subsets",
+            "--only=leases",
+            "--only=all",
+        ])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -29,6 +35,9 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
         "mirrored ",
         "backlog ",
         "annotated ",
+        "replaced ",
+        "subsets ",
+        "leases ",
         "all ",
     ] {
         assert!(text.lines().any(|line| line.starts_with(attack)), "{attack}");

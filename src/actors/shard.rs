@@ -6,6 +6,7 @@ use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use crate::cluster::encodings::Encodings;
+use crate::core::events::Notice;
 use crate::core::hash::Hashed;
 use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
@@ -233,11 +234,41 @@ impl ShardState {
         }
     }
 
+    /// Logs what became of a Service's annotations, and writes its Event.
+    fn publish_annotated(&self, notice: Notice) {
+        let namespace = self.core.namespace();
+        if tenant_log::admits_rare(namespace) {
+            let (service, reason) = (&notice.involved.name, notice.reason);
+            tracing::info!(%namespace, %service, reason, "{}", notice.message);
+        }
+        if self.comparison.is_none() {
+            self.events.record(notice);
+        }
+    }
+
     fn publish_notification(&self, notification: Notification) {
         match notification {
-            // In a dry run, the controller that writes the objects also writes their Events.
-            Notification::Event(_) if self.comparison.is_some() => {}
+            // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
+            // do. A dry run says what keeps them from counting.
+            Notification::Event(_)
+            | Notification::Annotated(Notice { warning: false, .. })
+            | Notification::TookOver { .. }
+                if self.comparison.is_some() => {}
             Notification::Event(notice) => self.events.record(notice),
+            Notification::Annotated(notice) => self.publish_annotated(notice),
+            Notification::TookOver {
+                service,
+                lease,
+                identity,
+                from,
+                to,
+            } => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits_rare(namespace) {
+                    tracing::info!(%namespace, %service, %lease, %identity, from = from.as_deref(), %to,
+                        "another pod is published as the holder of the Lease");
+                }
+            }
             Notification::TooLarge { object, bytes, why } => {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
@@ -273,7 +304,7 @@ impl ShardState {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
                     tracing::warn!(%namespace, name = %endpoints,
-                        "the Endpoints are not mirrored: their slices would be more than 16 times as large");
+                        "the Endpoints are not mirrored: their slices would be more than 16 times as large, or more than one for each 384 bytes");
                 }
             }
             Notification::Kept { service, message } => {

@@ -2,7 +2,7 @@
 //! credential plugin, the lines of a malformed key, the URL of a proxy with its password. So nothing prints them; they
 //! are turned into [`ClientError`], which holds our own words, as soon as they arrive.
 
-use super::plugin;
+use super::plugin_errors;
 use crate::core::excerpt::Excerpt;
 use kube::client::AuthError;
 use kube::config::{InClusterError, KubeconfigError, LoadDataError};
@@ -98,6 +98,9 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<kube::Error>() {
             return client(error);
         }
+        if let Some(error) = error.downcast_ref::<ClientError>() {
+            return error.to_string();
+        }
         if let Some(fault) = handshake(error) {
             return fault.to_owned();
         }
@@ -154,20 +157,27 @@ fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
 /// Describes a failure to get credentials. A plugin's arguments and output are credentials themselves.
 pub(super) fn auth(error: &AuthError) -> String {
     match error {
-        AuthError::AuthExecStart(error) => format!("{} cannot be run: {}", plugin::subject(), file(error)),
-        AuthError::AuthExecRun { out, .. } => plugin::failed(out),
+        AuthError::AuthExecStart(error) => {
+            format!("{} cannot be run: {}", plugin_errors::subject(), file(error))
+        }
+        AuthError::AuthExecRun { out, .. } => plugin_errors::failed(out),
         AuthError::AuthExecParse(_) => {
-            format!("the output of {} is not an ExecCredential", plugin::subject())
+            format!(
+                "the output of {} is not an ExecCredential",
+                plugin_errors::subject()
+            )
         }
         AuthError::ParseTokenKey(_) => "the output of the credential plugin is not JSON".to_owned(),
-        AuthError::ExecPluginFailed => format!("the ExecCredential of {} has no status", plugin::subject()),
+        AuthError::ExecPluginFailed => {
+            format!("the ExecCredential of {} has no status", plugin_errors::subject())
+        }
         AuthError::MalformedTokenExpirationDate(_) => {
             "the expiry time of the credential is malformed".to_owned()
         }
         AuthError::MissingCommand => "the credential plugin has no command".to_owned(),
         AuthError::UnrefreshableTokenResponse => format!(
             "{} returned something other than a token when it was called again",
-            plugin::subject()
+            plugin_errors::subject()
         ),
         AuthError::ReadTokenFile(error, _) => format!("the token file cannot be read: {}", file(error)),
         AuthError::InvalidBearerToken(_) => {

@@ -15,6 +15,7 @@ mod mirrored;
 mod nodes;
 mod pods;
 mod protobuf;
+mod selectors;
 mod services;
 mod slices;
 mod text;
@@ -27,6 +28,7 @@ pub use events::{Event, EventKind, Events, bookmark, events, whole_events};
 pub use fields::Status;
 pub use lists::{ListEnd, ListReader};
 pub use protobuf::envelope::TooLong;
+pub use selectors::SelectorMeta;
 
 use crate::core::body::{Encode, EndpointBody, EndpointsBody, SliceBody};
 use crate::core::mirror::MirroredEndpoints;

@@ -4,7 +4,8 @@ use super::cause::Silent;
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
 use super::pages::within;
-use super::plugin;
+use super::plugin::{Patience, Plugin};
+use super::plugin_errors;
 use super::transport::Transport;
 use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
@@ -13,10 +14,12 @@ use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tower::{BoxError, service_fn};
 
 /// The address of the API server. A URL may hold a password, and is printed without it.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,6 +49,15 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
+}
+
+/// Another user, whose rights count for requests in place of those of the credentials.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Impersonated {
+    /// The user's name.
+    pub user: String,
+    /// The groups that it is a member of, besides those that the API server adds.
+    pub groups: Vec<String>,
 }
 
 /// Reasons why no client can be created. Prints as one line, without any contents of a kubeconfig, a URL or a
@@ -86,7 +98,7 @@ impl fmt::Debug for Clients {
 impl Clients {
     /// Creates them. Nothing is sent yet.
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
-        let source = source(target).await?;
+        let source = source(target, WHILE_RUNNING).await?;
         if let Source::Kubeconfig(loaded) = &source {
             // The transport has connections of its own.
             loaded.without_proxy()?;
@@ -108,23 +120,40 @@ impl Clients {
 
 /// Creates one more client, for requests that must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
-    Ok(connect_and_tell(target, Some(PLUGIN_DEADLINE)).await?.0)
+    source(target, WHILE_RUNNING)
+        .await?
+        .client(Some(PLUGIN_DEADLINE))
+        .await
 }
 
-/// The same. Returns the server's URL too. `limit` is how long a credential plugin may take; without one, it may take any
-/// time.
+/// The same, as another user if one is given. Returns the server's URL too. `limit` is how long a credential plugin may take;
+/// without one, it may take any time.
 pub async fn connect_and_tell(
     target: &Target,
+    impersonated: Option<&Impersonated>,
     limit: Option<Duration>,
 ) -> Result<(Client, String), ConnectError> {
-    let source = source(target).await?;
+    let patience = Patience {
+        run: limit,
+        // The request's own deadline is the limit, too.
+        request: limit.map(|limit| limit.mul_f64(0.75)),
+    };
+    let mut source = source(target, patience).await?;
+    if let Some(impersonated) = impersonated {
+        source.impersonate(impersonated);
+    }
     let url = source.config().cluster_url.to_string();
     let client = source.client(limit).await?;
     Ok((client, url.trim_end_matches('/').to_owned()))
 }
 
-/// How long the controller waits for a credential plugin before the first request.
+/// How long a run of a credential plugin may take where the controller runs.
 pub const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
+/// The shortest deadline of a request is 5 s: that of the lease, by default.
+const WHILE_RUNNING: Patience = Patience {
+    run: Some(PLUGIN_DEADLINE),
+    request: Some(Duration::from_secs(4)),
+};
 
 /// Creates a client from a configuration, whose requests the layer counts.
 type Make<T> = fn(&Config, &RequestLayer) -> Result<T, kube::Error>;
@@ -144,6 +173,18 @@ impl Source {
         }
     }
 
+    /// Has requests made as another user, and as no other that a kubeconfig names.
+    fn impersonate(&mut self, Impersonated { user, groups }: &Impersonated) {
+        let config = match self {
+            Self::Kubeconfig(loaded) => &mut loaded.config,
+            Self::Other(config) => config,
+        };
+        let auth = &mut config.auth_info;
+        auth.impersonate = Some(user.clone());
+        auth.impersonate_groups = Some(groups.clone());
+        (auth.impersonate_uid, auth.impersonate_user_extra) = (None, None);
+    }
+
     /// Creates a client of kube's.
     async fn client(&self, limit: Option<Duration>) -> Result<Client, ConnectError> {
         let make: Make<Client> = |config, requests| {
@@ -151,15 +192,39 @@ impl Source {
                 .with_layer(requests)
                 .build())
         };
-        self.make(make, limit).await
+        let client = self.make(make, limit).await?;
+        let Some(plugin) = self.plugin() else {
+            return Ok(client);
+        };
+        let namespace = client.default_namespace().to_owned();
+        let authorized = service_fn(move |request| {
+            let (client, plugin) = (client.clone(), plugin.clone());
+            async move {
+                let request = plugin.authorize(request).await.map_err(BoxError::from)?;
+                client.send(request).await.map_err(BoxError::from)
+            }
+        });
+        Ok(Client::new(authorized, namespace))
     }
 
     async fn transport(&self, limit: Option<Duration>) -> Result<Transport, ConnectError> {
-        self.make(Transport::new, limit).await
+        let transport = self.make(Transport::new, limit).await?;
+        Ok(match self.plugin() {
+            Some(plugin) => transport.authorized(plugin),
+            None => transport,
+        })
     }
 
-    /// Creates a client. This may run a credential plugin and wait for it: on a thread of its own, since it may never
-    /// end.
+    /// Returns the plugin whose tokens requests carry.
+    fn plugin(&self) -> Option<Arc<Plugin>> {
+        match self {
+            Self::Kubeconfig(loaded) => loaded.plugin.clone(),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Creates a client. This may run the command of an `auth-provider` and wait for it: on a thread of its own, since it may
+    /// never end.
     async fn make<T: Send + 'static>(
         &self,
         make: Make<T>,
@@ -176,7 +241,7 @@ impl Source {
             Ok(Ok(made)) => made,
             Ok(Err(_)) => Err(ClientError::new("the client cannot be made").into()),
             Err(Silent(limit)) => {
-                let (subject, seconds) = (plugin::subject(), limit.as_secs_f64());
+                let (subject, seconds) = (plugin_errors::subject(), limit.as_secs_f64());
                 Err(ClientError::new(format!("{subject} has not ended after {seconds} s")).into())
             }
         }
@@ -188,8 +253,7 @@ impl Source {
             .cluster_url
             .authority()
             .map_or("", |authority| authority.as_str());
-        // A token that cannot be a header value, from a credential plugin that gives no expiry, makes the library
-        // panic. The panic message does not contain the token.
+        // A token that cannot be a header value, from such a command, makes the library panic. The panic message does not contain the token.
         let made = catch_unwind(AssertUnwindSafe(|| make(config, &RequestLayer::new(host))))
             .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
         made.map_err(|error| match self {
@@ -199,17 +263,19 @@ impl Source {
     }
 }
 
-async fn source(target: &Target) -> Result<Source, ConnectError> {
+async fn source(target: &Target, patience: Patience) -> Result<Source, ConnectError> {
     Ok(match target {
         Target::Kubeconfig(file) => {
             let mut loaded = kubeconfig::load(file, None).await?;
             adapt(&mut loaded.config);
+            loaded.run_plugin(patience).await?;
             Source::Kubeconfig(Box::new(loaded))
         }
         Target::KubeconfigAt(file, url) => {
             let url = check_url(url).map_err(ConnectError::Server)?;
             let mut loaded = kubeconfig::load(file, Some(url)).await?;
             adapt(&mut loaded.config);
+            loaded.run_plugin(patience).await?;
             Source::Kubeconfig(Box::new(loaded))
         }
         Target::Server(url) => {

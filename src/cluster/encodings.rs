@@ -34,7 +34,7 @@ static METADATA_LIST: HeaderValue = HeaderValue::from_static(
 /// The same in JSON. A server that refuses the above may be refusing `drop` as well.
 static METADATA_JSON: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
-static METADATA_LIST_JSON: HeaderValue =
+pub(super) static METADATA_LIST_JSON: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
 
 /// Returns the media type of an encoding.

@@ -70,7 +70,10 @@ impl EventClient {
                 outcome: EventOutcome::Rejected,
                 complaint: None,
             },
-            Ok(Ok(Ok((head, body)))) => judge(matches!(write.request, EventRequest::Create(_)), &head, &body),
+            Ok(Ok(Ok((head, body)))) => {
+                let patches = matches!(write.request, EventRequest::Patch(_));
+                judge(&write.namespace, patches.then_some(&*write.name), &head, &body)
+            }
             Ok(Ok(Err(error))) => failed(error.to_string()),
             Err(_) => failed(Silent(DEADLINE).to_string()),
         }
@@ -96,7 +99,8 @@ impl EventClient {
     }
 }
 
-fn judge(create: bool, head: &Head, body: &[u8]) -> EventAnswer {
+/// Interprets an answer. `patched` is the name of the Event, unless it was to be created.
+fn judge(namespace: &str, patched: Option<&str>, head: &Head, body: &[u8]) -> EventAnswer {
     let code = head.code;
     if code.is_success() {
         return EventAnswer {
@@ -107,13 +111,18 @@ fn judge(create: bool, head: &Head, body: &[u8]) -> EventAnswer {
     let status = codec::status(code.as_u16(), body);
     let terminating = code == StatusCode::FORBIDDEN && status.is_of_terminating_namespace();
     let outcome = match code {
-        StatusCode::CONFLICT if create && status.reason == "AlreadyExists" => EventOutcome::Exists,
-        StatusCode::NOT_FOUND if !create => EventOutcome::NotFound,
-        // Any other conflict is over by the time it is reported.
-        StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => EventOutcome::Failed {
-            quiet: head.pause(&status),
-            alone: true,
-        },
+        StatusCode::CONFLICT if patched.is_none() && status.reason == "AlreadyExists" => EventOutcome::Exists,
+        StatusCode::NOT_FOUND if patched.is_some() && status.missing() == patched => EventOutcome::NotFound,
+        // On a create, what is not found is the namespace.
+        StatusCode::NOT_FOUND if status.missing() == Some(namespace) => EventOutcome::Rejected,
+        // Any other conflict is over by the time it is reported, and a 404 that names neither is from something that does
+        // not know the path.
+        StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_FOUND => {
+            EventOutcome::Failed {
+                quiet: head.pause(&status),
+                alone: true,
+            }
+        }
         code if code.is_client_error()
             && !matches!(code, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) =>
         {
@@ -124,8 +133,8 @@ fn judge(create: bool, head: &Head, body: &[u8]) -> EventAnswer {
             alone: false,
         },
     };
-    // On a create, what is not found is the namespace.
-    let routine = outcome == EventOutcome::Exists || code == StatusCode::NOT_FOUND || terminating;
+    let missing = code == StatusCode::NOT_FOUND && status.missing().is_some();
+    let routine = outcome == EventOutcome::Exists || missing || terminating;
     EventAnswer {
         outcome,
         complaint: (!routine).then(|| status.to_string()),
@@ -141,6 +150,13 @@ mod tests {
     fn answers_mean_what_they_mean() {
         let body = |reason: &str, cause: &str| {
             serde_json::json!({"kind": "Status", "reason": reason, "details": {"causes": [{"reason": cause}]}}).to_string()
+        };
+        let missing = |name: &str| {
+            serde_json::json!({"kind": "Status", "reason": "NotFound", "details": {"name": name}}).to_string()
+        };
+        let alone = Failed {
+            quiet: None,
+            alone: true,
         };
         let quiet = Some(Duration::from_secs(7));
         for (create, code, retry_after, body, outcome, complains) in [
@@ -169,8 +185,13 @@ mod tests {
                 },
                 true,
             ),
-            (true, 404, None, body("NotFound", ""), Rejected, false),
-            (false, 404, None, body("NotFound", ""), NotFound, false),
+            (true, 404, None, missing("ns"), Rejected, false),
+            (false, 404, None, missing("ns"), Rejected, false),
+            (false, 404, None, missing("e"), NotFound, false),
+            // As an API server answers that does not know the path.
+            (true, 404, None, body("NotFound", ""), alone, true),
+            (false, 404, None, body("NotFound", ""), alone, true),
+            (false, 404, None, "404 page not found".to_owned(), alone, true),
             (
                 true,
                 403,
@@ -212,7 +233,8 @@ mod tests {
         ] {
             let code = StatusCode::from_u16(code).unwrap();
             let answer = judge(
-                create,
+                "ns",
+                (!create).then_some("e"),
                 &Head {
                     code,
                     content_type: None,

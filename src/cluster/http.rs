@@ -5,7 +5,7 @@
 
 use super::codec;
 use super::codec::Status;
-use super::encodings::{Encodings, Form, JSON};
+use super::encodings::{Encodings, Form, JSON, METADATA_LIST_JSON};
 use crate::core::namespace::Kind;
 use http::request::Builder;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
@@ -41,6 +41,18 @@ pub(super) fn events(namespace: &str) -> String {
 /// Returns the path of a namespace's Leases.
 pub(super) fn leases(namespace: &str) -> String {
     within("/apis/coordination.k8s.io/v1", namespace, "leases")
+}
+
+/// The path of the group of slices.
+pub(super) const DISCOVERY_GROUP: &str = "/apis/discovery.k8s.io";
+
+/// Returns the path of a resource of that group in any version, in one namespace or in all.
+pub(super) fn discovery(version: &str, namespace: Option<&str>, resource: &str) -> String {
+    let group = format!("{DISCOVERY_GROUP}/{version}");
+    match namespace {
+        Some(namespace) => within(&group, namespace, resource),
+        None => [&*group, "/", resource].concat(),
+    }
 }
 
 /// The path of all Leases.
@@ -111,17 +123,9 @@ impl Head {
 
     /// Returns the pause that a refusal asks for, in its head or in its status.
     pub(super) fn pause(&self, status: &Status) -> Option<Duration> {
-        let seconds = self
-            .retry_after
-            // Protobuf writes a zero where JSON writes nothing.
-            .or_else(|| {
-                status
-                    .details
-                    .as_ref()?
-                    .retry_after_seconds
-                    .filter(|seconds| *seconds > 0)
-            });
-        seconds.map(Duration::from_secs)
+        self.retry_after
+            .map(Duration::from_secs)
+            .or_else(|| status.pause())
     }
 }
 
@@ -147,6 +151,15 @@ pub(super) async fn read(
             return Ok(opened(head, body).await);
         }
     }
+}
+
+/// Reads a list of metadata from a path in JSON, as [`read`] does.
+pub(super) async fn read_metadata(
+    client: &Client,
+    uri: &str,
+) -> Result<Result<Body, (Head, Status)>, kube::Error> {
+    let (head, body) = send(client, get(uri, &METADATA_LIST_JSON)?).await?;
+    Ok(opened(head, body).await)
 }
 
 /// Reads from a path in JSON, as [`read`] does.

@@ -3,8 +3,12 @@
 //! file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
-use super::{plugin, proxy};
+use super::plugin::{Patience, Plugin};
+use super::plugin_errors;
+use super::proxy;
 use crate::core::excerpt::Excerpt;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use kube::Config;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
@@ -14,6 +18,7 @@ use serde_saphyr::{Error as YamlError, Location, Spanned};
 use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Maximum length of a file's path on systems that we run on.
 const LONGEST_PATH: usize = 4096;
@@ -49,6 +54,8 @@ impl std::error::Error for KubeconfigError {}
 pub(super) struct Loaded {
     /// The configuration for a client.
     pub(super) config: Config,
+    /// The plugin whose tokens requests carry.
+    pub(super) plugin: Option<Arc<Plugin>>,
     places: Chosen,
 }
 
@@ -65,6 +72,36 @@ impl Loaded {
             "the controller connects directly, but HTTPS_PROXY names a proxy: unset it, or add the API server's host to NO_PROXY"
         };
         Err(self.places.error(place, fault.to_owned()))
+    }
+
+    /// Gets the first credential of the plugin, if one is configured and used, and has requests carry its token from then on.
+    pub(super) async fn run_plugin(&mut self, patience: Patience) -> Result<(), KubeconfigError> {
+        let auth = &mut self.config.auth_info;
+        // kube runs none that is not in its configuration.
+        let Some(exec) = auth.exec.take() else {
+            return Ok(());
+        };
+        let others = auth.auth_provider.is_some()
+            || (auth.username.is_some() && auth.password.is_some())
+            || auth.token.is_some()
+            || auth.token_file.is_some();
+        if others {
+            return Ok(());
+        }
+        let plugin = Plugin::of(&exec, patience);
+        let credential = plugin.first().await.map_err(|error| {
+            let place = self.places.exec.or(self.places.user);
+            self.places.error(place, error.to_string())
+        })?;
+        if let Some((certificate, mut key)) = credential.identity {
+            let auth = &mut self.config.auth_info;
+            // The certificate is put behind the key.
+            key.push('\n');
+            auth.client_certificate_data = Some(STANDARD.encode(certificate));
+            auth.client_key_data = Some(STANDARD.encode(key).into());
+        }
+        self.plugin = credential.header.is_some().then_some(plugin);
+        Ok(())
     }
 
     /// Adds the position of the credentials to an error that they caused.
@@ -214,7 +251,7 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 .as_ref()
                 .and_then(|exec| exec.command.as_deref())
             {
-                plugin::remember(command);
+                plugin_errors::remember(command);
             }
             if let Some(exec) = &mut config.auth_info.exec
                 && !std::io::stdin().is_terminal()
@@ -226,7 +263,11 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 // Otherwise its standard error would go to ours, and so to the log collector.
                 exec.interactive_mode = Some(ExecInteractiveMode::Never);
             }
-            Ok(Loaded { config, places })
+            Ok(Loaded {
+                config,
+                plugin: None,
+                places,
+            })
         }
         Err(error) => {
             let fault = match (&error, &chosen.context) {

@@ -1,81 +1,240 @@
-//! The credential plugin that the kubeconfig names, in the words of errors about it.
+//! The credential plugin that the kubeconfig names: an `exec` of a user.
 //!
-//! kube runs the plugin, at the start and again whenever the token expires. Its errors come without the configuration that
-//! they are about, so what is needed to describe them is kept here, once for the process: a process uses one kubeconfig.
+//! kube would run it for each client, wait for it without an end on a thread that nothing can stop, and run it again for each
+//! request if its credential has expired by then. So it is run here. There is one run at a time, and all who need the
+//! credential wait for it; a run that takes too long is killed; and the next one begins after a pause, which grows while runs
+//! fail. A credential is replaced before it expires, and until then requests go on with the one that there is.
 
-use crate::core::excerpt::Excerpt;
+mod process;
+mod runs;
+
+pub(crate) use process::end;
+
+use self::process::Run;
+use self::runs::Runs;
+use super::client_error::ClientError;
+use super::plugin_errors::{failed, subject};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request};
+use jiff::Timestamp;
+use kube::client::Body;
+use kube::config::ExecConfig;
 use parking_lot::Mutex;
-use std::process::Output;
-use std::sync::atomic::{AtomicBool, Ordering};
+use serde::Deserialize;
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
-/// The length in bytes to which a command is cut.
-const LONGEST_COMMAND: usize = 256;
-/// How many of the last lines of standard error are shown.
-const LINES: usize = 5;
+/// The plugins of this process, each with its configuration. Clients for several purposes share the runs of one.
+static PLUGINS: Mutex<Vec<(String, Arc<Plugin>)>> = Mutex::new(Vec::new());
 
-/// The command of the kubeconfig that was loaded last.
-static COMMAND: Mutex<Option<String>> = Mutex::new(None);
-static SHOWS_STDERR: AtomicBool = AtomicBool::new(false);
-
-/// Remembers the plugin's command. Its arguments and its environment may hold credentials, and are not kept; nor is what
-/// follows the first space, since some people write arguments there.
-pub(super) fn remember(command: &str) {
-    let program = command.split_whitespace().next().unwrap_or_default();
-    *COMMAND.lock() = Some(Excerpt::new(program, LONGEST_COMMAND).to_string());
+/// Describes a run that takes longer than it may, or than a request waits for it.
+fn hangs(time: Duration) -> ClientError {
+    let seconds = (time.as_secs_f64() * 10.0).round() / 10.0;
+    ClientError::new(format!("{} has not ended after {seconds} s", subject()))
 }
 
-/// Has errors show the last lines that a failed plugin has written to its standard error.
-pub(crate) fn show_stderr() {
-    SHOWS_STDERR.store(true, Ordering::Relaxed);
+/// How long a plugin may take. `None` is without a limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// A run is killed after this time.
+    pub(super) run: Option<Duration>,
+    /// A request fails after this time, with an error that names the plugin. It is shorter than the request's own deadline,
+    /// which could only say that there is no answer.
+    pub(super) request: Option<Duration>,
 }
 
-/// Returns the plugin with its command, as the subject of a sentence.
-pub(super) fn subject() -> String {
-    match &*COMMAND.lock() {
-        Some(command) => format!("the credential plugin {command}"),
-        None => "the credential plugin".to_owned(),
+/// What a plugin has returned. Its secrets are not printed.
+#[derive(Clone)]
+pub(super) struct Credential {
+    /// The header that authorizes a request.
+    pub(super) header: Option<HeaderValue>,
+    /// The client's certificate and its key, in PEM.
+    pub(super) identity: Option<(String, String)>,
+    expires: Option<Timestamp>,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
     }
 }
 
-/// Describes a plugin that has failed.
-pub(super) fn failed(output: &Output) -> String {
-    let subject = subject();
-    let status = output.status;
-    if !SHOWS_STDERR.load(Ordering::Relaxed) {
-        return format!(
-            "{subject} failed ({status}); its output is not shown, since it may hold secrets: run it by hand to see why, or \
-             add --show-credential-plugin-stderr"
-        );
-    }
-    match last_lines(&output.stderr) {
-        None => format!("{subject} failed ({status}), and wrote nothing to its standard error"),
-        Some(lines) => format!("{subject} failed ({status}): {lines}"),
+/// The part of an `ExecCredential` that is read.
+#[derive(Deserialize)]
+struct ExecCredential {
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    expiration_timestamp: Option<String>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+}
+
+impl Credential {
+    fn parse(output: &[u8]) -> Result<Self, ClientError> {
+        let fault = |fault: &str| ClientError::new(format!("{fault} {}", subject()));
+        let text = str::from_utf8(output).ok();
+        let status = text
+            .and_then(|text| serde_saphyr::from_str::<ExecCredential>(text).ok())
+            .ok_or_else(|| ClientError::new(format!("the output of {} is not an ExecCredential", subject())))?
+            .status
+            .ok_or_else(|| ClientError::new(format!("the ExecCredential of {} has no status", subject())))?;
+        let expires = status
+            .expiration_timestamp
+            .map(|at| at.parse::<Timestamp>())
+            .transpose()
+            .map_err(|_| fault("the expiry time is malformed in the credential of"))?;
+        let header = status
+            .token
+            .map(|token| HeaderValue::try_from(format!("Bearer {token}")))
+            .transpose()
+            .map_err(|_| {
+                fault("a character that cannot be sent, such as the end of a line, is in the token of")
+            })?
+            .map(|mut header| {
+                header.set_sensitive(true);
+                header
+            });
+        let identity = match (status.client_certificate_data, status.client_key_data) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                return Err(fault(
+                    "a certificate without its key, or the reverse, is in the credential of",
+                ));
+            }
+        };
+        if header.is_none() && identity.is_none() {
+            return Err(fault("neither a token nor a certificate is in the credential of"));
+        }
+        Ok(Self {
+            header,
+            identity,
+            expires,
+        })
     }
 }
 
-/// Returns the last lines that are not empty, on one line.
-fn last_lines(stderr: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(stderr);
-    let mut lines: Vec<&str> = text.lines().rev().map(str::trim).collect();
-    lines.retain(|line| !line.is_empty());
-    lines.truncate(LINES);
-    lines.reverse();
-    (!lines.is_empty()).then(|| Excerpt::sentence(&lines.join(" / ")).to_string())
+/// A credential plugin. Clients share one.
+pub(super) struct Plugin {
+    exec: ExecConfig,
+    patience: Patience,
+    runs: Mutex<Runs>,
+    /// The number of runs that have ended.
+    ended: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").finish_non_exhaustive()
+    }
+}
+
+impl Plugin {
+    /// Returns the plugin of a configuration. The patience is that of the first who asks.
+    pub(super) fn of(exec: &ExecConfig, patience: Patience) -> Arc<Self> {
+        // It has no other form that can be compared.
+        let configuration = format!("{exec:?}");
+        let mut plugins = PLUGINS.lock();
+        if let Some((_, plugin)) = plugins.iter().find(|(known, _)| *known == configuration) {
+            return plugin.clone();
+        }
+        let plugin = Arc::new(Self {
+            exec: exec.clone(),
+            patience,
+            runs: Mutex::new(Runs::new()),
+            ended: watch::Sender::new(0),
+        });
+        plugins.push((configuration, plugin.clone()));
+        plugin
+    }
+
+    /// Adds the credential to a request. Waits for a run if there is none that can be used.
+    pub(super) async fn authorize(
+        self: &Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Result<Request<Body>, ClientError> {
+        let credential = self.wait(self.patience.request).await?;
+        let Some(header) = credential.header else {
+            let fault = "returned something other than a token when it was called again";
+            return Err(ClientError::new(format!("{} {fault}", subject())));
+        };
+        request.headers_mut().insert(AUTHORIZATION, header);
+        Ok(request)
+    }
+
+    /// Returns the credential for creating a client: waits for as long as a run may take.
+    pub(super) async fn first(self: &Arc<Self>) -> Result<Credential, ClientError> {
+        // A run that is killed ends by itself.
+        self.wait(None).await
+    }
+
+    async fn wait(self: &Arc<Self>, patience: Option<Duration>) -> Result<Credential, ClientError> {
+        let end = patience.map(|patience| Instant::now() + patience);
+        loop {
+            // From before it is known that there is a run, so that its end is not missed.
+            let mut ended = self.ended.subscribe();
+            let next = self.runs.lock().next(Instant::now(), Timestamp::now());
+            if next.begins {
+                self.begin();
+            }
+            let since = match next.answer {
+                Some(answer) => return answer,
+                None => next.since,
+            };
+            // The sender is as old as this.
+            let changed = ended.changed();
+            match end {
+                None => drop(changed.await),
+                Some(end) => {
+                    if timeout_at(end, changed).await.is_err() {
+                        return Err(hangs(Instant::now().saturating_duration_since(since)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the plugin on a thread of its own: starting a process and waiting for it block, and must hold up neither shards
+    /// nor the renewal of the lease.
+    fn begin(self: &Arc<Self>) {
+        let plugin = self.clone();
+        let thread = thread::Builder::new().name("credentials".to_owned());
+        let spawned = thread.spawn(move || {
+            let result = plugin.run();
+            plugin.end_run(result);
+        });
+        if spawned.is_err() {
+            let fault = format!("no thread can be started to run {}", subject());
+            self.end_run(Err(ClientError::new(fault)));
+        }
+    }
+
+    fn run(&self) -> Result<Credential, ClientError> {
+        let output = Run::start(&self.exec)?.finish(self.patience.run)?;
+        if !output.status.success() {
+            return Err(ClientError::new(failed(&output)));
+        }
+        Credential::parse(&output.stdout)
+    }
+
+    fn end_run(&self, result: Result<Credential, ClientError>) {
+        self.runs
+            .lock()
+            .ended(result, Instant::now(), Timestamp::now(), fastrand::f64());
+        self.ended.send_modify(|ended| *ended += 1);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_lines_are_shown_on_one() {
-        assert_eq!(last_lines(b" \n\n"), None);
-        assert_eq!(last_lines(b"one\n\n  two \n").as_deref(), Some("one / two"));
-        let many = (0..20)
-            .map(|n| format!("line {n}"))
-            .collect::<Vec<_>>()
-            .join("\n");
-        let shown = last_lines(many.as_bytes()).unwrap();
-        assert_eq!(shown, "line 15 / line 16 / line 17 / line 18 / line 19");
-    }
-}
+mod tests;

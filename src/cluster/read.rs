@@ -1,5 +1,6 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
+mod selectors;
 mod slow;
 
 use self::slow::{Answer, Telling};
@@ -18,6 +19,7 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::sleep;
 
+pub use self::selectors::SelectorName;
 pub use self::slow::OnSlow;
 pub use super::cause::{Cause, Silent};
 
@@ -60,6 +62,10 @@ enum Resource {
     Lease,
     /// Of namespaces it only matters whether they exist.
     Namespace,
+    /// The documents that tell what is served.
+    Discovery,
+    /// Of these, the metadata is read.
+    EndpointSelector,
 }
 
 impl Resource {
@@ -68,6 +74,8 @@ impl Resource {
             Self::Kind(kind) => kind.as_str(),
             Self::Lease => "leases",
             Self::Namespace => "namespaces",
+            Self::Discovery => "API resources",
+            Self::EndpointSelector => "endpointselectors",
         }
     }
 }
@@ -234,11 +242,11 @@ impl Reader {
                 .answer(Resource::Namespace, &uri, &format!("get {what}"))
                 .await?;
             within(self.patience, body.collect()).await??;
-            Ok(())
+            Ok::<_, Cause>(())
         };
         match outcome.await {
             Ok(()) => Ok(true),
-            Err(Cause::NotFound(_)) => Ok(false),
+            Err(cause) if cause.is_missing(name) => Ok(false),
             Err(cause) => Err(ReadError {
                 verb: "get",
                 what,
@@ -254,14 +262,15 @@ impl Reader {
         uri: &str,
         what: String,
     ) -> Result<Option<T>, ReadError> {
+        let name = uri.rsplit('/').next().unwrap_or_default();
         let outcome = async {
             let body = self.answer(resource, uri, &format!("get {what}")).await?;
             let object = within(self.patience, body.collect()).await??;
-            Ok(codec::object(&object.to_bytes())?)
+            Ok::<_, Cause>(codec::object(&object.to_bytes())?)
         };
         match outcome.await {
             Ok(object) => Ok(Some(object)),
-            Err(Cause::NotFound(_)) => Ok(None),
+            Err(cause) if cause.is_missing(name) => Ok(None),
             Err(cause) => Err(ReadError {
                 verb: "get",
                 what,
@@ -350,7 +359,10 @@ impl Reader {
     async fn ask(&self, resource: Resource, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
         let read = match resource {
             Resource::Kind(kind) => http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await,
-            Resource::Lease | Resource::Namespace => http::read_json(&self.client, uri).await,
+            Resource::Lease | Resource::Namespace | Resource::Discovery => {
+                http::read_json(&self.client, uri).await
+            }
+            Resource::EndpointSelector => http::read_metadata(&self.client, uri).await,
         };
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),
@@ -361,6 +373,6 @@ impl Reader {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         );
         let wait = head.pause(&status).unwrap_or(Duration::from_secs(1));
-        Err((busy.then_some(wait), Cause::refused(head.code.as_u16(), status)))
+        Err((busy.then_some(wait), Cause::answered(&head, status)))
     }
 }

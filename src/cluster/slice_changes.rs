@@ -123,5 +123,5 @@ async fn watch(
 async fn answer(client: &Client, encodings: &Encodings, form: Form, uri: &str) -> Result<Body, Cause> {
     let read = http::read(client, encodings, Kind::Slice, form, uri);
     let answer = timeout(ANSWER, read).await.map_err(|_| Silent(ANSWER))??;
-    answer.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
+    answer.map_err(|(head, status)| Cause::answered(&head, status))
 }

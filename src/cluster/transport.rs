@@ -7,6 +7,7 @@
 //! - Nagle's algorithm, by which the last part of a write waits until the server has acknowledged the rest.
 
 use super::http::Head;
+use super::plugin::Plugin;
 use crate::metrics::RequestLayer;
 use bytes::Bytes;
 use http::header::HOST;
@@ -72,6 +73,17 @@ impl Transport {
         };
         let service = service.map_request(move |request| place.take(request));
         Ok(Self::of(requests.layer(service)))
+    }
+
+    /// Has requests carry the token of a credential plugin.
+    pub(super) fn authorized(self, plugin: Arc<Plugin>) -> Self {
+        Self::of(service_fn(move |request| {
+            let (inner, plugin) = (Sending::clone(&self.0), plugin.clone());
+            async move {
+                let request = plugin.authorize(request).await.map_err(BoxError::from)?;
+                inner.oneshot(request).await
+            }
+        }))
     }
 
     fn of<S, B>(service: S) -> Self

@@ -59,6 +59,30 @@ pub(crate) fn cut(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
+/// Prints the beginning of what a tenant chose, as [`Excerpt::value`] does, without printing the rest of it: a selector
+/// may have 256 KiB.
+pub(crate) fn beginning(of: &impl fmt::Display) -> String {
+    struct Beginning(String);
+    impl fmt::Write for Beginning {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let taken = cut(text, VALUE - self.0.len());
+            self.0.push_str(taken);
+            if taken.len() < text.len() {
+                Err(fmt::Error)
+            } else {
+                Ok(())
+            }
+        }
+    }
+    let mut beginning = Beginning(String::new());
+    let more = if write!(beginning, "{of}").is_ok() {
+        ""
+    } else {
+        "..."
+    };
+    format!("{}{more}", Excerpt::value(&beginning.0))
+}
+
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -77,6 +101,24 @@ mod tests {
         );
         let long = Excerpt::value(&"x".repeat(256 * 1024)).to_string();
         assert_eq!(long, format!("{}... (262144 bytes)", "x".repeat(VALUE)));
+    }
+
+    #[test]
+    fn no_more_is_printed_of_a_value_than_its_beginning() {
+        struct Endless;
+        impl fmt::Display for Endless {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                loop {
+                    f.write_str("a\n")?;
+                }
+            }
+        }
+        assert_eq!(beginning(&"app=web"), "app=web");
+        let shown = beginning(&Endless);
+        assert!(
+            shown.starts_with(r"a\na\n") && shown.ends_with("...") && shown.len() < 3 * VALUE,
+            "{shown}"
+        );
     }
 
     #[test]

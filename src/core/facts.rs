@@ -4,7 +4,7 @@
 pub(crate) mod observed;
 mod publisher;
 
-pub use publisher::{AnnotatedSelector, FollowedLeader, Manager};
+pub use publisher::{AnnotatedSelector, FollowedLeader, Manager, UnknownAnnotations};
 
 use super::address::Family;
 use super::excerpt::Excerpt;
@@ -30,10 +30,14 @@ pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 pub const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 /// The value of [`LABEL_MANAGED_BY`] on slices of Services whose annotations say what is published.
 pub const CUSTOM_MANAGED_BY: &str = "endpointd.io";
+/// The label that names the `EndpointSelector` that a slice is made for (KEP-6116, which is not merged).
+pub const LABEL_ENDPOINT_SELECTOR: &str = "kubernetes.io/endpoint-selector-name";
 /// The annotation with the selector of a Service that has none in its spec.
 pub const ANNOTATION_SELECTOR: &str = "endpointd.io/selector";
 /// The annotation that names the Lease whose holder alone is published for a Service without a selector.
 pub const ANNOTATION_FOLLOWED: &str = "endpointd.io/leader";
+/// The prefix of the annotations of Services that this project defines.
+pub const ANNOTATION_PREFIX: &str = "endpointd.io/";
 /// The label of Endpoints that are not to be mirrored. Only the value `true` counts.
 pub const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation in which `kubectl apply` keeps what it applied last. It is not mirrored.
@@ -131,6 +135,8 @@ pub struct ServiceFacts {
     pub annotated: Option<Box<AnnotatedSelector>>,
     /// The annotation [`ANNOTATION_FOLLOWED`], if it is set.
     pub leader: Option<Box<FollowedLeader>>,
+    /// Annotations that begin with [`ANNOTATION_PREFIX`] and mean nothing, if there are any.
+    pub unknown_annotations: Option<Box<UnknownAnnotations>>,
     /// True if the annotations decide what is published, which [`Self::resolve`] finds.
     pub custom: bool,
     /// True if it is of type `ExternalName`, whose selector does not count.

@@ -9,8 +9,8 @@
 mod following;
 pub mod lease;
 
-pub(crate) use following::Following;
 pub use following::LeaderStatus;
+pub(crate) use following::{Following, Settled};
 
 use self::lease::{
     Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest, Vacancy, Verdict, holder_name,
@@ -23,6 +23,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long a Lease is followed on after the last Service has ceased to follow it, and with it the watch of the namespace's
+/// Leases: to begin to follow takes a list of all of them, which may be megabytes, and one annotation of one Service may
+/// come and go many times a second. The time doubles with each list that comes soon after the last one.
+const KEPT: Duration = Duration::from_secs(60);
+/// The longest such time.
+const KEPT_LONGEST: Duration = Duration::from_secs(960);
+
 /// The Leases that Services of the namespace follow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FollowedLeases {
@@ -33,6 +40,12 @@ pub(crate) struct FollowedLeases {
     listed: bool,
     followed: KeyedMap<Arc<str>, Followed>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
+    /// Leases that no Service follows any more, by when they are forgotten.
+    kept: BTreeSet<(Duration, Arc<str>)>,
+    /// How long they are kept.
+    keeps_for: Duration,
+    /// When the watch was last left.
+    left: Option<Duration>,
     requests: Vec<LeaseRequest>,
     /// The Leases by the name that their holder's identity begins with.
     by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
@@ -46,6 +59,8 @@ struct Followed {
     wake: Option<Duration>,
     /// Its entry in [`FollowedLeases::by_holder`].
     holder: Option<Box<str>>,
+    /// Its entry in [`FollowedLeases::kept`].
+    until: Option<Duration>,
     services: SmallSet<ServiceId>,
     /// Those that publish no pod.
     vacant: SmallSet<ServiceId>,
@@ -82,21 +97,29 @@ impl Judgement {
 }
 
 impl FollowedLeases {
+    /// Returns whether no Lease is followed, and the watch has been left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.followed.is_empty()
+    }
+
     /// Takes the requests about Leases since the last call.
     pub(crate) fn take_requests(&mut self) -> Vec<LeaseRequest> {
         std::mem::take(&mut self.requests)
     }
 
     /// Begins to follow the Lease of a Service.
-    pub(crate) fn follow(&mut self, service: ServiceId, name: &Arc<str>) {
+    pub(crate) fn follow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) {
         if !is_lease_name(name) {
             return;
         }
         if self.followed.is_empty() {
-            self.start();
+            self.begin(now);
         }
         let (begun, listed) = (self.begun, self.listed);
         let followed = self.followed.entry(name.clone()).or_default();
+        if let Some(until) = followed.until.take() {
+            self.kept.remove(&(until, name.clone()));
+        }
         followed.services.insert(service);
         if listed {
             if followed.lease.ask() {
@@ -109,33 +132,61 @@ impl FollowedLeases {
         self.rearm(name);
     }
 
-    /// Ends what [`Self::follow`] began.
-    pub(crate) fn unfollow(&mut self, service: ServiceId, name: &Arc<str>) {
+    /// Ends what [`Self::follow`] began. If no other Service follows the Lease, it is followed on for a while.
+    pub(crate) fn unfollow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) {
         let Some(followed) = self.followed.get_mut(name) else {
             return;
         };
         followed.services.remove(&service);
         followed.vacant.remove(&service);
-        if followed.services.is_empty() {
-            self.index_holder(name, None);
+        if followed.services.is_empty() && followed.until.is_none() {
+            let until = now + self.keeps_for;
+            followed.until = Some(until);
+            self.kept.insert((until, name.clone()));
         }
-        let Some(followed) = self.followed.get_mut(name) else {
-            return;
+    }
+
+    /// Begins to follow the namespace's Leases for the first of them.
+    fn begin(&mut self, now: Duration) {
+        let soon = self.left.is_some_and(|left| now < left + 4 * self.keeps_for);
+        self.keeps_for = if soon {
+            KEPT_LONGEST.min(2 * self.keeps_for)
+        } else {
+            KEPT
         };
-        if followed.services.is_empty() {
-            if let Some(wake) = followed.wake {
-                self.wakes.remove(&(wake, name.clone()));
-            }
-            self.followed.remove(name);
+        self.start();
+    }
+
+    /// Forgets one of the Leases that no Service has followed for a while. Returns whether there was one.
+    fn drop_one(&mut self, now: Duration) -> bool {
+        match self.kept.first() {
+            Some((until, _)) if *until <= now => {}
+            _ => return false,
+        }
+        if let Some((_, name)) = self.kept.pop_first() {
+            self.drop_lease(&name, now);
+        }
+        true
+    }
+
+    /// Forgets a Lease that no Service follows, and leaves the watch with the last one.
+    fn drop_lease(&mut self, name: &Arc<str>, now: Duration) {
+        self.index_holder(name, None);
+        if let Some(wake) = self.followed.remove(name).and_then(|followed| followed.wake) {
+            self.wakes.remove(&(wake, name.clone()));
         }
         if self.followed.is_empty() {
+            self.left = Some(now);
             self.requests.push(LeaseRequest::Leave);
         }
     }
 
     /// Forgets what is known of all Leases, because this process no longer follows the outputs. It follows the Leases
     /// again when it does.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self, now: Duration) {
+        for (_, name) in std::mem::take(&mut self.kept) {
+            self.drop_lease(&name, now);
+        }
         if self.followed.is_empty() {
             return;
         }
@@ -158,12 +209,19 @@ impl FollowedLeases {
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        self.wakes.first().map(|(wake, _)| *wake)
+        let first = |times: &BTreeSet<(Duration, _)>| times.first().map(|(time, _)| *time);
+        [first(&self.wakes), first(&self.kept)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Looks at one of the Leases whose time has come, and returns the Services that this concerns. `None` if there is
-    /// no such Lease.
+    /// Looks at one of the Leases whose time has come, and returns the Services that this concerns; or forgets one that no
+    /// Service has followed for a while. `None` if there is no such Lease.
     pub(crate) fn look_at_one(&mut self, now: Duration) -> Option<Concerned> {
+        if self.drop_one(now) {
+            return Some(Concerned::default());
+        }
         let (wake, name) = self.wakes.first().cloned()?;
         if wake > now {
             return None;

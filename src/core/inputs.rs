@@ -126,19 +126,10 @@ impl Inputs {
         self.labels.finish(matching);
     }
 
-    /// Removes a Service's selector. Returns whether [`Self::give_up_pairs`] has anything to do.
-    pub(crate) fn remove_selector(&mut self, service: ServiceId, work: &mut Work) -> bool {
+    /// Removes a Service's selector.
+    pub(crate) fn remove_selector(&mut self, service: ServiceId, work: &mut Work) {
         self.labels.remove(service);
         work.pairs_compared += self.labels.take_released();
-        self.labels.has_left()
-    }
-
-    /// Gives up some of the pairs of selectors that are gone, of which one may have a hundred thousand. Returns whether any
-    /// are left.
-    pub(crate) fn give_up_pairs(&mut self, work: &mut Work) -> bool {
-        self.labels.give_up_some();
-        work.pairs_compared += self.labels.take_released();
-        self.labels.has_left()
     }
 
     /// Returns each distinct set of labels that pods have, with the names of these pods.

@@ -40,8 +40,7 @@ impl Labels {
 
     /// Returns the pairs, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut parts = self.0.split_terminator('\0');
-        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+        pairs_of(&self.0)
     }
 
     /// Returns the value of a key.
@@ -63,6 +62,17 @@ impl Labels {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns the pairs as they are stored.
+    pub(crate) fn into_text(self) -> Box<str> {
+        self.0
+    }
+}
+
+/// Returns the pairs of a text `key NUL value NUL ...`, in its order.
+pub(crate) fn pairs_of(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut parts = text.split_terminator('\0');
+    std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
 }
 
 fn push(text: &mut String, key: &str, value: &str) {

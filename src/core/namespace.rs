@@ -7,6 +7,7 @@
 //! that a change of a Service itself takes a pass over its pods.
 
 mod context;
+mod corrections;
 mod driver;
 mod endpoints;
 mod kind;

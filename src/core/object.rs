@@ -409,6 +409,11 @@ impl ObjectState {
         self.raise_losses(self.losses.saturating_add(1))
     }
 
+    /// Returns whether others keep changing the object, so that it is left to them, or was until lately.
+    pub fn is_contested(&self) -> bool {
+        self.losses >= AFTER_TRUCE
+    }
+
     /// Sets [`Self::losses`], unless that is higher already. Returns whether the object is left to others from now on.
     pub fn raise_losses(&mut self, losses: u8) -> bool {
         let before = self.losses;

@@ -9,27 +9,33 @@ pub enum Rival {
     Endpointd,
     /// kube-controller-manager.
     Builtin,
+    /// A controller that wrote exactly what this one was about to write. The server does not track who writes the object, since
+    /// `managedFields` were cleared.
+    Untracked,
 }
 
 impl Rival {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Endpointd, Self::Builtin];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Endpointd, Self::Builtin, Self::Untracked];
 
     /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Endpointd => "endpointd",
             Self::Builtin => "kube-controller-manager",
+            Self::Untracked => "unknown",
         }
     }
 
     /// Returns the controller that wrote an object in a version that is none of ours. Other clients are no controllers of
-    /// these objects.
-    pub(crate) fn of(editor: &Editor) -> Option<Self> {
+    /// these objects. `settled` is true if the object was not as it should be, and is since that version: people and tools that
+    /// edit an object do the reverse.
+    pub(crate) fn of(editor: &Editor, settled: bool) -> Option<Self> {
         match editor {
             Editor::Endpointd => Some(Self::Endpointd),
             Editor::Other(name) if **name == *"kube-controller-manager" => Some(Self::Builtin),
-            Editor::Unknown | Editor::Other(_) => None,
+            Editor::Unknown => settled.then_some(Self::Untracked),
+            Editor::Other(_) => None,
         }
     }
 }

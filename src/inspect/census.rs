@@ -2,12 +2,14 @@
 
 use super::examine::{due, show_leases};
 use super::findings::{Counts, Problem};
-use super::problems::problems;
+use super::problems::{annotation_problems, problems, sort_problems};
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::followed_leases::lease::{LeaseFacts, is_lease_name};
 use crate::core::hash::KeyedSet;
 use crate::core::namespace::{Kind, NamespaceState, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
+use crate::core::selector::Selector;
+use crate::core::work::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,10 +18,16 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Census {
     settings: Settings,
+    /// The labels of the Services that are asked for; all are, if unset.
+    labels: Option<Selector>,
+    /// The Services with these labels, if some are given.
+    labelled: KeyedSet<(Arc<str>, Arc<str>)>,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
     /// Those among them that follow a Lease.
     led: KeyedSet<(Arc<str>, Arc<str>)>,
+    /// What is wrong with the annotations of Services.
+    annotations: Vec<Problem>,
     /// Services that their annotations would decide, if that had been asked for.
     left_out: KeyedSet<(Arc<str>, Arc<str>)>,
     pending_lists: PendingLists,
@@ -35,13 +43,16 @@ pub(crate) fn opts_in(service: &ServiceFacts, namespace: &str) -> bool {
 }
 
 impl Census {
-    /// Creates an empty census.
-    pub(crate) fn new(settings: Settings) -> Self {
+    /// Creates an empty census of the Services that have certain labels, or of all.
+    pub(crate) fn new(settings: Settings, labels: Option<Selector>) -> Self {
         Self {
             settings,
+            labels,
+            labelled: KeyedSet::default(),
             namespaces: BTreeMap::new(),
             managed: KeyedSet::default(),
             led: KeyedSet::default(),
+            annotations: Vec::new(),
             left_out: KeyedSet::default(),
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
@@ -60,8 +71,10 @@ impl Census {
     pub(crate) fn again(&mut self, kind: Kind) {
         self.epochs[kind.index()] += 1;
         if kind == Kind::Service {
+            self.labelled.clear();
             self.managed.clear();
             self.led.clear();
+            self.annotations.clear();
             self.left_out.clear();
         }
     }
@@ -88,17 +101,35 @@ impl Census {
         self.state(namespace).apply_pod(facts, &[], epoch, nodes);
     }
 
+    /// Returns whether a Service is one of those that are asked for. If labels are given, one that is gone is not.
+    pub(crate) fn picks(&self, namespace: &Arc<str>, service: &str) -> bool {
+        self.labels.is_none() || self.labelled.contains(&(namespace.clone(), Arc::from(service)))
+    }
+
     /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
-        if opts_in(&facts, namespace) && !self.settings.outputs.custom {
-            self.left_out.insert((namespace.clone(), facts.name.clone()));
+        let key = (namespace.clone(), facts.name.clone());
+        let labels = self.labels.as_ref();
+        let is_asked_for =
+            labels.is_none_or(|selector| selector.matches(&facts.labels, &mut Work::default()));
+        if is_asked_for {
+            if self.labels.is_some() {
+                self.labelled.insert(key.clone());
+            }
+            if opts_in(&facts, namespace) && !self.settings.outputs.custom {
+                self.left_out.insert(key.clone());
+            }
+            let problems = annotation_problems(namespace, &facts, self.settings.outputs);
+            self.annotations.extend(problems);
         }
         let facts = facts.resolve(namespace, self.settings.outputs);
-        if facts.is_managed() {
-            self.managed.insert((namespace.clone(), facts.name.clone()));
-        }
-        if facts.followed_lease().is_some_and(|lease| is_lease_name(lease)) {
-            self.led.insert((namespace.clone(), facts.name.clone()));
+        if is_asked_for {
+            if facts.followed_lease().is_some_and(|lease| is_lease_name(lease)) {
+                self.led.insert(key.clone());
+            }
+            if facts.is_managed() {
+                self.managed.insert(key);
+            }
         }
         let epoch = self.epoch(Kind::Service);
         self.state(namespace).apply_service(facts, epoch);
@@ -171,12 +202,17 @@ impl Census {
                 services.entry(namespace).or_default().insert(service);
             }
         }
-        let mut found = Vec::new();
+        let mut found = if asked { self.annotations } else { Vec::new() };
         for (namespace, mut state) in self.namespaces {
-            due(&mut state, |_| true, |_, due| each(&namespace, due.service));
+            let labelled = self.labels.is_some().then_some(&self.labelled);
+            let picks = |service: &Arc<str>| {
+                labelled.is_none_or(|all| all.contains(&(namespace.clone(), service.clone())))
+            };
+            due(&mut state, picks, |_, due| each(&namespace, due.service));
             let services = services.remove(&namespace).unwrap_or_default();
             found.extend(problems(&state, services.into_iter()));
         }
+        sort_problems(&mut found);
         found
     }
 }

@@ -1,7 +1,7 @@
 //! The one engine of inspections: what would a controller write that started now, and why?
 
 use super::desired::{Due, Values};
-use super::findings::Finding;
+use super::findings::{Finding, Problem};
 use super::published::{Around, Published};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
@@ -110,6 +110,8 @@ pub(crate) struct Objects {
     /// Leases, at least those that the Services follow. `None` if they are not known, so that nothing can be said of
     /// what is published for these Services.
     pub leases: Option<Vec<LeaseFacts>>,
+    /// What is wrong with the annotations of the Services.
+    pub annotations: Vec<Problem>,
 }
 
 impl Objects {

@@ -231,7 +231,9 @@ fn selector(facts: &ServiceFacts) -> Vec<String> {
     let pairs = facts.selector.iter().flat_map(Selector::pairs);
     let pairs = pairs.map(|(key, value)| format!("{key}={value}"));
     let others = facts.selector.iter().flat_map(Selector::requirements);
-    pairs.chain(others.map(ToString::to_string)).collect()
+    pairs
+        .chain(others.map(|requirement| requirement.to_string()))
+        .collect()
 }
 
 /// Formats the Service's ports as `http 80 to 8080/TCP`.
@@ -342,7 +344,8 @@ fn mirroring(seen: &Seen) -> Vec<String> {
     let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.max_mirrored) else {
         return vec![
             "its Endpoints are not mirrored: the slices would be more than 16 times as large, because too many ports \
-             share a name, or the same ports occur in too many combinations of subsets"
+             share a name, or the same ports occur in too many combinations of subsets; or there would be more than 64 \
+             slices and one for each 384 bytes, because too many subsets have ports of their own"
                 .to_owned(),
         ];
     };
@@ -403,26 +406,17 @@ fn warnings(seen: &Seen) -> Vec<String> {
 /// ours.
 fn annotation_warnings(seen: &Seen) -> Vec<String> {
     let facts = &seen.service.facts;
-    let annotated = [
-        (ANNOTATION_SELECTOR, facts.annotated.is_some()),
-        (ANNOTATION_FOLLOWED, facts.leader.is_some()),
-    ];
-    let annotated = annotated.into_iter().filter(|(_, is_set)| *is_set);
-    if annotated.clone().next().is_none() {
-        return Vec::new();
+    let unknown = facts.unknown_annotations.iter();
+    let mut warnings: Vec<_> = unknown.map(|unknown| unknown.problem()).collect();
+    let mut annotated = facts.publishing_annotations().peekable();
+    if annotated.peek().is_none() {
+        return warnings;
     }
-    if !facts.custom {
-        let why = if facts.is_api(&seen.namespace) {
-            "the endpoints of this Service are the API servers"
-        } else if facts.external {
-            "the Service is of type ExternalName"
-        } else {
-            "the Service has a selector"
-        };
-        let ignored = |(annotation, _)| format!("the annotation {annotation} is ignored: {why}");
-        return annotated.map(ignored).collect();
+    if let Some(why) = facts.why_not_custom(&seen.namespace) {
+        let ignored = |annotation| format!("the annotation {annotation} is ignored: {why}");
+        warnings.extend(annotated.map(ignored));
+        return warnings;
     }
-    let mut warnings = Vec::new();
     if let Some(problem) = facts.annotated.as_ref().and_then(|annotated| annotated.problem()) {
         warnings.push(format!(
             "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \

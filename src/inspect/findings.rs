@@ -116,6 +116,12 @@ impl Finding {
 pub enum Reason {
     /// The annotation that selects its pods cannot be used.
     SelectorUnusable,
+    /// An annotation that would say what is published is ignored.
+    AnnotationIgnored,
+    /// An annotation looks like one of this project, and means nothing.
+    AnnotationUnknown,
+    /// Slices that were published for an annotation are left, and no annotation counts.
+    SlicesLeftBehind,
     /// Nobody is published of a Service that publishes only the holder of a Lease.
     NoLeader,
     /// Its selector matches no pod.
@@ -130,6 +136,8 @@ pub enum Reason {
     EndpointsTruncated,
     /// It asks for hints that cannot be given.
     HintsUnavailable,
+    /// It is no Service but an `EndpointSelector`, for which endpointd makes no slices.
+    EndpointSelectorUnserved,
 }
 
 impl Reason {
@@ -137,6 +145,9 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SelectorUnusable => "SelectorUnusable",
+            Self::AnnotationIgnored => "AnnotationIgnored",
+            Self::AnnotationUnknown => "AnnotationUnknown",
+            Self::SlicesLeftBehind => "SlicesLeftBehind",
             Self::NoLeader => "NoLeader",
             Self::NoPodsMatch => "NoPodsMatch",
             Self::NoReadyEndpoints => "NoReadyEndpoints",
@@ -144,6 +155,7 @@ impl Reason {
             Self::PortNotFound => "PortNotFound",
             Self::EndpointsTruncated => "EndpointsTruncated",
             Self::HintsUnavailable => "HintsUnavailable",
+            Self::EndpointSelectorUnserved => "EndpointSelectorUnserved",
         }
     }
 }
@@ -153,7 +165,7 @@ impl Reason {
 pub struct Problem {
     /// The namespace.
     pub namespace: String,
-    /// The Service.
+    /// The Service; `endpointselector/` and a name if it is not about one.
     pub service: String,
     /// What is wrong.
     pub reason: Reason,

@@ -9,6 +9,7 @@ use crate::core::facts::{ANNOTATION_SELECTOR, ServiceFacts};
 use crate::core::hints::HintState;
 use crate::core::labels::Labels;
 use crate::core::namespace::{FamilyHealth, LeaderStatus, NamespaceState, ServiceHealth};
+use crate::core::outputs::Outputs;
 use crate::core::ports::TargetPort;
 use crate::core::subsets::MAX_ADDRESSES;
 use std::sync::Arc;
@@ -45,6 +46,91 @@ pub(crate) fn problems(core: &NamespaceState, services: impl Iterator<Item = Arc
     found
 }
 
+/// Returns what is wrong with the annotations of a Service, as it was read and whatever its controller is: that they are
+/// ignored or not known and, if nothing is published here for annotations, that its selector cannot be used.
+/// [`problems`] says the last of Services that are published here.
+pub(crate) fn annotation_problems(namespace: &str, facts: &ServiceFacts, outputs: Outputs) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let why_not = facts.why_not_custom(namespace);
+    if let Some(why) = why_not {
+        let annotations: Vec<_> = facts.publishing_annotations().collect();
+        if let [first, rest @ ..] = &annotations[..] {
+            let (and, is) = match rest {
+                [] => (String::new(), "is"),
+                rest => (format!(" and {}", rest.join(", ")), "are"),
+            };
+            found.push((
+                Reason::AnnotationIgnored,
+                format!("{first}{and} {is} ignored: {why}"),
+            ));
+        }
+    } else if !outputs.custom && facts.annotated.is_some() {
+        let custom = Outputs {
+            custom: true,
+            ..outputs
+        };
+        let resolved = facts.clone().resolve(namespace, custom);
+        found.extend(unusable(&resolved).map(|message| (Reason::SelectorUnusable, message)));
+    }
+    let unknown = facts.unknown_annotations.as_ref();
+    found.extend(unknown.map(|unknown| (Reason::AnnotationUnknown, unknown.problem())));
+    let problem = |(reason, message)| Problem {
+        namespace: namespace.to_owned(),
+        service: facts.name.to_string(),
+        reason,
+        message,
+    };
+    found.into_iter().map(problem).collect()
+}
+
+/// Sorts problems by Service, the most important ones first.
+pub(crate) fn sort_problems(problems: &mut [Problem]) {
+    problems.sort_by(|a, b| (&a.namespace, &a.service, a.reason).cmp(&(&b.namespace, &b.service, b.reason)));
+}
+
+/// Says why the selector in a Service's annotation is not used, if it is not.
+fn unusable(facts: &ServiceFacts) -> Option<String> {
+    let annotated = facts.annotated.as_ref().filter(|_| facts.custom)?;
+    let problem = annotated.problem()?;
+    Some(format!(
+        "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}"
+    ))
+}
+
+/// Says which slices of a Service, given by `namespace/name`, were published for an annotation and are left behind.
+pub(crate) fn left_behind_problem(namespace: &str, service: &str, slices: &[String]) -> Problem {
+    let names: Vec<&str> = slices.iter().map(String::as_str).collect();
+    let (belong, they_hold, them) = if slices.len() == 1 {
+        ("belongs", "it holds", "it")
+    } else {
+        ("belong", "they hold", "them")
+    };
+    Problem {
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
+        reason: Reason::SlicesLeftBehind,
+        message: format!(
+            "{} labelled endpointd.io {belong} to no annotation that counts: {}; traffic goes on being sent to what \
+             {they_hold}, until an endpointd that runs with custom-selector-controller, or somebody else, deletes {them}",
+            plural(slices.len(), "slice"),
+            listed(&names, NAMES)
+        ),
+    }
+}
+
+/// Returns the problem of an `EndpointSelector`, one of perhaps many.
+pub(crate) fn unserved_selector(namespace: String, name: &str) -> Problem {
+    Problem {
+        namespace,
+        // No Service has a slash in its name.
+        service: format!("endpointselector/{name}"),
+        reason: Reason::EndpointSelectorUnserved,
+        message: "endpointd makes no slices for EndpointSelectors, this one and perhaps others; where the endpointslice \
+                  controller of kube-controller-manager is switched off, no controller does"
+            .to_owned(),
+    }
+}
+
 struct ProblemFinder<'a> {
     core: &'a NamespaceState,
     health: &'a ServiceHealth<'a>,
@@ -55,13 +141,8 @@ impl ProblemFinder<'_> {
     fn look(&mut self, nearly: &mut Nearly<'_>) {
         let health = self.health;
         let facts = health.facts;
-        if let Some(problem) = facts.annotated.as_ref().filter(|_| facts.custom)
-            && let Some(problem) = problem.problem()
-        {
-            self.add(
-                Reason::SelectorUnusable,
-                format!("the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}"),
-            );
+        if let Some(message) = unusable(facts) {
+            self.add(Reason::SelectorUnusable, message);
         }
         match health.leader {
             Some(status) if status != LeaderStatus::Leads => {

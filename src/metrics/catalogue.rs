@@ -171,9 +171,10 @@ const PUBLISHED: &[Metric] = &[
     counter("endpointd_request_outcomes_total", &["outcome"], "Outcomes of these requests: ok, conflict, missing, refused, unknown (no answer, or an error of the server)."),
     histogram("endpointd_request_duration_seconds", &SECONDS, &[], "Seconds from sending one of these requests to its answer."),
     counter("endpointd_contested_objects_total", &["output"], "Times an object was left alone for ten minutes, because another client had changed or deleted it again and again: probably a controller that endpointd replaces is still on."),
-    counter("endpointd_other_controller_writes_total", &["controller"], "Versions of objects that endpointd publishes which another controller has written, by controller: endpointd (one that is no replica of this one), kube-controller-manager. Those of the first minute after a take-over do not count."),
+    counter("endpointd_other_controller_writes_total", &["controller"], "Versions of objects that endpointd publishes which another controller has written, by controller: endpointd (one that is no replica of this one), kube-controller-manager, unknown (one that wrote what this one was about to write, where managedFields were cleared). Those of the first minute after a take-over do not count."),
     gauge("endpointd_custom_selector_services", &["state"], "Services whose selector is the annotation endpointd.io/selector, by state: valid, or invalid (no pods are added; published ones are followed until they are gone or not ready)."),
     gauge("endpointd_leader_services", &["state"], "Services that follow the Lease in the annotation endpointd.io/leader, by state: led (its holder is published), or vacant (nobody is)."),
+    gauge("endpointd_endpoint_selectors_unserved", &[], "1 if the API server has EndpointSelectors that need slices, while endpointd takes the place of kube-controller-manager's endpointslice controller, which would make them. Looked up every five minutes, and 0 until that has shown some; a look that fails changes nothing. Absent where endpointd does not take its place."),
 ];
 
 #[rustfmt::skip]
@@ -241,7 +242,8 @@ const UPSTREAM: &[Metric] = &[
     gauge("endpoint_slice_controller_endpoints_desired", &[], "Endpoints that have a place in a slice."),
     gauge("endpoint_slice_controller_num_endpoint_slices", &[], "Slices in use, including those that are yet to be created."),
     gauge("endpoint_slice_controller_desired_endpoint_slices", &[], "Slices that would be needed if all were packed full; at least one for each Service and address family."),
-    counter("endpoint_slice_controller_changes", &["operation"], "Slices written, by operation: create, update, delete."),
+    counter("endpoint_slice_controller_changes", &["operation"], "Slices written, by operation: create, update, delete. Kubernetes 1.38 deprecates the name."),
+    counter("endpoint_slice_controller_changes_total", &["operation"], "The same under the name that Kubernetes 1.38 gives it."),
     counter("endpoint_slice_controller_syncs", &["result"], "By result: success counts syncs of Services, stale counts writes that met an unknown version of the object, and error counts writes that failed otherwise. Stale and failed writes are retried."),
     histogram("endpoint_slice_controller_endpointslices_changed_per_sync", &DEFAULT, &["topology", "traffic_distribution"], "Slices changed by one sync of a Service. PreferClose counts as PreferSameZone, its newer name."),
     gauge("endpoint_slice_controller_services_count_by_traffic_distribution", &["traffic_distribution"], "Services whose hints follow trafficDistribution: PreferSameZone (including PreferClose) and PreferSameNode."),
@@ -289,6 +291,7 @@ const PROCESS: &[Metric] = &[
     gauge("process_start_time_seconds", &[], "Start time of the process, in seconds since 1970."),
     gauge("process_open_fds", &[], "Number of open file descriptors."),
     gauge("process_max_fds", &[], "Maximum number of open file descriptors."),
+    gauge("endpointd_tasks", &[], "Tasks of the runtime that have not ended. Their number follows that of namespaces and of requests in flight; one that only grows is a leak."),
 ];
 
 /// Returns all metrics, without headings.

@@ -31,6 +31,13 @@ pub(super) fn render(text: &mut String) {
             add(text, "process_start_time_seconds", boot + stat.start / ticks);
         }
     }
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        add(
+            text,
+            "endpointd_tasks",
+            runtime.metrics().num_alive_tasks() as f64,
+        );
+    }
     if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
         // Do not count the descriptor that reads the directory.
         let open = open.count().saturating_sub(1);

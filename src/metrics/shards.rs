@@ -29,7 +29,7 @@ pub(crate) struct ShardMetrics {
     /// By output, in the order of [`Output::ALL`].
     contested: [Counter; 3],
     /// In the order of [`Rival::ALL`].
-    rivals: [Counter; 2],
+    rivals: [Counter; Rival::ALL.len()],
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,

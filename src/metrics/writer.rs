@@ -32,7 +32,7 @@ pub(crate) struct WriterMetrics {
     acknowledged: [Histogram; 3],
     queues: [QueueMetrics; 3],
     /// Slices created, updated and deleted.
-    written: [Counter; 3],
+    written: [[Counter; 2]; 3],
     /// Slices that mirror Endpoints, likewise.
     mirrored: [Counter; 3],
     stale: Counter,
@@ -118,8 +118,13 @@ impl WriterMetrics {
         let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
         let outcomes =
             |outcome: &'static str| counter!("endpointd_request_outcomes_total", "outcome" => outcome);
-        let written =
-            |operation: &'static str| counter!("endpoint_slice_controller_changes", "operation" => operation);
+        // Under its name up to 1.37, and the one that 1.38 gave it and keeps beside that.
+        let written = |operation: &'static str| {
+            [
+                counter!("endpoint_slice_controller_changes", "operation" => operation),
+                counter!("endpoint_slice_controller_changes_total", "operation" => operation),
+            ]
+        };
         let mirrored = |operation: &'static str| counter!("endpoint_slice_mirroring_controller_changes", "operation" => operation);
         let syncs = |result: &'static str| counter!("endpoint_slice_controller_syncs", "result" => result);
         let limited = |method: &'static str| histogram!("rest_client_rate_limiter_duration_seconds", "verb" => method, "host" => host);
@@ -292,7 +297,7 @@ impl WriterMetrics {
     /// Records the end of a request: it was answered; or it was not sent, or not awaited, because the lease was lost.
     pub(crate) fn done(&mut self, key: &Hashed<ObjectKey>, outcome: &Outcome, took: Duration, now: Duration) {
         let at = match outcome {
-            Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched { .. } => 0,
+            Outcome::Written(_) | Outcome::Deleted(_) | Outcome::Fetched { .. } => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
             Outcome::NotFound => 2,
             Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Throttled => 3,
@@ -317,15 +322,17 @@ impl WriterMetrics {
         }
         if output == Output::Slice {
             match (outcome, flight.verb) {
-                (Outcome::Written(_) | Outcome::Deleted, Some(verb @ 0..=2)) => {
-                    self.written[verb].increment(1);
+                (Outcome::Written(_) | Outcome::Deleted(_), Some(verb @ 0..=2)) => {
+                    for counter in &self.written[verb] {
+                        counter.increment(1);
+                    }
                 }
                 _ if at == 1 => self.stale.increment(1),
                 _ if at > 2 => self.failed.increment(1),
                 _ => {}
             }
         }
-        if let (Output::Mirrored, Outcome::Written(_) | Outcome::Deleted, Some(verb @ 0..=2)) =
+        if let (Output::Mirrored, Outcome::Written(_) | Outcome::Deleted(_), Some(verb @ 0..=2)) =
             (output, outcome, flight.verb)
         {
             self.mirrored[verb].increment(1);

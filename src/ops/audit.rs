@@ -1,7 +1,7 @@
 //! `endpointd audit`: lists everything once, then looks closely at the Services that seem wrong.
 
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
-use crate::cluster::read::{Item, ReadError, Reader, Selection};
+use crate::cluster::read::{Item, ReadError, Reader, Selection, SelectorName};
 use crate::core::facts::{
     CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
     PodFacts, ServiceFacts, SliceFacts,
@@ -9,12 +9,15 @@ use crate::core::facts::{
 use crate::core::followed_leases::lease::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
+use crate::core::selector::Selector;
 use crate::core::work::Work;
 use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
 use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out, not_judged};
 use crate::inspect::lasting::still;
-use crate::inspect::problems::problems;
+use crate::inspect::problems::{
+    annotation_problems, left_behind_problem, problems, sort_problems, unserved_selector,
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +38,8 @@ pub struct Scope {
     pub namespace: Option<String>,
     /// The settings by which the desired objects are computed.
     pub settings: Settings,
+    /// The labels of the Services to audit. With some, objects of Services that are gone are left out.
+    pub labels: Option<Selector>,
     /// The time that a controller is given to correct a difference.
     pub settle: Duration,
     /// Whether problems of Services that are in sync are looked for too.
@@ -55,6 +60,10 @@ pub enum AuditError {
 /// Services that seem wrong, by namespace.
 type Suspects = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
+/// Slices that were published for annotations and are left behind, as `namespace/name`, by the namespace and name of their
+/// Service.
+type Abandoned = BTreeMap<(Arc<str>, String), Vec<String>>;
+
 /// Compares the desired objects with those that are published. Writes nothing.
 pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError> {
     if let Some(namespace) = &scope.namespace
@@ -74,11 +83,13 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
         ));
         surveyed = survey(reader, &scope).await?;
     }
-    let (mut report, suspects, mut nodes) = surveyed?;
+    let (mut report, suspects, mut nodes, mut abandoned) = surveyed?;
     report.notes.extend(unread);
     let scope = &scope;
+    let (unserved, unknown) = unserved_selectors(reader, scope).await?;
+    report.notes.extend(unknown);
     let surveyed = report.problems.take();
-    report.problems = scope.problems.then(Vec::new);
+    report.problems = scope.problems.then(|| unserved.clone());
     // A long list is stale by the time it ends, so a suspect may be right by now. Two close looks confirm it.
     let (first, _) = look(reader, scope, &suspects, &mut nodes).await?;
     let mut left = Suspects::new();
@@ -92,17 +103,67 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
         let services = left.entry(Arc::from(&*problem.namespace)).or_default();
         services.insert(Arc::from(&*problem.service));
     }
-    if left.is_empty() {
+    let confirms = scope.problems && !abandoned.is_empty();
+    if left.is_empty() && !confirms {
+        report.notes.extend(left_behind(
+            &abandoned.into_values().flatten().collect::<Vec<_>>(),
+        ));
         return Ok(report);
     }
     sleep(scope.settle).await;
+    if confirms {
+        let first = abandoned;
+        let concerns = |namespace: &Arc<str>, service: &str| {
+            first.contains_key(&(namespace.clone(), service.to_owned()))
+        };
+        abandoned = slices_of_nobody(reader, &everywhere(scope), concerns).await?;
+    }
     if Kind::Node.is_needed(scope.settings.outputs) {
         nodes = node_table(reader).await?;
     }
     let (second, still_there) = look(reader, scope, &left, &mut nodes).await?;
     report.findings = still(&first, &second);
-    report.problems = surveyed.map(|surveyed| lasting(surveyed, &still_there));
+    report.problems = surveyed.map(|surveyed| {
+        let mut problems = lasting(surveyed, &still_there);
+        problems.extend(unserved);
+        problems
+    });
+    let mut unnamed = Vec::new();
+    for ((namespace, service), slices) in abandoned {
+        match &mut report.problems {
+            Some(problems) if !service.is_empty() => {
+                problems.push(left_behind_problem(&namespace, &service, &slices));
+            }
+            _ => unnamed.extend(slices),
+        }
+    }
+    sort_problems(report.problems.as_deref_mut().unwrap_or_default());
+    report.notes.extend(left_behind(&unnamed));
     Ok(report)
+}
+
+/// Returns the problem that there are `EndpointSelectors`, if there are, or a note if that cannot be told. Upstream's
+/// endpointslice controller would make slices for them; an endpointd that writes slices takes its place.
+async fn unserved_selectors(
+    reader: &Reader,
+    scope: &Scope,
+) -> Result<(Vec<Problem>, Option<String>), ReadError> {
+    if !(scope.problems && scope.settings.outputs.slices) {
+        return Ok((Vec::new(), None));
+    }
+    match reader.endpoint_selector(scope.namespace.as_deref()).await {
+        Ok(found) => {
+            let problem = |found: SelectorName| unserved_selector(found.namespace, &found.name);
+            Ok((found.map(problem).into_iter().collect(), None))
+        }
+        Err(why) if why.is_forbidden() => {
+            let note = format!(
+                "whether there are EndpointSelectors, which endpointd does not serve, cannot be told: {why}"
+            );
+            Ok((Vec::new(), Some(note)))
+        }
+        Err(why) => Err(why),
+    }
 }
 
 /// Returns the problems of a survey that a later look has found again. A look at one Service does not see the pods that its
@@ -122,20 +183,24 @@ pub(super) async fn is_missing(reader: &Reader, namespace: &str) -> Result<bool,
     Ok(found == Some(false))
 }
 
-/// A report without findings, the Services that a starting controller would write something for, and the nodes; or the
-/// reason why Endpoints may not be listed, though more than Endpoints is to be audited.
-type Surveyed = Result<(Report, Suspects, NodeTable), ReadError>;
+/// A report without findings, the Services that a starting controller would write something for, the nodes, and the slices
+/// that are left behind; or the reason why Endpoints may not be listed, though more than Endpoints is to be audited.
+type Surveyed = Result<(Report, Suspects, NodeTable, Abandoned), ReadError>;
+
+fn everywhere(scope: &Scope) -> Selection {
+    Selection {
+        namespace: scope.namespace.clone(),
+        ..Selection::default()
+    }
+}
 
 /// Reads everything once, as a starting controller does.
 async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
     let outputs = scope.settings.outputs;
-    let mut census = Census::new(scope.settings);
+    let mut census = Census::new(scope.settings, scope.labels.clone());
     let mut nodes = NodeTable::default();
-    let mut notes = Vec::new();
-    let everywhere = Selection {
-        namespace: scope.namespace.clone(),
-        ..Selection::default()
-    };
+    let (mut notes, mut abandoned) = (Vec::new(), Abandoned::new());
+    let everywhere = everywhere(scope);
     // Inputs come first and published objects last, as when the controller starts.
     for kind in Kind::needed_for(outputs) {
         match kind {
@@ -162,8 +227,10 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
                 };
                 count(reader, kind, &ours, &mut census, Census::slice).await?;
                 if !outputs.custom {
-                    let slices = slices_of_nobody(reader, &everywhere, &census).await?;
-                    notes.extend(left_behind(&slices));
+                    let concerns = |namespace: &Arc<str>, service: &str| {
+                        census.picks(namespace, service) && !census.is_left_out(namespace, service)
+                    };
+                    abandoned = slices_of_nobody(reader, &everywhere, concerns).await?;
                 }
             }
             Kind::Endpoints => {
@@ -200,7 +267,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
         problems: scope.problems.then_some(problems),
         notes,
     };
-    Ok(Ok((report, suspects, nodes)))
+    Ok(Ok((report, suspects, nodes, abandoned)))
 }
 
 /// Returns the slices that were made for annotated Services and belong to none any more. Which ones there are, only
@@ -208,18 +275,18 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
 async fn slices_of_nobody(
     reader: &Reader,
     everywhere: &Selection,
-    census: &Census,
-) -> Result<Vec<String>, ReadError> {
+    concerns: impl Fn(&Arc<str>, &str) -> bool,
+) -> Result<Abandoned, ReadError> {
     let custom = Selection {
         labels: format!("{LABEL_MANAGED_BY}={CUSTOM_MANAGED_BY}"),
         ..everywhere.clone()
     };
-    let mut slices: BTreeMap<(Arc<str>, String), Vec<String>> = BTreeMap::new();
+    let mut slices = Abandoned::new();
     let each = |item| match item {
         Item::Object(Namespaced { namespace, facts }) => {
             let facts: SliceFacts = facts;
             let service = facts.labels.get(LABEL_SERVICE_NAME).unwrap_or_default();
-            if !census.is_left_out(&namespace, service) {
+            if concerns(&namespace, service) {
                 let name = format!("{namespace}/{}", facts.meta.name);
                 slices
                     .entry((namespace, service.to_owned()))
@@ -235,17 +302,17 @@ async fn slices_of_nobody(
         .into_iter()
         .map(|((namespace, service), slices)| async move {
             if service.is_empty() {
-                return Ok::<_, ReadError>(slices);
+                return Ok::<_, ReadError>(Some(((namespace, service), slices)));
             }
             let now = reader.get(Kind::Service, Some(&namespace), &service).await;
             let now: Option<Option<Namespaced<ServiceFacts>>> = unless_forbidden(now)?;
             let cared_for = now
                 .flatten()
                 .is_some_and(|service| opts_in(&service.facts, &namespace));
-            Ok(if cared_for { Vec::new() } else { slices })
+            Ok((!cared_for).then_some(((namespace, service), slices)))
         });
     let of_nobody: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
-    Ok(of_nobody.concat())
+    Ok(of_nobody.into_iter().flatten().collect())
 }
 
 /// Adds the Leases of the namespaces where Services follow some. Returns a note about those that may not be read.
@@ -335,6 +402,7 @@ async fn look(
     while let Some((namespace, objects)) = looks.try_next().await? {
         let (core, found) = objects.take_up(namespace, settings, nodes);
         if scope.problems {
+            found_problems.extend(objects.annotations);
             let services = objects.services.iter().map(|service| service.name.clone());
             found_problems.extend(problems(&core, services));
         }
@@ -376,7 +444,11 @@ async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> R
     }
     let services = objects.services.iter_mut();
     // Only a resolved Service tells whether its annotations count.
-    services.for_each(|service| *service = service.clone().resolve(namespace, settings.outputs));
+    services.for_each(|service| {
+        let problems = annotation_problems(namespace, service, settings.outputs);
+        objects.annotations.extend(problems);
+        *service = service.clone().resolve(namespace, settings.outputs);
+    });
     if objects
         .services
         .iter()
@@ -409,7 +481,10 @@ async fn of_service(
 ) -> Result<Objects, ReadError> {
     let mut objects = Objects::default();
     let service: Option<Namespaced<ServiceFacts>> = reader.get(Kind::Service, Some(namespace), name).await?;
-    let service = service.map(|service| service.facts.resolve(namespace, settings.outputs));
+    let service = service.map(|service| {
+        objects.annotations = annotation_problems(namespace, &service.facts, settings.outputs);
+        service.facts.resolve(namespace, settings.outputs)
+    });
     if let Some(service) = service.as_ref().filter(|service| service.is_managed()) {
         // Without a selector that can be used, the labels of pods do not count.
         let selector = service.selector.as_ref();

@@ -11,6 +11,7 @@ use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::outputs::Outputs;
+use crate::core::selector::Selector;
 use crate::core::time::Time;
 use crate::inspect::examine::Objects;
 use crate::inspect::explain::{
@@ -36,6 +37,14 @@ pub enum ExplainError {
     /// There is no such namespace.
     #[error("there is no namespace {0}")]
     NoNamespace(String),
+    /// There is no Service with such labels.
+    #[error("there is no Service{labels} in namespace {namespace}")]
+    NoneLabelled {
+        /// The namespace.
+        namespace: String,
+        /// The labels in words, behind a space.
+        labels: String,
+    },
     /// There is no such Service.
     #[error("there is no Service {name}{more}")]
     NotFound {
@@ -145,6 +154,33 @@ pub async fn look(
         wrong: wrong.into_values().flatten().collect(),
         max_mirrored,
     }))
+}
+
+/// Returns the names of the Services of a namespace that have certain labels, sorted. There is at least one.
+pub(super) async fn labelled(
+    reader: &Reader,
+    namespace: &str,
+    labels: Option<&Selector>,
+) -> Result<Vec<Arc<str>>, ExplainError> {
+    let here = Selection {
+        namespace: Some(namespace.to_owned()),
+        labels: labels.map(ToString::to_string).unwrap_or_default(),
+        ..Selection::default()
+    };
+    let services: Vec<Namespaced<ServiceFacts>> = reader.all(Kind::Service, &here).await?;
+    let mut names: Vec<_> = services.into_iter().map(|service| service.facts.name).collect();
+    names.sort_unstable();
+    if !names.is_empty() {
+        return Ok(names);
+    }
+    if let Ok(true) = is_missing(reader, namespace).await {
+        return Err(ExplainError::NoNamespace(namespace.to_owned()));
+    }
+    let labels = labels.map(|labels| format!(" that has the labels {labels}"));
+    Err(ExplainError::NoneLabelled {
+        namespace: namespace.to_owned(),
+        labels: labels.unwrap_or_default(),
+    })
 }
 
 /// Returns the time by this machine's clock.

@@ -4,7 +4,6 @@ mod admin;
 mod controllers;
 mod dry_run;
 mod election;
-mod errors;
 mod foreign;
 mod inspect;
 mod publishing;
@@ -15,11 +14,12 @@ use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Target;
 use crate::cluster::kubeconfig::ConfigFile;
-use crate::cluster::plugin;
+use crate::cluster::plugin_errors;
 use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
+use crate::ops::usage;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
@@ -28,7 +28,7 @@ use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
-pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, TimeoutArgs};
+pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs};
 pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl std::fmt::Display for Refusal {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
                 write!(f, "error: no command is given (see '{help}')")
             }
-            _ => f.write_str(&errors::one_line(&error.to_string(), help)),
+            _ => f.write_str(&usage::one_line(&error.to_string(), help)),
         }
     }
 }
@@ -231,7 +231,8 @@ fn read(
         return Err(command.error(ErrorKind::ValueValidation, error));
     }
     if let Command::Explain(explain) = &cli.command
-        && let Err(error) = explain.service.in_namespace(explain.namespace.as_deref())
+        && let Some(service) = &explain.service
+        && let Err(error) = service.in_namespace(explain.namespace.as_deref())
     {
         return Err(command.error(ErrorKind::ValueValidation, error));
     }
@@ -312,7 +313,8 @@ pub(crate) struct RunArgs {
     pub watching: WatchingArgs,
 
     /// Have the API server stop tracking which client owns which field of an object from its first update on, which
-    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice
+    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice, and another
+    /// controller that writes the same is noticed later and not named
     #[arg(
         long,
         value_name = "BOOL",
@@ -413,7 +415,7 @@ impl ConnectionArgs {
     /// Returns the API server that the flags select.
     pub(crate) fn target(&self) -> Target {
         if self.show_credential_plugin_stderr {
-            plugin::show_stderr();
+            plugin_errors::show_stderr();
         }
         let path = self
             .kubeconfig

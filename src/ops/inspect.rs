@@ -2,12 +2,15 @@
 
 use super::audit::AuditError;
 use super::explain::ExplainError;
-use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs, TimeoutArgs};
+use super::flags::{
+    AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs,
+};
 use super::logging::one_line;
 use super::{audit, explain};
 use crate::cluster::connect::connect_and_tell;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::read::{ReadError, Reader};
+use crate::inspect::explain::Explanation;
 use crate::inspect::text::fit;
 use anstream::{AutoStream, ColorChoice};
 use ratatui::crossterm::terminal;
@@ -37,11 +40,13 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
             .clone()
             .filter(|name| !name.is_empty() && !args.all_namespaces),
         settings: args.publishing.settings(0),
+        labels: args.selector.clone().and_then(|LabelSelector(labels)| labels),
         settle: args.settle,
         problems: args.problems,
     };
     let report = async {
-        let Opened { reader, server, .. } = reader(&args.connection, args.timeout).await?;
+        let opened = reader(&args.connection, &args.impersonation, args.timeout).await?;
+        let Opened { reader, server, .. } = opened;
         let report = audit::audit(&reader, &scope).await;
         report.map_err(|error| match error {
             AuditError::Read(error) => unread(&error, &server),
@@ -52,8 +57,18 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
         Ok(report) => report,
         Err(error) => return cannot_tell(&error),
     };
-    if let Some(namespace) = scope.namespace.filter(|_| report.counts.services == 0) {
-        eprintln!("note: there is no Service with a selector in namespace {namespace}");
+    if report.counts.services == 0 {
+        let labels = scope
+            .labels
+            .map(|labels| format!(" that has the labels {labels}"));
+        let labels = labels.unwrap_or_default();
+        match scope.namespace {
+            Some(namespace) => {
+                eprintln!("note: there is no Service with a selector{labels} in namespace {namespace}");
+            }
+            None if !labels.is_empty() => eprintln!("note: there is no Service with a selector{labels}"),
+            None => {}
+        }
     }
     let printed = match &*args.output {
         "json" => print(&json(&report), Colour::Never),
@@ -72,40 +87,74 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
 
 /// Runs `endpointd explain`.
 pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
-    let explanation = async {
-        let (namespace, name) = args.service.in_namespace(args.namespace.as_deref())?;
-        let opened = reader(&args.connection, args.timeout).await?;
-        let (reader, namespace) = (opened.reader, namespace.unwrap_or(&opened.namespace));
-        let max_mirrored = usize::from(args.mirroring.max_per_subset);
-        let look = || async {
-            let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
-            explanation.map_err(|error| match error {
-                ExplainError::Read(error) => unread(&error, &opened.server),
-                _ => one_line(&error),
-            })
-        };
-        let explanation = look().await?;
-        if explanation.in_sync != Some(false) {
-            return Ok(explanation);
-        }
-        // A controller that has just seen a change takes a moment.
-        sleep(args.settle).await;
-        look().await
-    };
-    let explanation = match explanation.await {
-        Ok(explanation) => explanation,
+    let explained = match explanations(&args).await {
+        Ok(explained) => explained,
         Err(error) => return cannot_tell(&error),
     };
-    let printed = match &*args.output {
-        "json" => print(&json(&explanation), Colour::Never),
-        "yaml" => print(&yaml(&explanation), Colour::Never),
-        _ => show(&explanation.to_text(args.all), args.color),
+    // One that was asked for by its name is printed as such, and not as a list of one.
+    let alone = explained.first().filter(|_| args.selector.is_none());
+    let printed = match (&*args.output, alone) {
+        ("json", Some(alone)) => print(&json(alone), Colour::Never),
+        ("json", None) => print(&json(&explained), Colour::Never),
+        ("yaml", Some(alone)) => print(&yaml(alone), Colour::Never),
+        ("yaml", None) => print(&yaml(&explained), Colour::Never),
+        _ => {
+            let texts: Vec<_> = explained.iter().map(|found| found.to_text(args.all)).collect();
+            show(&texts.join("\n"), args.color)
+        }
     };
+    let out_of_sync = explained.iter().any(|found| found.in_sync == Some(false));
     match printed {
-        Ok(()) if explanation.in_sync == Some(false) => ExitCode::from(OUT_OF_SYNC),
+        Ok(()) if out_of_sync => ExitCode::from(OUT_OF_SYNC),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => cannot_tell(&error.to_string()),
     }
+}
+
+/// Explains the Services that are asked for. Those that are out of sync are looked at once more after a while.
+async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
+    let flag = args.namespace.as_deref().filter(|name| !name.is_empty());
+    let (namespace, name) = match &args.service {
+        Some(service) => {
+            let (namespace, name) = service.in_namespace(flag)?;
+            (namespace, Some(name))
+        }
+        None => (flag, None),
+    };
+    let opened = reader(&args.connection, &args.impersonation, args.timeout).await?;
+    let (reader, namespace) = (opened.reader, namespace.unwrap_or(&opened.namespace));
+    let max_mirrored = usize::from(args.mirroring.max_per_subset);
+    let told = |error| match error {
+        ExplainError::Read(error) => unread(&error, &opened.server),
+        _ => one_line(&error),
+    };
+    let look = async |name: &str| {
+        let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
+        explanation.map_err(told)
+    };
+    let names = match (name, &args.selector) {
+        (Some(name), _) => vec![Arc::from(name)],
+        (None, labels) => {
+            let labels = labels.clone().and_then(|LabelSelector(labels)| labels);
+            let found = explain::labelled(&reader, namespace, labels.as_ref()).await;
+            found.map_err(told)?
+        }
+    };
+    let mut explained = Vec::new();
+    for name in &names {
+        explained.push(look(name).await?);
+    }
+    let is_wrong = |found: &Explanation| found.in_sync == Some(false);
+    if explained.iter().any(is_wrong) {
+        // A controller that has just seen a change takes a moment.
+        sleep(args.settle).await;
+        for (name, explained) in names.iter().zip(&mut explained) {
+            if is_wrong(explained) {
+                *explained = look(name).await?;
+            }
+        }
+    }
+    Ok(explained)
 }
 
 /// The server that the flags select.
@@ -127,8 +176,13 @@ fn unread(error: &ReadError, server: &str) -> String {
 }
 
 /// Returns a reader of the server that the flags select.
-async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<Opened, String> {
+async fn reader(
+    connection: &ConnectionArgs,
+    impersonation: &ImpersonationArgs,
+    timeout: TimeoutArgs,
+) -> Result<Opened, String> {
     let target = connection.target_of_tool();
+    let impersonated = impersonation.impersonated();
     let slow = async {
         sleep(SLOW).await;
         eprintln!("waiting for the credential plugin of the kubeconfig (--request-timeout)");
@@ -136,7 +190,9 @@ async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<Ope
     };
     let (client, server) = tokio::select! {
         biased;
-        client = connect_and_tell(&target, timeout.limit()) => client.map_err(|error| one_line(&error))?,
+        client = connect_and_tell(&target, impersonated.as_ref(), timeout.limit()) => {
+            client.map_err(|error| one_line(&error))?
+        }
         never = slow => match never {},
     };
     let namespace = client.default_namespace().to_owned();

@@ -2,6 +2,7 @@
 
 use super::admin::{HealthHandle, Parts, Renewal};
 use super::election::{Candidacy, Elector, LeadershipListeners};
+use super::endpoint_selectors;
 use super::progress::Progress;
 use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
@@ -17,6 +18,7 @@ use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::outage::{OutageLog, SharedOutage};
+use crate::cluster::read::Reader;
 use crate::cluster::watch::{
     AllSlices, Endpoints, LeaseReader, Mirrored, Nodes, Pods, Services, Slices, Source, Watch,
     WholeAllSlices, WholeEndpoints, WholeMirrored, WholeSlices,
@@ -438,6 +440,9 @@ impl WatchStarter {
     fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
         // A dry run compares whole objects; otherwise metadata is enough.
         let whole = self.leadership.borrow().role == Role::DryRun;
+        // Beside controllers that write slices, these serve them.
+        let stands_in = outputs.slices && !whole;
+        let selectors = stands_in.then(|| self.look_for_selectors());
         Kind::needed_for(outputs)
             .map(|kind| match kind {
                 Kind::Node => self.watch::<Nodes>(),
@@ -452,7 +457,14 @@ impl WatchStarter {
                 Kind::Endpoints => self.watch::<Endpoints>(),
                 Kind::Mirrored => self.watch::<Mirrored>(),
             })
+            .chain(selectors)
             .collect()
+    }
+
+    fn look_for_selectors(&self) -> JoinHandle<()> {
+        let reader = Reader::new(self.client.clone(), self.encodings.clone());
+        let looking = endpoint_selectors::watch_for(reader);
+        guarded("the look for EndpointSelectors", looking, &self.fatal)
     }
 
     /// Runs the watch of a kind as a task, which never ends by itself.

@@ -115,7 +115,7 @@ async fn scrape(scraper: Scraper, every: Duration, tell: mpsc::Sender<News>) {
 async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let encodings = Encodings::new(args.connection.encoding);
     let (client, server) =
-        match connect_and_tell(&args.connection.target_of_tool(), Some(PLUGIN_DEADLINE)).await {
+        match connect_and_tell(&args.connection.target_of_tool(), None, Some(PLUGIN_DEADLINE)).await {
             Ok(connected) => connected,
             Err(error) => {
                 let why = one_line(&error);

@@ -34,13 +34,15 @@ async fn shows(world: &World, addresses: &[usize]) {
     assert_eq!(world.in_endpoints().await, expected);
 }
 
-/// Answers these requests for a kind with pages of this code, and asserts that a pod that goes is taken out of the
-/// objects that were there.
-async fn update_survives_pages(kind: &'static str, code: u16, methods: &[Method]) {
+/// Answers of whatever stands before the API server, and of an API server that does not know the path.
+const STRANGE: [Fate; 3] = [Fate::Page(200), Fate::Page(404), Fate::UnknownPath];
+
+/// Answers these requests for a kind so, and asserts that a pod that goes is taken out of the objects that were there.
+async fn update_survives(kind: &'static str, answer: Fate, methods: &[Method]) {
     let world = published().await;
     let before = world.slices().await;
     for method in methods {
-        world.gate.next(method.clone(), kind, Fate::Page(code));
+        world.gate.next(method.clone(), kind, answer);
     }
     world.api.delete("Pod", NS, "p0", Some(0)).await.unwrap();
     world.rest().await;
@@ -53,8 +55,8 @@ async fn update_survives_pages(kind: &'static str, code: u16, methods: &[Method]
 #[tokio::test(start_paused = true)]
 async fn a_page_that_answers_an_update_makes_no_second_slice() {
     for kind in ["endpointslices", "endpoints"] {
-        for code in [200, 404] {
-            update_survives_pages(kind, code, &[Method::PUT]).await;
+        for answer in STRANGE {
+            update_survives(kind, answer, &[Method::PUT]).await;
         }
     }
 }
@@ -62,12 +64,12 @@ async fn a_page_that_answers_an_update_makes_no_second_slice() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_answers_a_create_leaves_no_service_without_its_objects() {
     for kind in ["endpointslices", "endpoints"] {
-        for code in [200, 404] {
+        for answer in STRANGE {
             let mut world = World::new(100);
             world.make(node("n0", None, None)).await;
             world.make(pod("p0", &world::ip(0), "n0")).await;
             world.start_up().await;
-            world.gate.next(Method::POST, kind, Fate::Page(code));
+            world.gate.next(Method::POST, kind, answer);
             world.make(service()).await;
             world.rest().await;
             assert_eq!(world.gate.unmet(), 0);
@@ -81,18 +83,17 @@ async fn a_page_that_answers_a_create_leaves_no_service_without_its_objects() {
 async fn pages_that_go_on_for_a_while_are_waited_out() {
     for kind in ["endpointslices", "endpoints"] {
         let methods = [Method::PUT, Method::GET, Method::GET, Method::GET];
-        update_survives_pages(kind, 404, &methods).await;
+        update_survives(kind, Fate::Page(404), &methods).await;
+        update_survives(kind, Fate::UnknownPath, &methods).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_answers_a_delete_leaves_nothing_behind() {
-    for code in [200, 404] {
+    for answer in STRANGE {
         let world = published().await;
-        world
-            .gate
-            .next(Method::DELETE, "endpointslices", Fate::Page(code));
-        world.gate.next(Method::DELETE, "endpoints", Fate::Page(code));
+        world.gate.next(Method::DELETE, "endpointslices", answer);
+        world.gate.next(Method::DELETE, "endpoints", answer);
         let stray = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
             "metadata": {"name": "stray", "labels": {
@@ -102,11 +103,11 @@ async fn a_page_that_answers_a_delete_leaves_nothing_behind() {
         });
         world.make(stray).await;
         world.rest().await;
-        assert!(world.get("EndpointSlice", "stray").await.is_none(), "{code}");
+        assert!(world.get("EndpointSlice", "stray").await.is_none(), "{answer:?}");
         shows(&world, &[0, 1]).await;
         world.api.delete("Service", NS, "s", None).await.unwrap();
         world.rest().await;
-        assert!(world.get("Endpoints", "s").await.is_none(), "{code}");
+        assert!(world.get("Endpoints", "s").await.is_none(), "{answer:?}");
         assert_eq!(world.gate.unmet(), 0);
     }
 }
@@ -120,8 +121,8 @@ async fn a_page_in_place_of_a_service_deletes_no_endpoints() {
         "metadata": {"name": "late", "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}},
     });
     world.make(leftover).await;
-    for _ in 0..3 {
-        world.gate.next(Method::GET, "services", Fate::Page(404));
+    for answer in [Fate::Page(404), Fate::UnknownPath, Fate::Page(404)] {
+        world.gate.next(Method::GET, "services", answer);
     }
     world.gate.next(Method::GET, "services", Fate::Held);
     world.start_up().await;

@@ -19,6 +19,7 @@ use std::time::Duration;
 /// Audits a world as it is, through its gate.
 async fn look(world: &World, settle: Duration) -> Result<Report, AuditError> {
     let scope = Scope {
+        labels: None,
         namespace: None,
         settings: Settings {
             seed: 0,

@@ -1,5 +1,7 @@
 //! Services whose selector is an annotation.
 
+mod withdrawn;
+
 use crate::cluster::{self, Api};
 use crate::world::{NS, World, ip, items, node, outlines, pod, text};
 use endpointd::cluster::encodings::Encodings;
@@ -101,6 +103,7 @@ fn reader(world: &World) -> Reader {
 
 async fn assert_in_sync(world: &World) {
     let scope = Scope {
+        labels: None,
         problems: false,
         namespace: None,
         settings: world.options.settings,
@@ -212,7 +215,9 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
             "The selector in the annotation endpointd.io/selector is not used: {problem}; no pods are added, and those \
              that are published stay until they are gone or not ready"
         );
-        assert_eq!(told(&world).await, [("InvalidSelector".to_owned(), expected)]);
+        let told = told(&world).await;
+        assert_eq!(told[0].0, "OptInChanged");
+        assert_eq!(told[1..], [("InvalidSelector".to_owned(), expected)]);
         assert_in_sync(&world).await;
         let found = look(&reader(&world), NS, "s", MAX_PER_SUBSET).await.unwrap();
         let warnings = &found.warnings;
@@ -300,141 +305,6 @@ async fn pods_without_a_node_belong_to_a_service_that_only_follows_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_annotation_slices_are_deleted() {
-    for outputs in [CUSTOM, EVERYTHING] {
-        let world = world(outputs, "app=web").await;
-        assert_eq!(slices_by(&world.api, OURS).await.len(), 1);
-        annotate(&world, Value::Null).await;
-        world.rest().await;
-        assert_eq!(slices_by(&world.api, OURS).await.len(), 0);
-        annotate(&world, json!("app=web")).await;
-        world.rest().await;
-        assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
-        let external = json!({"spec": {"type": "ExternalName", "externalName": "example.com"}});
-        world.patch("Service", "s", external).await;
-        world.rest().await;
-        assert_eq!(slices_by(&world.api, OURS).await.len(), 0);
-        assert_in_sync(&world).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn slices_of_an_annotation_that_went_while_nobody_ran_are_deleted() {
-    let mut world = world(CUSTOM, "app=web").await;
-    world.stop().await;
-    annotate(&world, Value::Null).await;
-    let sent = world.start_up().await;
-    assert_eq!(outlines(&sent), ["DELETE endpointslices 200"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_selector_in_the_spec_takes_over_without_a_gap() {
-    let world = world(EVERYTHING, "app in (web,api)").await;
-    let selector = json!({"spec": {"selector": {"app": "web"}}});
-    world.gate.take();
-    world.patch("Service", "s", selector).await;
-    let sent = world.rest().await;
-    let outlines = outlines(&sent);
-    let created = outlines
-        .iter()
-        .position(|sent| sent.starts_with("POST endpointslices"));
-    let deleted = outlines
-        .iter()
-        .position(|sent| sent.starts_with("DELETE endpointslices"));
-    assert!(created.is_some() && created < deleted, "{outlines:?}");
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-    assert_eq!(pods_by(&world, BUILTIN).await, ["old", "web"]);
-    let told = told(&world).await;
-    let ignored = "The annotation endpointd.io/selector is ignored: the Service has a selector";
-    assert_eq!(told, [("SelectorIgnored".to_owned(), ignored.to_owned())]);
-    assert_in_sync(&world).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn where_nobody_publishes_for_the_selector_the_slices_go_after_ten_seconds() {
-    let world = world(CUSTOM, "app=web").await;
-    world
-        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
-        .await;
-    sleep(Duration::from_secs(4)).await;
-    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
-    sleep(Duration::from_secs(7)).await;
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-}
-
-/// A slice of the built-in controller for Service `s`, with so many endpoints.
-fn builtin(name: &str, endpoints: usize) -> Value {
-    let endpoint = |number: usize| json!({"addresses": [ip(number + 50)], "conditions": {"ready": true}});
-    json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [],
-        "metadata": {"name": name, "labels": {
-            "kubernetes.io/service-name": "s", "endpointslice.kubernetes.io/managed-by": BUILTIN,
-        }},
-        "endpoints": (0..endpoints).map(endpoint).collect::<Vec<_>>(),
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pending_write_does_not_delete_a_withdrawn_slice_early() {
-    let mut world = World::new(100);
-    world.options.settings.outputs = CUSTOM;
-    world.options.pacing.slice_batch = Duration::from_secs(1);
-    world.nodes(1).await;
-    world.make(labelled("web", 1, json!({"app": "web"}))).await;
-    world.make(annotated("app=web")).await;
-    world.start_up().await;
-    sleep(Duration::from_secs(2)).await;
-    // A write of the slice waits for its batch when the Service gets a selector.
-    world.flip("web", false, 60).await;
-    sleep(Duration::from_millis(100)).await;
-    world
-        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
-        .await;
-    sleep(Duration::from_millis(9500)).await;
-    assert_eq!(pods_by(&world, OURS).await, ["web"]);
-    // The delete may wait for a batch as well.
-    sleep(Duration::from_secs(2)).await;
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_first_of_many_slices_is_no_replacement() {
-    let world = world(CUSTOM, "app=web").await;
-    world
-        .patch("Service", "s", json!({"spec": {"selector": {"app": "web"}}}))
-        .await;
-    world.make(builtin("first", 1)).await;
-    sleep(Duration::from_secs(5)).await;
-    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
-    // As many as there were.
-    world.make(builtin("second", 2)).await;
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_empty_placeholder_is_no_replacement() {
-    let world = world(CUSTOM, "app=web").await;
-    world
-        .patch("Service", "s", json!({"spec": {"selector": {"app": "wbe"}}}))
-        .await;
-    world.make(builtin("placeholder", 0)).await;
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
-    let told: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(told, ["SelectorIgnored", "EndpointSlicesKept"]);
-    world
-        .patch(
-            "EndpointSlice",
-            "placeholder",
-            json!({"endpoints": builtin("", 1)["endpoints"]}),
-        )
-        .await;
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     let mut world = World::new(100);
     world.options.settings.outputs = EVERYTHING;
@@ -453,7 +323,7 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     assert_eq!(pods_by(&world, OURS).await, ["web"]);
     assert_eq!(pods_by(&world, BUILTIN).await, ["web"]);
     let reasons: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(reasons, ["SelectorIgnored", "OtherEndpointSlices"]);
+    assert_eq!(reasons, ["SelectorIgnored", "OptedIn", "OtherEndpointSlices"]);
     let warnings = look(&reader(&world), NS, "s", MAX_PER_SUBSET)
         .await
         .unwrap()

@@ -3,6 +3,8 @@
 mod everywhere;
 mod inspected;
 mod takeovers;
+mod toggled;
+mod told;
 
 use crate::cluster::Api;
 use crate::gate::Fate;
@@ -215,7 +217,9 @@ async fn without_a_lease_or_a_holder_nobody_is_published_at_once() {
     world.delete("Lease", "db").await;
     sleep(Duration::from_millis(100)).await;
     assert_eq!(published(&world).await, [""; 0]);
-    assert_eq!(told(&world).await.pop().unwrap().0, "NoLease");
+    let events = world.events().await;
+    let no_lease = events.iter().find(|event| event["reason"] == "NoLease").unwrap();
+    assert_eq!(no_lease["count"], 2, "at the start, and now");
     hold(&world, "db-1", 4).await;
     assert_eq!(published(&world).await, ["db-1"], "it was seen to be made");
 }
@@ -282,7 +286,8 @@ async fn an_identity_stands_for_a_pod_a_hostname_or_a_node() {
     );
     assert_eq!(
         told(&world).await.pop().unwrap().1,
-        "Nobody is published for the Lease db: no pod that may be published has the name of its holder"
+        "Nobody is published for the Lease db: no pod that may be published has the name of its holder, whose identity \
+         is n1"
     );
     let mut twin = db("twin", 14, 5432);
     twin["spec"]["hostname"] = json!("custom-host");
@@ -291,7 +296,7 @@ async fn an_identity_stands_for_a_pod_a_hostname_or_a_node() {
     assert_eq!(published(&world).await, [""; 0]);
     assert_eq!(
         told(&world).await.pop().unwrap().1,
-        "Nobody is published for the Lease db: several pods have the name of its holder"
+        "Nobody is published for the Lease db: several pods have the name of its holder, whose identity is custom-host"
     );
     world.delete("Pod", "twin").await;
     hold(&world, "custom-host", 32).await;

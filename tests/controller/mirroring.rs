@@ -156,6 +156,25 @@ async fn slices_of_whoever_writes_them_take_the_place_of_mirrored_ones() {
     assert_eq!(world.slices().await.len(), 1, "the other one is left alone");
 }
 
+/// Pods that do not work take the place of no address that does.
+#[tokio::test(start_paused = true)]
+async fn endpoints_that_are_not_ready_do_not_replace_mirrored_ones() {
+    let world = mirroring(Outputs::ALL).await;
+    world.nodes(1).await;
+    let mut made = pod("a", &ip(1), "n1");
+    made["metadata"]["labels"] = json!({"app": "a"});
+    world.make(made).await;
+    world.flip("a", false, 60).await;
+    world
+        .patch("Service", "s", json!({"spec": {"selector": {"app": "a"}}}))
+        .await;
+    sleep(60 * SECOND).await;
+    assert_eq!(addresses(&mirrored(&world.api).await), ["10.9.0.1"]);
+    world.flip("a", true, 120).await;
+    sleep(2 * SECOND).await;
+    assert_eq!(mirrored(&world.api).await.len(), 0);
+}
+
 /// Until the slices for the selector are there, the mirrored ones carry the traffic.
 #[tokio::test(start_paused = true)]
 async fn a_selector_never_leaves_a_service_without_slices() {

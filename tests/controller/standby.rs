@@ -1,6 +1,8 @@
 //! Two controllers and one Lease, in one process, on a clock that the test owns: what a standby costs, what it
 //! writes when it takes over, and what becomes of one that has lost the Lease.
 
+mod busy;
+
 use crate::cluster;
 use crate::cluster::Api;
 use crate::gate::{Fate, Gate, Sent};

@@ -2,7 +2,7 @@
 
 use crate::cluster::{self, Api, options};
 use crate::world::{NS, ip, items, node, pod, text};
-use endpointd::ops::run::run;
+use endpointd::ops::run::{Options, run};
 use http::header::USER_AGENT;
 use http::{HeaderValue, Method, Request};
 use kube::Client;
@@ -47,6 +47,22 @@ fn endpointd_until(
 ) -> JoinHandle<()> {
     let mut options = options(100);
     options.settings.seed = seed;
+    endpointd_with(server, options, stop)
+}
+
+/// An endpointd that clears `managedFields`.
+fn clearing(server: &ApiServer, seed: u64) -> JoinHandle<()> {
+    let mut options = options(100);
+    options.settings.seed = seed;
+    options.settings.clear_managed_fields = true;
+    endpointd_with(server, options, std::future::pending())
+}
+
+fn endpointd_with(
+    server: &ApiServer,
+    options: Options,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
     let clients = cluster::clients(|| {
         let named = server
             .service_as("controller")
@@ -135,6 +151,67 @@ async fn another_endpointd_is_told_of() {
         "once by each at most: {told:?}"
     );
     assert!(told[0].starts_with("Another endpointd"), "{told:?}");
+}
+
+/// The first updates have the server forget who writes.
+#[tokio::test(start_paused = true)]
+async fn another_endpointd_is_told_of_where_managed_fields_are_cleared() {
+    let server = server();
+    let api = Api(Client::new(server.service_without_faults(), NS));
+    api.create(&node("n1", None, Some("4")), NS).await.unwrap();
+    api.create(&service(), NS).await.unwrap();
+    let _controllers = [1, 2].map(|seed| clearing(&server, seed));
+    sleep(10 * SECOND).await;
+    make_pods(&api, 0..2).await;
+    sleep(110 * SECOND).await;
+    for slice in api.slices_of(NS, "s").await.unwrap() {
+        assert!(slice["metadata"]["managedFields"].is_null(), "{slice}");
+    }
+    for round in 2..22 {
+        make_pods(&api, round..round + 1).await;
+        sleep(SECOND).await;
+    }
+    let told = told(&api).await;
+    assert!(
+        !told.is_empty() && told.len() <= 2,
+        "once by each at most: {told:?}"
+    );
+    assert!(told[0].starts_with("Another controller"), "{told:?}");
+}
+
+/// An edit makes an object other than it should be, whoever makes it.
+#[tokio::test(start_paused = true)]
+async fn edits_are_no_other_controller_where_managed_fields_are_cleared() {
+    let server = server();
+    let api = Api(Client::new(server.service_without_faults(), NS));
+    api.create(&node("n1", None, Some("4")), NS).await.unwrap();
+    api.create(&service(), NS).await.unwrap();
+    let _controller = clearing(&server, 1);
+    sleep(10 * SECOND).await;
+    make_pods(&api, 0..2).await;
+    sleep(110 * SECOND).await;
+    for round in 2..12 {
+        let slice = api.slices_of(NS, "s").await.unwrap().remove(0);
+        let name = text(&slice["metadata"]["name"]);
+        let path = format!(
+            "/apis/discovery.k8s.io/v1/namespaces/{NS}/endpointslices/{name}?fieldManager=kubectl-edit"
+        );
+        // One that is taken back, one that is kept, and changes at the same time.
+        let edit = match round % 2 {
+            0 => json!({"endpoints": [{"addresses": [ip(99)], "conditions": {"ready": true}}]}),
+            _ => json!({"metadata": {"annotations": {"note": round.to_string()}}}),
+        };
+        make_pods(&api, round..round + 1).await;
+        api.call(
+            Method::PATCH,
+            &path,
+            Some(("application/merge-patch+json", &edit)),
+        )
+        .await
+        .unwrap();
+        sleep(10 * SECOND).await;
+    }
+    assert_eq!(told(&api).await, [""; 0]);
 }
 
 /// The built-in controller uses the same label. Writes of the first minute may be those of a replica that led before.

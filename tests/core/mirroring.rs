@@ -207,3 +207,32 @@ fn a_slice_that_cannot_be_read_holds_up_no_other() {
     );
     assert!(matches!(ours(&mut state), Some(Request::Create(_))));
 }
+
+#[test]
+fn endpoints_that_stand_for_thousands_of_small_slices_are_not_mirrored() {
+    // Each subset has an address and a port of its own, in 30 bytes of protobuf.
+    let subsets = |count: usize| -> Value {
+        let subset = |at: usize| json!({"addresses": [{"ip": format!("10.0.{}.{}", at / 250, at % 250)}], "ports": [{"port": at + 1}]});
+        (0..count).map(subset).collect()
+    };
+    for (count, laid_out) in [(60, true), (22_000, false)] {
+        let object = MirroredObject::new("ns", &facts("e1", 11, &subsets(count)), 1000);
+        assert_eq!(
+            object.map(|object| object.groups.len()),
+            laid_out.then_some(count)
+        );
+    }
+    // Some large addresses beside them do not make room for all of them.
+    let mut mixed = subsets(12_000);
+    let many: Vec<_> = (0..1000)
+        .map(|n| json!({"ip": format!("10.9.{}.{}", n / 250, n % 250)}))
+        .collect();
+    let ports: Vec<_> = (0..16)
+        .map(|n| json!({"name": "a", "port": 50_000 + n}))
+        .collect();
+    mixed
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"addresses": many, "ports": ports}));
+    assert_eq!(MirroredObject::new("ns", &facts("e1", 11, &mixed), 1000), None);
+}

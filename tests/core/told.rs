@@ -28,6 +28,10 @@ fn published() -> Model {
 fn corrected(model: &mut Model) -> Vec<(Output, Interference)> {
     model.converge();
     assert_eq!(model.published(), model.expected());
+    // A deletion is told once it is certain that the Service has not gone with the object.
+    while let Some(due) = model.state.next_look() {
+        assert!(model.state.look_at_one(due));
+    }
     let told = model.state.take_notifications().into_iter();
     told.map(|told| match told {
         Notification::Corrected {
@@ -66,6 +70,31 @@ fn a_slice_that_was_put_right_is_reported_once() {
         // What happens later has nothing to do with it.
         model.pod_gone("pod-1");
         assert_eq!(corrected(&mut model), [], "{tamper:?}");
+    }
+}
+
+/// An API server deletes Endpoints with their Service, and the watch of Endpoints may show that first: it was logged as somebody
+/// else's deed for each Service that came back under its name.
+#[test]
+fn an_object_that_went_with_its_service_is_not_reported_when_that_comes_back() {
+    for comes_back in [true, false] {
+        let mut model = published();
+        let name = model.store.keys().next().unwrap().clone();
+        ops::tamper_with(&mut model, &name, Tamper::Delete);
+        model.converge();
+        model.service_gone("svc-0");
+        if comes_back {
+            let again = ServiceSpec {
+                generation: 1,
+                ..ServiceSpec::plain()
+            };
+            model.service(again.facts());
+        }
+        model.converge();
+        while let Some(due) = model.state.next_look() {
+            assert!(model.state.look_at_one(due));
+        }
+        assert_eq!(model.state.take_notifications(), [], "{comes_back}");
     }
 }
 

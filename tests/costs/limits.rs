@@ -141,7 +141,7 @@ fn take(world: &mut World, change: Option<Change>, version: u64) -> Cost {
                             version,
                         })
                     }
-                    Request::Delete(_) => Outcome::Deleted,
+                    Request::Delete(_) => Outcome::Deleted(None),
                     Request::Fetch | Request::Probe => Outcome::NotFound,
                 };
                 world.state.outcome(&item.object, outcome, None);

@@ -15,5 +15,7 @@ mod claims;
 mod cost;
 mod limits;
 mod mirrors;
+mod replacements;
+mod selectors;
 mod tenants;
 mod turns;

@@ -15,9 +15,12 @@ const STEP: u64 = 100;
 
 /// Endpoints with a port for each of their addresses.
 fn endpoints(version: u64, slices: usize) -> EndpointsFacts {
+    // Endpoints with shorter texts may not stand for so many slices.
+    let node = "n".repeat(250);
     let subset = |at: usize| {
         json!({
-            "addresses": [{"ip": format!("10.0.{}.{}", at / 250, at % 250)}], "ports": [{"name": "a", "port": at + 1}],
+            "addresses": [{"ip": format!("10.0.{}.{}", at / 250, at % 250), "nodeName": node, "hostname": "h".repeat(63)}],
+            "ports": [{"name": "a", "port": at + 1}],
         })
     };
     let body = json!({
@@ -163,7 +166,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
     assert_eq!(due.len(), MANY / 2);
     assert!(steps > 1, "{steps}");
     for item in due {
-        answer(&mut state, &item.object, |_| Outcome::Deleted);
+        answer(&mut state, &item.object, |_| Outcome::Deleted(None));
         assert_eq!(plan(&mut state), (Vec::new(), 1));
     }
     let totals = state.mirror_totals();

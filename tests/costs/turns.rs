@@ -109,7 +109,7 @@ fn work_in_steps_ends_as_work_at_once_does() {
                         };
                         match &one.as_ref().unwrap().request {
                             endpointd::core::body::Request::Delete(_) => {
-                                endpointd::core::namespace::Outcome::Deleted
+                                endpointd::core::namespace::Outcome::Deleted(None)
                             }
                             _ => endpointd::core::namespace::Outcome::Written(remote),
                         }

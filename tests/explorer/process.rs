@@ -285,7 +285,7 @@ impl Process {
     pub(crate) fn read_version(&mut self, happened: usize) {
         if let Some(pods) = &mut self.pods {
             pods.reading = false;
-            pods.view.version_read(Some(version(happened)), self.now, 0.5);
+            pods.view.version_read(Ok(version(happened)), self.now, 0.5);
         }
         self.follow_pods();
     }

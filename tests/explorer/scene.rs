@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The time for which slices wait for those that take their place.
 const WAIT: Duration = Duration::from_secs(10);
 /// The most endpoints of a slice.
-const LIMIT: usize = 2;
+pub(crate) const LIMIT: usize = 2;
 
 /// Something that happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,8 +35,12 @@ pub(crate) enum Happening {
     Annotated(bool),
     /// The Service is deleted and made again.
     Again,
+    /// A pod is not ready any more.
+    Fails(u8),
     /// Another controller has a slice with the addresses of these pods.
     Others(&'static [u8]),
+    /// None of its endpoints is ready.
+    OthersFailing(&'static [u8]),
     /// The other controller's slice goes.
     OthersGone,
 }
@@ -102,6 +106,8 @@ pub(crate) struct Stage<'s> {
     now: Duration,
     /// Since when slices for the annotation give way.
     yields: Option<Duration>,
+    /// True if slices of its own have taken their place since: all pods were in them, and some ready.
+    replaced: bool,
 }
 
 impl fmt::Debug for Stage<'_> {
@@ -112,6 +118,7 @@ impl fmt::Debug for Stage<'_> {
             self.happened,
             self.now,
             &self.yields,
+            self.replaced,
         )
             .fmt(f)
     }
@@ -138,6 +145,7 @@ impl<'s> Stage<'s> {
             pods: scene.pods,
             now: Duration::ZERO,
             yields: None,
+            replaced: false,
         };
         stage.put_service(scene.annotated);
         for number in 0..scene.pods {
@@ -286,14 +294,29 @@ impl<'s> Stage<'s> {
             }
             Happening::Annotated(annotated) => {
                 self.yields = (!annotated).then_some(self.now);
+                self.replaced = false;
                 self.put_service(annotated);
             }
             Happening::Again => {
                 self.generation += 1;
                 self.put_service(self.scene.annotated);
             }
+            Happening::Fails(number) => {
+                let spec = PodSpec {
+                    ready: false,
+                    ..pod(number)
+                };
+                let facts = spec.facts();
+                let server = &mut self.server.change().0;
+                server.pods.insert(facts.name.clone(), facts.clone());
+                self.tell(&[Change::Pod(facts, 1)]);
+            }
             Happening::Others(pods) => {
-                let facts = Self::others(pods);
+                let facts = Self::others(pods, true);
+                self.server.change().0.put_slice(facts);
+            }
+            Happening::OthersFailing(pods) => {
+                let facts = Self::others(pods, false);
                 self.server.change().0.put_slice(facts);
             }
             Happening::OthersGone => self.server.change().0.delete_slice("others"),
@@ -301,11 +324,11 @@ impl<'s> Stage<'s> {
     }
 
     /// A slice of the built-in controller.
-    fn others(pods: &[u8]) -> SliceFacts {
+    fn others(pods: &[u8], ready: bool) -> SliceFacts {
         let service = ServiceSpec::plain().facts();
         let endpoints = pods.iter().map(|number| EndpointFacts {
             addresses: vec![pod(*number).facts().v4.expect("it has one").to_string().into()],
-            ready: Some(true),
+            ready: Some(ready),
             ..EndpointFacts::default()
         });
         let manager = (
@@ -349,7 +372,7 @@ impl<'s> Stage<'s> {
         let (Some(since), Some(old)) = (self.yields, old) else {
             return Ok(());
         };
-        if !controller.slices.is_empty() || !controller.inputs.is_empty() || old.endpoints.is_empty() {
+        if !controller.slices.is_empty() || !controller.inputs.is_empty() || addresses(old).next().is_none() {
             return Ok(());
         }
         let mut left = self.addresses(Manager::Custom);
@@ -358,8 +381,7 @@ impl<'s> Stage<'s> {
         let waited = self.now >= since + WAIT;
         let store = &mut self.server.0.store.values();
         let any = store.any(|slice| slice.meta.manager == Manager::Builtin);
-        let complete = self.scene.outputs.slices && others.len() >= usize::from(self.pods);
-        if others.len() >= left.len() || (waited && (!any || !others.is_empty())) || complete {
+        if others.len() >= left.len() || (waited && (!any || !others.is_empty())) || self.replaced {
             return Ok(());
         }
         let now = self.now.saturating_sub(since);
@@ -368,7 +390,17 @@ impl<'s> Stage<'s> {
         ))
     }
 
-    /// The addresses in the slices of a controller.
+    /// Returns whether slices of its own take the place of those that give way.
+    fn is_replaced(&self) -> bool {
+        let store = self.server.0.store.values();
+        let ours = store.filter(|slice| slice.meta.manager == Manager::Builtin);
+        let written: usize = ours.map(|slice| slice.endpoints.len()).sum();
+        self.scene.outputs.slices
+            && written >= usize::from(self.pods)
+            && !self.addresses(Manager::Builtin).is_empty()
+    }
+
+    /// The addresses of ready endpoints in the slices of a controller.
     fn addresses(&self, manager: Manager) -> BTreeSet<String> {
         let slices = self.server.0.store.values();
         let slices = slices.filter(|slice| slice.meta.manager == manager);
@@ -376,8 +408,12 @@ impl<'s> Stage<'s> {
     }
 }
 
+/// The addresses of ready endpoints.
 fn addresses(slice: &SliceFacts) -> impl Iterator<Item = String> {
-    let endpoints = slice.endpoints.iter();
+    let endpoints = slice
+        .endpoints
+        .iter()
+        .filter(|endpoint| endpoint.ready == Some(true));
     endpoints.map(|endpoint| endpoint.addresses.join("+"))
 }
 
@@ -473,6 +509,8 @@ impl System for Stage<'_> {
                 self.check_deleted(at, name)?;
             }
         }
+        // A decision may wait for the answer to an earlier request.
+        self.replaced |= self.is_replaced();
         if !self.server.0.watch.is_empty() {
             for event in std::mem::take(&mut self.server.change().0.watch) {
                 for controller in &mut self.controllers {
@@ -520,111 +558,4 @@ impl System for Stage<'_> {
         }
         Ok(())
     }
-}
-
-const SLICES: Outputs = Outputs {
-    slices: true,
-    ..Outputs::NONE
-};
-const CUSTOM: Outputs = Outputs {
-    custom: true,
-    ..Outputs::NONE
-};
-const MIRRORED: Outputs = Outputs {
-    mirrored: true,
-    ..Outputs::NONE
-};
-
-/// Scenes that are searched whole.
-pub(crate) fn all() -> Vec<Scene> {
-    use Happening::{Again, Annotated, Others, OthersGone, Scale};
-    let yields = |name, script: &[Happening]| Scene {
-        name,
-        outputs: CUSTOM,
-        annotated: true,
-        controllers: 1,
-        pods: 2,
-        script: script.to_vec(),
-        limit: LIMIT,
-    };
-    let mirrors = |name, script: &[Happening]| Scene {
-        outputs: MIRRORED,
-        ..yields(name, script)
-    };
-    let both = Outputs {
-        custom: true,
-        ..SLICES
-    };
-    vec![
-        yields("gives way: nobody publishes", &[Annotated(false)]),
-        yields(
-            "gives way, while its pods change",
-            &[Scale(1), Annotated(false), Scale(2)],
-        ),
-        yields(
-            "gives way: others appear and fill up",
-            &[Annotated(false), Others(&[]), Others(&[0]), Others(&[0, 1])],
-        ),
-        yields(
-            "gives way: others stay empty, and go",
-            &[Annotated(false), Others(&[]), OthersGone],
-        ),
-        yields(
-            "gives way: others have other pods",
-            &[Annotated(false), Others(&[5]), Others(&[5, 6])],
-        ),
-        yields(
-            "gives way, and comes back",
-            &[Annotated(false), Others(&[]), Annotated(true)],
-        ),
-        Scene {
-            outputs: both,
-            ..yields("gives way to slices of its own", &[Annotated(false), Scale(3)])
-        },
-        mirrors("mirrored slices give way: nobody publishes", &[Annotated(false)]),
-        mirrors(
-            "mirrored slices give way: others appear and fill up",
-            &[Annotated(false), Others(&[]), Others(&[0]), Others(&[0, 1])],
-        ),
-        mirrors(
-            "mirrored slices give way, and come back",
-            &[Annotated(false), Others(&[]), Annotated(true)],
-        ),
-        Scene {
-            outputs: SLICES,
-            annotated: false,
-            ..yields("a Service that is made again", &[Scale(3), Again])
-        },
-    ]
-}
-
-/// Two controllers in scenes that are too large to be searched whole: they are played in orders chosen by chance.
-pub(crate) fn large() -> Vec<Scene> {
-    use Happening::{Again, Scale};
-    let scene = |name, pods, script: &[Happening]| Scene {
-        name,
-        outputs: SLICES,
-        annotated: false,
-        controllers: 2,
-        pods,
-        script: script.to_vec(),
-        limit: 10,
-    };
-    vec![
-        Scene {
-            limit: LIMIT,
-            ..scene("two controllers: scaled from 1 to 3", 1, &[Scale(3)])
-        },
-        scene("two controllers: scaled from 3 to 15", 3, &[Scale(15)]),
-        scene(
-            "two controllers: scaled up, down and up",
-            3,
-            &[Scale(45), Scale(12), Scale(60)],
-        ),
-        scene(
-            "two controllers: the Service is made again",
-            15,
-            &[Again, Scale(25), Again],
-        ),
-    ]
 }

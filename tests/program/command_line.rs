@@ -76,7 +76,7 @@ async fn errors_keep_their_useful_part() {
         ),
         (
             &["explain", "a/b/c"],
-            "invalid value 'a/b/c' for '<[NAMESPACE/]SERVICE>': expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE \
+            "invalid value 'a/b/c' for '[[NAMESPACE/]SERVICE]': expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE \
              (see 'endpointd explain --help')",
         ),
         (

@@ -4,7 +4,7 @@ use crate::command::endpointd;
 use crate::process::Process;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,17 +82,52 @@ async fn a_plugin_that_hangs_is_waited_for_as_long_as_the_request_timeout_and_na
             "{why}"
         );
     }
-    // Its token has expired when the first request is sent, and this time it hangs.
-    let token = r#"{"kind": "ExecCredential", "status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
-    let done = scratch.0.join("done").display().to_string();
-    let later = scratch.plugin(&format!(
-        "[ -e {done} ] && exec sleep 60\ntouch {done}\necho '{token}'"
-    ));
-    let path = scratch.kubeconfig(&server, &exec(&later));
-    let ended = endpointd(&["audit", "--kubeconfig", &path, "--request-timeout=1s"]).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
     let took = Instant::now().saturating_duration_since(start);
     assert!(took < Duration::from_secs(25), "{took:?}");
+}
+
+/// The processes with these ids, one on each line of a file, that still run.
+fn running(file: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let ids = text.lines().filter_map(|line| line.trim().parse().ok());
+    let runs = |id: &u32| {
+        // Where nothing waits for orphans, one that was killed stays as a zombie.
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z")
+    };
+    ids.filter(runs).collect()
+}
+
+/// Its first token has expired already, and every later run hangs in a child of its own.
+#[tokio::test]
+async fn a_plugin_that_hangs_later_is_named_runs_once_at_a_time_and_does_not_outlive_the_controller() {
+    let scratch = Scratch::new();
+    let token = r#"{"kind": "ExecCredential", "status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
+    let (done, ids) = (scratch.0.join("done"), scratch.0.join("ids"));
+    let plugin = scratch.plugin(&format!(
+        "if [ -e {done} ]; then echo $$ >> {ids}; sleep 300 & echo $! >> {ids}; wait; fi\ntouch {done}\necho '{token}'",
+        done = done.display(),
+        ids = ids.display(),
+    ));
+    let path = scratch.kubeconfig(&json!({"server": "http://127.0.0.1:1"}), &exec(&plugin));
+    let mut process = Process::start(&["run", "--kubeconfig", &path]);
+    let mut most = 0;
+    for _ in 0..150 {
+        sleep(Duration::from_millis(100)).await;
+        most = most.max(running(&ids).len());
+    }
+    assert_eq!(most, 2, "a script and its child");
+    let log = process.terminate().await;
+    for _ in 0..50 {
+        if running(&ids).is_empty() {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(running(&ids), [0; 0], "they outlive the controller");
+    let named = format!("the credential plugin {plugin} has not ended after");
+    assert!(log.contains(&named), "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
 }
 
 #[tokio::test]

@@ -21,6 +21,8 @@ mod command_line;
 mod connecting;
 mod operator_log;
 mod rbac;
+mod reading;
 mod secrets;
 mod tenant_log;
 mod top;
+mod upgrade;

@@ -1,6 +1,6 @@
 //! Answers that a server, or whatever stands before it, gives to each request of a kind, for as long as a test lasts.
 
-use super::gate::{Answer, Sent};
+use super::gate::{Answer, Sent, unknown_path};
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -8,6 +8,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::json;
 use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Picks the requests that a rule is for.
 pub(crate) type Picks = fn(&Sent) -> bool;
@@ -23,6 +24,8 @@ pub(crate) enum Constant {
     Status(u16),
     /// The same code with a page, which is no answer of an API server.
     Page(u16),
+    /// A Status 404 that names nothing, as an API server answers since 1.38 that does not know the path.
+    UnknownPath,
     /// A Status 429 that asks for a pause of so many seconds.
     Pause(u64),
     /// 200, and a page.
@@ -33,11 +36,22 @@ pub(crate) enum Constant {
     Silence,
     /// 200, and then nothing.
     Stalled,
+    /// An empty page of a list, always with the same token for the next one.
+    SameToken,
+    /// An empty page of a list, each time with another token for the next one.
+    NewToken,
+    /// A watch that shows a bookmark of a newer version and ends; an empty list of a newer version.
+    Moves,
+    /// The same, but the watch ends with 410.
+    MovesAndExpires,
 }
+
+/// Versions that are newer than any of a server in a test, and only rise.
+static NEWER: AtomicU64 = AtomicU64::new(1_000_000);
 
 impl Constant {
     /// All of them.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::Empty,
         Self::NoContent,
         Self::Status(400),
@@ -45,6 +59,7 @@ impl Constant {
         Self::Status(403),
         Self::Status(404),
         Self::Page(404),
+        Self::UnknownPath,
         Self::Status(409),
         Self::Status(410),
         Self::Status(422),
@@ -57,6 +72,10 @@ impl Constant {
         Self::Half,
         Self::Silence,
         Self::Stalled,
+        Self::SameToken,
+        Self::NewToken,
+        Self::Moves,
+        Self::MovesAndExpires,
     ];
 
     /// Answers a request.
@@ -66,6 +85,7 @@ impl Constant {
             Self::NoContent => answer(204, ""),
             Self::Status(code) => status(code, sent),
             Self::Page(code) => answer(code, "<html><head><title>Not here</title></head></html>\n"),
+            Self::UnknownPath => unknown_path(),
             Self::Pause(seconds) => {
                 let mut refusal = status(429, sent);
                 let pause = HeaderValue::from(seconds);
@@ -89,8 +109,43 @@ impl Constant {
             }
             Self::Silence => pending().await,
             Self::Stalled => json_type(Response::new(StreamBody::new(stream::pending()).boxed_unsync())),
+            Self::SameToken => page("x"),
+            Self::NewToken => page(&newer()),
+            Self::Moves | Self::MovesAndExpires if !sent.watch => page(""),
+            Self::Moves => object(&bookmark()),
+            Self::MovesAndExpires => {
+                let expired = json!({"type": "ERROR", "object": {
+                    "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410,
+                }});
+                object(&format!("{}{expired}\n", bookmark()))
+            }
         }
     }
+}
+
+fn newer() -> String {
+    NEWER.fetch_add(1, Ordering::Relaxed).to_string()
+}
+
+/// An empty page of a list, at a newer version, with a token for the next page.
+fn page(token: &str) -> Answer {
+    let list = json!({
+        "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": newer(), "continue": token}, "items": [],
+    });
+    object(&list.to_string())
+}
+
+/// A bookmark of a newer version, which also ends the initial events of a watch that has some.
+fn bookmark() -> String {
+    let metadata = json!({"resourceVersion": newer(), "annotations": {"k8s.io/initial-events-end": "true"}});
+    let event =
+        json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "X", "metadata": metadata}});
+    format!("{event}\n")
+}
+
+fn object(body: &str) -> Answer {
+    let body = Full::new(Bytes::from(body.to_owned()));
+    json_type(Response::new(body.map_err(|never| match never {}).boxed_unsync()))
 }
 
 fn answer(code: u16, body: &'static str) -> Answer {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -51,6 +51,9 @@ impl Sent {
     /// The plural of its kind, and the object's name where the path has one.
     fn target(&self) -> (&str, Option<&str>) {
         let parts: Vec<&str> = self.path.trim_start_matches('/').split('/').collect();
+        if parts[0] == "apis" && parts.len() < 4 {
+            return ("discovery", None);
+        }
         // api/v1 or apis/group/version, then namespaces/NAME for what is in one.
         let rest = &parts[if parts[0] == "api" { 2 } else { 3 }..];
         let rest = if rest[0] == "namespaces" && rest.len() > 2 {
@@ -103,6 +106,9 @@ pub(crate) enum Fate {
     Lost(u16),
     /// The request is not carried out, and something before the server answers with this status and a page.
     Page(u16),
+    /// The request is not carried out, and answered as by an API server that does not know the path: since 1.38 with a
+    /// Status whose reason is that of a missing object.
+    UnknownPath,
     /// The request is neither carried out nor answered.
     Unheard,
     /// The request is carried out and never answered.
@@ -300,6 +306,10 @@ impl Gate {
                 self.note(at, code, &[]);
                 return page(code);
             }
+            Some(Fate::UnknownPath) => {
+                self.note(at, 404, &[]);
+                return unknown_path();
+            }
             Some(Fate::Unheard) => return pending().await,
             Some(Fate::Held) => released.changed().await.unwrap(),
             _ => {}
@@ -396,6 +406,19 @@ fn page(code: u16) -> Answer {
     let body = Bytes::from_static(b"<html><head><title>Not here</title></head></html>\n");
     let mut response = Response::new(whole(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+/// The answer to a path that is not served, which names no object.
+pub(crate) fn unknown_path() -> Answer {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound",
+        "message": "the server could not find the requested resource", "code": 404,
+    });
+    let mut response = Response::new(whole(Bytes::from(body.to_string())));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
 }
 

@@ -230,6 +230,7 @@ impl ServiceSpec {
             leader: self
                 .lease
                 .map(|lease| Box::new(FollowedLeader::from(&*lease_name(lease)))),
+            unknown_annotations: None,
             custom: false,
             selectorless: self.selector.is_none() && !self.external,
             selector: self.selector.filter(|_| !self.external).and_then(|bits| {

@@ -54,7 +54,7 @@ impl Model {
                 }
                 self.writes += 1;
                 self.delete_endpoints(name);
-                Outcome::Deleted
+                Outcome::Deleted(None)
             }
             Request::Create(_) if stored.is_some() => Outcome::Exists,
             Request::Create(body) => {

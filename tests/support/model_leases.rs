@@ -113,10 +113,10 @@ impl Model {
     pub(super) fn chosen(&self, service: &ServiceFacts) -> Vec<&PodFacts> {
         let selected = |pod: &&PodFacts| {
             service.selector.as_ref().is_none_or(|selector| {
-                let meets = |it: &Requirement| it.accepts(pod.labels.get(&it.key));
+                let meets = |it: Requirement<'_>| it.accepts(pod.labels.get(it.key));
                 let mut pairs = selector.pairs();
                 pairs.all(|(key, value)| pod.labels.get(key) == Some(value))
-                    && selector.requirements().iter().all(meets)
+                    && selector.requirements().all(meets)
             })
         };
         let pods = self.pods.values().filter(selected);

@@ -145,7 +145,7 @@ impl Model {
                 Some(_) => {
                     self.writes += 1;
                     self.delete_mirrored(name);
-                    Outcome::Deleted
+                    Outcome::Deleted(None)
                 }
             },
             Request::Create(_) if stored.is_some() => Outcome::Exists,

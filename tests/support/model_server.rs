@@ -29,7 +29,7 @@ impl Model {
                 Some(_) => {
                     self.writes += 1;
                     self.delete_slice(name);
-                    Outcome::Deleted
+                    Outcome::Deleted(None)
                 }
             },
             Request::Create(body) => {

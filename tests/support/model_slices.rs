@@ -77,12 +77,18 @@ impl Model {
         expected
     }
 
-    /// True if old slices of a Service stay, because those for its selector hold no endpoints.
+    /// True if old slices of a Service stay, because those for its selector hold no ready endpoints.
     pub(crate) fn keeps_old_slices(&self, name: &str) -> bool {
         let service = self.services.get(name);
         service.is_some_and(|service| {
             let mut slices = self.store.values().filter(|slice| slice.is_for(service));
-            let empty = slices.all(|slice| *slice.meta.service != *name || slice.endpoints.is_empty());
+            let holds = |slice: &SliceFacts| {
+                slice
+                    .endpoints
+                    .iter()
+                    .any(|endpoint| endpoint.ready == Some(true))
+            };
+            let empty = slices.all(|slice| *slice.meta.service != *name || !holds(slice));
             service.is_managed() && !service.custom && empty
         })
     }

@@ -28,7 +28,12 @@ impl Drop for Process {
 impl Process {
     /// Starts endpointd with these arguments. `run` gets a free admin port unless they name one.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
+        Self::start_program(env!("CARGO_BIN_EXE_endpointd"), args)
+    }
+
+    /// The same with the program in this file, which may be that of another version.
+    pub(crate) fn start_program(program: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(program);
         if let ["run", flags @ ..] = args {
             // Many processes run at once, and they would share a default. Of two such flags the last counts.
             command.args(["run", "--admin-port=0"]).args(flags);

@@ -60,6 +60,9 @@ use crate::{
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long after the attack the last flips may take to be published before they count as never.
 const LAST_LIMIT: Duration = Duration::from_secs(60);
+/// How many times the limit the processor time of a single flip may be. There are hundreds of flips, so one that waits for a
+/// second does not show in what one in a hundred takes.
+const WORST: u32 = 2;
 /// How many times the limit of processor time a flip may take by the clock on the wall.
 const WALL: u32 = 10;
 /// The memory of a controller without hostile objects.
@@ -85,7 +88,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "ATTACK", requires = "hostile")]
     only: Vec<Attack>,
     /// Limit for the 99th percentile of the processor time that the controller uses from the server's watch event to its
-    /// request.
+    /// request. No single flip may take twice as much.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse::duration, requires = "hostile")]
     limit: Duration,
     /// More flags for `endpointd run`, after `--`.
@@ -159,8 +162,10 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     Ok(if failed == 0 {
         println!(
-            "the controller used no more than {} of processor time for a neighbour at p99, and no lease was lost",
-            time(args.limit)
+            "the controller used no more than {} of processor time for a neighbour at p99, and {} at worst, and no lease was \
+             lost",
+            time(args.limit),
+            time(args.limit * WORST)
         );
         ExitCode::SUCCESS
     } else {
@@ -296,6 +301,14 @@ impl Outcome {
                 "for one flip in a hundred the controller uses {} of processor time, more than {}",
                 time(p99),
                 time(limit)
+            ));
+        }
+        let worst = Duration::from_micros(self.cpu_between.max);
+        if worst > limit * WORST {
+            faults.push(format!(
+                "for one flip the controller uses {} of processor time, more than {}",
+                time(worst),
+                time(limit * WORST)
             ));
         }
         let bounds = self.attack.bounds();

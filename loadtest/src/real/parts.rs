@@ -59,6 +59,8 @@ pub(super) struct Work {
     /// Changes of the differential run, in all.
     pub(super) steps: usize,
     pub(super) seed: u64,
+    /// The seed and the number of the only history of the differential run.
+    pub(super) history: Option<(u64, u64)>,
     /// Pods of the loads.
     pub(super) pods: Option<usize>,
     /// Rounds of each load.

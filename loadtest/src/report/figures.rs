@@ -125,13 +125,16 @@ const WORK: [OfReport; 6] = [
     ),
 ];
 
+/// The figures among them that become smaller when a limit holds back writes, since changes that wait share a write.
+const SHRUNK_BY_LIMITS: [&str; 2] = ["writes per change", "bytes per change"];
+
 /// The figures of starts.
 const STARTS: [OfReport; 2] = [
     (
         "converged from cold",
         Better::Lower,
         noise::START,
-        format::seconds,
+        format::seconds_needed,
         |report| report.converge_seconds,
     ),
     (
@@ -167,6 +170,8 @@ pub(super) struct Figure {
     /// Of each run, whether the figure was measured in all of its rounds.
     is_whole: Vec<bool>,
     noise: f64,
+    /// Of each run, whether limits that held back writes have made the figure smaller. Empty if they have no part in it.
+    shrunk: Vec<bool>,
     /// Values that differ by no more than this are the same, however small they are.
     tolerance: f64,
     format: fn(f64) -> String,
@@ -188,6 +193,8 @@ pub(super) enum Judgement {
     Same,
     /// Runs of the same differ by as much.
     Noise,
+    /// Nobody can say, since a limit held back writes in one of the two: changes that wait share a write.
+    Throttled,
     Better,
     Worse,
 }
@@ -305,6 +312,10 @@ impl Figure {
         self.better == Better::Lower && self.values[0].is_some() && is_gone
     }
 
+    fn is_shrunk(&self, run: usize) -> bool {
+        self.shrunk.get(run) == Some(&true)
+    }
+
     /// How a run's figure stands to the first run's.
     pub(super) fn standing(&self, run: usize) -> Standing {
         let (Some(reference), Some(value)) = (self.values[0], self.values[run]) else {
@@ -320,6 +331,7 @@ impl Figure {
         let judgement = match self.better {
             _ if difference <= self.tolerance.max(SAME * reference.median.abs()) => Judgement::Same,
             Better::Neither => Judgement::None,
+            Better::Lower if self.is_shrunk(0) || self.is_shrunk(run) => Judgement::Throttled,
             Better::Lower if reference.is_above(&value, self.noise) => Judgement::Better,
             Better::Lower if value.is_above(&reference, self.noise) => Judgement::Worse,
             Better::Lower => Judgement::Noise,
@@ -422,6 +434,12 @@ pub(super) fn failures(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Failur
 
 fn work(reports: &[&Report]) -> Group {
     let mut work = group("Changes and writes", reports, &WORK);
+    let held_back = |report: &&Report| matches!(throttled(report), Some(Throttled::For(_)));
+    for figure in &mut work.figures {
+        if SHRUNK_BY_LIMITS.contains(&&*figure.name) {
+            figure.shrunk = reports.iter().map(held_back).collect();
+        }
+    }
     let throttled = figure(
         reports,
         "time throttled",
@@ -469,6 +487,7 @@ fn figure(
         values: values.collect(),
         is_whole: is_whole.collect(),
         noise,
+        shrunk: Vec::new(),
         tolerance: 0.0,
         format,
     }

@@ -84,6 +84,15 @@ pub(super) fn seconds(value: f64) -> String {
     micros(value * 1e6)
 }
 
+/// How long something took, given in seconds, or that there was nothing to do.
+pub(super) fn seconds_needed(value: f64) -> String {
+    if value == 0.0 {
+        "none needed".to_owned()
+    } else {
+        seconds(value)
+    }
+}
+
 /// A size in bytes.
 pub(crate) fn bytes(value: f64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -324,7 +324,7 @@ fn process_tiles(report: &Report) -> Vec<Tile> {
             sum(|process| process.cold_cpu_seconds, format::seconds)
         );
     }
-    let converged = report.converge_seconds.map(format::seconds);
+    let converged = report.converge_seconds.map(format::seconds_needed);
     tiles.extend(converged.map(|converged| tile("Converged from cold in", converged, cold)));
     tiles
 }
@@ -561,6 +561,7 @@ fn ratio(figure: &Figure, run: usize) -> Markup {
         Judgement::Worse => ("ratio worse", "worse"),
         Judgement::Same => ("ratio", "same"),
         Judgement::Noise => ("ratio", "within noise"),
+        Judgement::Throttled => ("ratio", "throttled, not judged"),
         Judgement::None => ("ratio", ""),
     };
     html! { td class=(class) { (standing.text()) " " span { (word) } } }

@@ -182,7 +182,8 @@ pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
         if let Some(Throttled::For(share)) = figures::throttled(report) {
             let share = format::percent(share);
             warnings.push(format!(
-                "{letter} was throttled {share} of the time: {}",
+                "{letter} was throttled {share} of the time: {} Changes that wait share a write, so its writes and bytes per \
+                 change are not judged.",
                 figures::advice(report)
             ));
         }

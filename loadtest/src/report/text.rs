@@ -221,11 +221,12 @@ impl Table {
             self.line("");
         }
         if let Some(converged) = report.converge_seconds {
-            self.line(&format!(
-                "{:<NAME$}{} from cold",
-                "Converged in",
-                seconds(converged)
-            ));
+            let converged = if converged > 0.0 {
+                format!("{} from cold", seconds(converged))
+            } else {
+                "no time: all was as it should be at the start".to_owned()
+            };
+            self.line(&format!("{:<NAME$}{converged}", "Converged in"));
         }
         for restart in &report.restarts {
             let signal = clean(&restart.signal);
@@ -412,6 +413,7 @@ fn row(figure: &Figure, shown: &[usize], paint: Paint) -> String {
             Judgement::Worse => paint.bad(&padded('-', &ratio)),
             Judgement::Same => paint.quiet(&padded('=', &ratio)),
             Judgement::Noise => paint.quiet(&padded('~', &ratio)),
+            Judgement::Throttled => paint.quiet(&padded('?', &ratio)),
             Judgement::None => padded(' ', &ratio),
         });
     }

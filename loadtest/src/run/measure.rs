@@ -445,9 +445,13 @@ impl Run<'_> {
         }
         let converged_in = last_change.saturating_duration_since(start);
         let pid = processes.controller.as_ref().map(Process::pid);
+        let took = if converged_in.is_zero() {
+            "nothing had to be written".to_owned()
+        } else {
+            time(converged_in)
+        };
         stage.end(&format!(
-            "{}: {} endpoints in {} slices{}",
-            time(converged_in),
+            "{took}: {} endpoints in {} slices{}",
             number(report.endpoints as u64),
             number(report.slices as u64),
             pid.map(|pid| format!(", controller's PID {pid}"))
@@ -502,8 +506,10 @@ impl Run<'_> {
             last_change,
         } = self.settle(processes, &stage, limit).await?;
         stage.end(&if check.is_correct() {
-            let settled_in = time(last_change.saturating_duration_since(end));
-            format!("{settled_in} after the last change")
+            match last_change.saturating_duration_since(end) {
+                Duration::ZERO => "nothing was left to write after the last change".to_owned(),
+                settled_in => format!("{} after the last change", time(settled_in)),
+            }
         } else {
             format!("not within {}", time(limit))
         });

@@ -24,6 +24,8 @@ const QUEUES: [&str; 2] = [
 const THROTTLED: &str = "endpointd_throttled_seconds_total";
 /// Requests that changed slices, by operation, as kube-controller-manager and endpointd count them.
 const SLICE_CHANGES: &str = "endpoint_slice_controller_changes";
+/// The same from Kubernetes 1.38 on, which deprecates the other name.
+const SLICE_CHANGES_TOTAL: &str = "endpoint_slice_controller_changes_total";
 /// Requests of endpointd for slices and Endpoints, by verb. Upstream counts those of all its controllers together.
 const REQUESTS: &str = "endpointd_requests_total";
 /// Below the ports that systems give to outgoing connections, so that none of these takes it while a controller is
@@ -131,7 +133,8 @@ impl Reading {
         Self {
             waiting: sum(&[QUEUE]).or_else(|| sum(&QUEUES)),
             throttled: sum(&[THROTTLED]),
-            slice_requests: requests(metrics, SLICE_CHANGES, "operation"),
+            slice_requests: requests(metrics, SLICE_CHANGES, "operation")
+                .or_else(|| requests(metrics, SLICE_CHANGES_TOTAL, "operation")),
             requests: requests(metrics, REQUESTS, "verb"),
         }
     }
@@ -236,6 +239,15 @@ mod tests {
         let all = all.unwrap();
         assert_eq!((slices, all.create, all.update, all.all()), (None, 3, 0, 3));
         assert_eq!(Readings::begin(start, None).requests(), [None; 2]);
+        // Of a controller that has given up the old name.
+        let page = |total| {
+            Reading::of(&format!(
+                "endpoint_slice_controller_changes_total{{operation=\"update\"}} {total}\n"
+            ))
+        };
+        let mut readings = Readings::begin(start, Some(page(2)));
+        readings.add(page(6), start);
+        assert_eq!(readings.requests()[0].unwrap().update, 4);
     }
 
     #[test]

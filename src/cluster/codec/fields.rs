@@ -10,6 +10,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
+use std::time::Duration;
 
 /// A string that borrows from the input unless it holds escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +86,14 @@ impl Raw<'_> {
         }
     }
 
+    /// Returns whether it begins with this text.
+    fn begins_with(&self, text: &str) -> bool {
+        match self {
+            Self::Text(own) => own.starts_with(text),
+            Self::Bytes(own) => own.starts_with(text.as_bytes()),
+        }
+    }
+
     /// Returns the text. What is not UTF-8 is replaced.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
@@ -135,6 +144,12 @@ impl RawMap<'_> {
 
     fn value(&self, key: &str) -> Option<&Raw<'_>> {
         self.0.iter().find(|(own, _)| own.is(key)).map(|(_, value)| value)
+    }
+
+    /// Returns the keys that begin with a prefix.
+    pub(super) fn keys_with(&self, prefix: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let keys = self.0.iter().map(|(key, _)| key);
+        keys.filter(move |key| key.begins_with(prefix)).map(Raw::text)
     }
 
     /// Returns the labels that these are.
@@ -521,11 +536,48 @@ pub struct Status {
     pub message: String,
     /// Machine-readable details.
     pub details: Option<StatusDetails>,
+    /// Its metadata.
+    pub metadata: Option<StatusMeta>,
 }
 
-message!('a, Status { 2 => status, 3 => message, 4 => reason, 5 => details, 6 => code });
+message!('a, Status { 1 => metadata, 2 => status, 3 => message, 4 => reason, 5 => details, 6 => code });
+
+/// The metadata of a [`Status`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusMeta {
+    /// In the answer to a delete, from Kubernetes 1.38 on: a version of the store at which the object is gone.
+    pub resource_version: String,
+}
+
+message!('a, StatusMeta { 2 => resource_version });
 
 impl Status {
+    /// Returns the name of the object that is said not to exist.
+    pub fn missing(&self) -> Option<&str> {
+        let details = self
+            .details
+            .as_ref()
+            .filter(|_| self.kind == "Status" && self.reason == "NotFound")?;
+        Some(&*details.name).filter(|name| !name.is_empty())
+    }
+
+    /// Returns the pause that it asks for.
+    pub fn pause(&self) -> Option<Duration> {
+        // Protobuf writes a zero where JSON writes nothing.
+        let seconds = self
+            .details
+            .as_ref()?
+            .retry_after_seconds
+            .filter(|seconds| *seconds > 0);
+        seconds.map(Duration::from_secs)
+    }
+
+    /// Returns the version of the store at which a deleted object is gone, if the answer has one.
+    pub fn version(&self) -> Option<u64> {
+        self.metadata.as_ref()?.resource_version.parse().ok()
+    }
+
     /// Returns whether the namespace is being deleted, and takes no new objects.
     pub fn is_of_terminating_namespace(&self) -> bool {
         let details = self.details.iter();

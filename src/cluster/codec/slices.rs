@@ -11,8 +11,8 @@ use super::{json, protobuf};
 use crate::core::address::Family;
 use crate::core::body::{EndpointBody, SliceBody};
 use crate::core::facts::{
-    ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, Manager, SliceFacts,
-    SliceMeta,
+    ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_ENDPOINT_SELECTOR, LABEL_MANAGED_BY, LABEL_SERVICE_NAME,
+    Manager, SliceFacts, SliceMeta,
 };
 use crate::core::ids::Uid;
 use crate::core::ports;
@@ -98,10 +98,7 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
         name: required(&meta.name, "metadata.name")?,
         uid: Uid::from(&*meta.uid),
         version: version(&meta.resource_version)?,
-        service: meta
-            .labels
-            .get(LABEL_SERVICE_NAME)
-            .map_or_else(|| Arc::from(""), Arc::from),
+        service: service(meta),
         manager: manager(meta),
         owner: subjects(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
         deleting: meta.deletion_timestamp.is_some(),
@@ -110,6 +107,25 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
         namespace: Arc::from(required(&meta.namespace, "metadata.namespace")?),
         facts,
     })
+}
+
+/// Returns the name of the Service that a slice is published for; empty if it is for none. Slices of an
+/// `EndpointSelector` belong to none, whatever else their labels say: they have the managed-by label of the Service
+/// controller's slices, and no Service to be compared with.
+fn service(meta: &fields::Meta<'_>) -> Arc<str> {
+    let name = meta
+        .labels
+        .get(LABEL_SERVICE_NAME)
+        .filter(|_| !is_of_selector(meta));
+    name.map_or_else(|| Arc::from(""), Arc::from)
+}
+
+/// Returns whether a slice is made for an `EndpointSelector`. The label alone does not say so: a Service's labels are
+/// copied to its slices, so a slice that a Service owns and no `EndpointSelector` controls is the Service's.
+fn is_of_selector(meta: &fields::Meta<'_>) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    let controlled = owners.any(|owner| &*owner.kind == "EndpointSelector" && owner.controller == Some(true));
+    controlled || (meta.labels.get(LABEL_ENDPOINT_SELECTOR).is_some() && subjects(meta).next().is_none())
 }
 
 /// Returns the controller that a slice's label names. What is listed and watched has one of these; others count as the

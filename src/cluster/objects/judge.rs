@@ -68,7 +68,7 @@ pub(super) enum Unreadable {
 #[derive(Debug)]
 pub(super) enum Remark {
     /// It is a refusal.
-    Refused(Status),
+    Refused(Box<Status>),
     /// It says that the request was carried out, but does not show the object as it should.
     Unreadable(Unreadable),
 }
@@ -94,7 +94,10 @@ pub(super) fn judge(asked: &Asked<'_>, code: StatusCode, body: &[u8]) -> (Outcom
         };
     }
     let status = codec::status(code.as_u16(), body);
-    (refused(asked, code, &status), Some(Remark::Refused(status)))
+    (
+        refused(asked, code, &status),
+        Some(Remark::Refused(Box::new(status))),
+    )
 }
 
 fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
@@ -145,9 +148,9 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
         let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
         return if done {
-            Ok(Outcome::Deleted)
+            Ok(Outcome::Deleted(status.version()))
         } else {
-            asked.object(body).map(|_| Outcome::Deleted)
+            asked.object(body).map(|_| Outcome::Deleted(None))
         };
     }
     let object = asked.object(body)?;

@@ -61,7 +61,7 @@ fn sort(cause: &Cause) -> String {
     let mut sort = match cause {
         Cause::Client(_) => "client",
         Cause::Forbidden(_) => "forbidden",
-        Cause::NotFound(_) => "not found",
+        Cause::NotFound { .. } => "not found",
         Cause::Expired => "expired",
         Cause::Status { .. } => "status",
         Cause::Malformed(_) => "malformed",

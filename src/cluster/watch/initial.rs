@@ -28,6 +28,8 @@ impl Way {
     pub(super) fn after(self, error: &Cause) -> Self {
         match (self, error) {
             (Self::Pages, Cause::Expired) => Self::Whole,
+            // Every other way costs a server that is too busy more.
+            (way, error) if error.pause().is_some() => way,
             _ => Self::Pages,
         }
     }

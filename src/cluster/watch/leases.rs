@@ -136,7 +136,7 @@ impl LeaseReader {
         let _asking = self.outages.asks();
         let answer = timeout(ANSWER, http::read_json(&self.client, uri));
         let answer = answer.await.map_err(|_| Silent(ANSWER))??;
-        answer.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
+        answer.map_err(|(head, status)| Cause::answered(&head, status))
     }
 
     async fn get(&self, namespace: &str, name: &str) -> LeaseAnswer {

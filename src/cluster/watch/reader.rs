@@ -63,7 +63,7 @@ impl Reader {
 
     async fn get<S: Source>(&self, uri: &str, form: Form) -> Result<Body, Cause> {
         let read = http::read(&self.client, &self.encodings, S::KIND, form, uri).await?;
-        read.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
+        read.map_err(|(head, status)| Cause::answered(&head, status))
     }
 
     /// Counts and logs objects that cannot be decoded; they are left out.

@@ -118,7 +118,8 @@ pub(super) async fn serve<S: Subject>(
                     // Whether the watch can be opened is known when it is.
                     Ok(_) => {}
                 }
-                view.version_read(version.ok(), now(), random.f64());
+                let version = version.map_err(|error| error.pause());
+                view.version_read(version, now(), random.f64());
             }
             progress = serving.stream.next() => serving.handle_progress(subject, random, progress),
             () = wait(wake) => {}
@@ -235,7 +236,8 @@ impl<S: Subject> Serving<S> {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
                 subject.failed(&error);
-                self.view.list_failed(since(self.start), random.f64());
+                self.view
+                    .list_failed(error.pause(), since(self.start), random.f64());
             }
             Progress::Opened(Ok(body)) => {
                 subject.succeeded();
@@ -270,7 +272,7 @@ impl<S: Subject> Serving<S> {
             Err(Cause::Expired) => End::Expired,
             Err(error) => {
                 tracing::debug!(resource, %error, "the watch broke off; it is resumed");
-                End::Broken
+                error.pause().map_or(End::Broken, End::Busy)
             }
         };
         self.view.ended(end, since(self.start), random.f64());

@@ -55,10 +55,14 @@ impl<T: Hash + Eq> Interner<T> {
         self.insert(hash, value)
     }
 
+    /// Returns the index of a value with this hash that `equal` accepts, without a use of it.
+    pub(crate) fn find_as(&self, hash: u64, equal: impl Fn(&T) -> bool) -> Option<u32> {
+        let found = self.by_value.find(hash, |&id| equal(&self.values[id as usize].0));
+        found.copied()
+    }
+
     fn reuse(&mut self, hash: u64, equal: impl Fn(&T) -> bool) -> Option<u32> {
-        let id = *self
-            .by_value
-            .find(hash, |&id| equal(&self.values[id as usize].0))?;
+        let id = self.find_as(hash, equal)?;
         self.values[id as usize].1 += 1;
         Some(id)
     }

@@ -79,12 +79,7 @@ impl LabelPairs {
     pub(in crate::core) fn acquire(&mut self, key: &str, value: &str) -> u32 {
         let key = self.acquire_key(key);
         let hash = hash_of(&(key, value));
-        let pairs = &self.pairs;
-        let found = self.by_pair.find(hash, |&id| {
-            let pair = &pairs[id as usize];
-            pair.key == key && *pair.value == *value
-        });
-        if let Some(&id) = found {
+        if let Some(id) = self.find_of(key, value, hash) {
             self.pairs[id as usize].uses += 1;
             // A pair holds its key once, no matter how often it is used itself.
             self.keys.release(key);
@@ -103,6 +98,20 @@ impl LabelPairs {
             hash_of(&(pair.key, &*pair.value))
         });
         id
+    }
+
+    /// Returns the number of a pair, if it is in use.
+    pub(in crate::core) fn find(&self, key: &str, value: &str) -> Option<u32> {
+        let key = self.keys.find_as(hash_of(key), |known| **known == *key)?;
+        self.find_of(key, value, hash_of(&(key, value)))
+    }
+
+    fn find_of(&self, key: u32, value: &str, hash: u64) -> Option<u32> {
+        let found = self.by_pair.find(hash, |&id| {
+            let pair = &self.pairs[id as usize];
+            pair.key == key && *pair.value == *value
+        });
+        found.copied()
     }
 
     /// Releases one use. The last one frees the pair.

@@ -1,6 +1,10 @@
 //! Decides which controller publishes the pods of a Service, and which pods these are.
 
-use super::{CUSTOM_MANAGED_BY, MANAGED_BY, MIRRORED_BY, ServiceFacts};
+use super::{
+    ANNOTATION_FOLLOWED, ANNOTATION_PREFIX, ANNOTATION_SELECTOR, CUSTOM_MANAGED_BY, MANAGED_BY, MIRRORED_BY,
+    ServiceFacts,
+};
+use crate::core::excerpt::Excerpt;
 use crate::core::outputs::Outputs;
 use crate::core::selector::{Selector, SelectorError};
 use std::sync::Arc;
@@ -67,6 +71,53 @@ impl From<&str> for FollowedLeader {
             lease: lease.into(),
             ignores_not_ready: false,
         }
+    }
+}
+
+/// Annotations of a Service that begin as those of this project do, and mean nothing: typing errors, mostly.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownAnnotations {
+    /// The first of their keys, in order, cut and safe to print.
+    shown: Box<[Box<str>]>,
+    total: usize,
+}
+
+impl UnknownAnnotations {
+    /// The number of keys that are kept.
+    const SHOWN: usize = 3;
+
+    /// Picks those among the keys of a Service's annotations that begin with [`ANNOTATION_PREFIX`]. `None` if each of them
+    /// is known.
+    pub fn among<K: AsRef<str> + Ord>(keys: impl Iterator<Item = K>) -> Option<Box<Self>> {
+        let is_known = |key: &str| [ANNOTATION_SELECTOR, ANNOTATION_FOLLOWED].contains(&key);
+        let unknown =
+            keys.filter(|key| !is_known(key.as_ref()) && key.as_ref().starts_with(ANNOTATION_PREFIX));
+        let mut unknown: Vec<K> = unknown.collect();
+        unknown.sort_unstable();
+        let shown = unknown.iter().take(Self::SHOWN);
+        let shown: Box<_> = shown
+            .map(|key| Excerpt::value(key.as_ref()).to_string().into())
+            .collect();
+        let total = unknown.len();
+        (total > 0).then(|| Box::new(Self { shown, total }))
+    }
+
+    /// Returns that they mean nothing, in words.
+    pub fn problem(&self) -> String {
+        let more = match self.total - self.shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (annotation, is, them) = if self.total == 1 {
+            ("the annotation", "is", "it")
+        } else {
+            ("the annotations", "are", "them")
+        };
+        format!(
+            "{annotation} {}{more} {is} not known, and nothing is done about {them}; the known ones are \
+             {ANNOTATION_SELECTOR} and {ANNOTATION_FOLLOWED}",
+            self.shown.join(", ")
+        )
     }
 }
 
@@ -158,6 +209,27 @@ impl ServiceFacts {
     /// Returns whether it is the Service of the API servers.
     pub fn is_api(&self, namespace: &str) -> bool {
         namespace == "default" && &*self.name == "kubernetes"
+    }
+
+    /// Returns why annotations of the Service do not count, whichever process looks at it; `None` if they do where they are
+    /// asked for.
+    pub fn why_not_custom(&self, namespace: &str) -> Option<&'static str> {
+        if self.external {
+            Some("the Service is of type ExternalName")
+        } else if self.is_api(namespace) {
+            Some("the endpoints of this Service are the API servers")
+        } else if !self.selectorless {
+            Some("the Service has a selector")
+        } else {
+            None
+        }
+    }
+
+    /// Returns the annotations that say what is published and that are set, whether they count or not.
+    pub fn publishing_annotations(&self) -> impl Iterator<Item = &'static str> {
+        let selector = self.annotated.as_ref().map(|_| ANNOTATION_SELECTOR);
+        let leader = self.leader.as_ref().map(|_| ANNOTATION_FOLLOWED);
+        selector.into_iter().chain(leader)
     }
 
     /// Returns whether endpoints are published for it here.

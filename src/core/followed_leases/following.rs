@@ -40,6 +40,32 @@ pub(crate) struct Following {
     /// The holder of the Lease, if that was seen to change while it was not known whether slices of other controllers hold
     /// endpoints: it is added once they have been read and hold none, unless the Lease has another holder by then.
     waits_for_others: Option<Box<str>>,
+    /// The name of the pod that was published last as the holder of the Lease, even if it is gone.
+    last_leader: Option<Box<str>>,
+    /// The holder of the Lease when users were told last who leads, or why no pod does.
+    told_of: Option<Box<str>>,
+}
+
+/// What is found of a Service that follows a Lease.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// Who is published.
+    pub(crate) status: LeaderStatus,
+    /// The name of the pod that leads, or did last.
+    pub(crate) leader: Option<Box<str>>,
+    /// The holder of the Lease.
+    pub(crate) holder: Option<Box<str>>,
+    /// True if the holder is to be taken in once slices of others have been read.
+    pub(crate) waits: bool,
+}
+
+/// What is another than before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    /// Who is published has changed.
+    pub(crate) status: bool,
+    /// So has that, or the holder of which users are told.
+    pub(crate) told: bool,
 }
 
 impl Following {
@@ -102,11 +128,29 @@ impl Following {
         self.waits_for_others.is_some() && self.waits_for_others.as_deref() == holder
     }
 
-    /// Notes who leads. `awaited` is the holder to be taken in once slices of others have been read. Returns whether the
-    /// status is another one than before.
-    pub(crate) fn settle(&mut self, status: LeaderStatus, awaited: Option<Box<str>>) -> bool {
+    /// Returns the name of the pod that was published last as the holder of the Lease, even if it is gone.
+    pub(crate) fn last_leader(&self) -> Option<&str> {
+        self.last_leader.as_deref()
+    }
+
+    /// Notes who leads. Returns what is new of that.
+    pub(crate) fn settle(&mut self, settled: Settled) -> News {
+        let Settled {
+            status,
+            leader,
+            holder,
+            waits,
+        } = settled;
         self.decided = true;
-        self.waits_for_others = awaited;
-        std::mem::replace(&mut self.status, status) != status
+        self.last_leader = leader;
+        let other_status = std::mem::replace(&mut self.status, status) != status;
+        let names_holder = matches!(status, LeaderStatus::NoPod | LeaderStatus::SeveralPods);
+        let other_holder = self.told_of != holder;
+        self.waits_for_others = holder.clone().filter(|_| waits);
+        self.told_of = holder;
+        News {
+            status: other_status,
+            told: other_status || (names_holder && other_holder),
+        }
     }
 }

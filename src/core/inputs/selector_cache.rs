@@ -10,13 +10,18 @@
 //! A selector without a pair is indexed under the values or the key that it requires. One that only excludes labels is
 //! compared with every new full set, once, and never for a pod's events.
 //!
-//! Pairs are stored as numbers, so that a comparison does not read text: whatever a namespace's owner writes, the cost
-//! of a change depends on its own size and on what it is compared with.
+//! Of a selector, only what it is indexed under is interned. The rest stays in its text, which it shares with the Service:
+//! interned, a value of two letters would take a hundred bytes. Keys are sorted on both sides, so that a comparison costs
+//! the shorter side and not the longer.
 
+mod anchor;
+mod held;
 mod matching;
-mod terms;
 
 pub(crate) use matching::Matching;
+
+use anchor::Anchor;
+use held::Held;
 
 use crate::core::compact::intern::{make_room, push_tight};
 use crate::core::compact::label_pairs::LabelPairs;
@@ -29,14 +34,6 @@ use crate::core::work::Work;
 use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
-use std::borrow::Cow;
-use std::cell::OnceCell;
-use terms::{Anchor, Term};
-
-/// Up to this many pairs are searched one by one; more are sorted first.
-const FEW_PAIRS: usize = 16;
-/// Up to this many pairs are given up at once.
-const GIVEN_UP_AT_ONCE: usize = 4000;
 
 /// Maps selectors ⇄ full sets ⇄ pods within one namespace.
 #[derive(Clone, Debug, Default)]
@@ -52,12 +49,10 @@ pub(crate) struct SelectorCache {
     services: IdMap<ServiceId, SelectorId>,
     matches: Slab<Matches>,
     matches_by_selectors: HashTable<u32>,
-    /// The total number of pairs in all selectors, those of their terms included.
-    selector_pairs: usize,
+    /// The number of bytes of all selectors.
+    selector_bytes: usize,
     /// The number of pairs that were given up since this was last taken.
     released: u64,
-    /// Pairs of selectors that are gone, yet to be given up.
-    left: Vec<u32>,
 }
 
 /// The complete labels of a pod.
@@ -75,10 +70,8 @@ struct FullSet {
 /// A selector, shared by all Services that have it.
 #[derive(Clone, Debug)]
 struct Indexed {
-    /// Its pairs, sorted by number.
-    pairs: Box<[u32]>,
-    /// What else it requires, sorted.
-    terms: Box<[Term]>,
+    selector: Selector,
+    hash: u64,
     /// What it is indexed under.
     anchor: Anchor,
     services: SmallSet<ServiceId>,
@@ -93,12 +86,6 @@ struct Matches {
     hash: u64,
     /// The number of full sets that use it.
     uses: u32,
-}
-
-impl Indexed {
-    fn hash(&self) -> u64 {
-        hash_of(&(&*self.pairs, &*self.terms))
-    }
 }
 
 impl Matches {
@@ -124,76 +111,6 @@ impl Matches {
     }
 }
 
-/// The pairs of a full set, prepared for lookups.
-struct Held<'a> {
-    /// Sorted by number if they are many.
-    pairs: Cow<'a, [u32]>,
-    /// Each key with its pair, sorted, once a term has asked for it.
-    by_key: OnceCell<Cow<'a, [(u32, u32)]>>,
-}
-
-impl<'a> Held<'a> {
-    fn new(pairs: &'a [u32]) -> Self {
-        let pairs = if pairs.len() <= FEW_PAIRS {
-            Cow::Borrowed(pairs)
-        } else {
-            let mut sorted = pairs.to_vec();
-            sorted.sort_unstable();
-            Cow::Owned(sorted)
-        };
-        Self {
-            pairs,
-            by_key: OnceCell::new(),
-        }
-    }
-
-    /// Creates it from pairs that are sorted by number, and their keys.
-    fn sorted(pairs: &'a [u32], by_key: &'a [(u32, u32)]) -> Self {
-        Self {
-            pairs: Cow::Borrowed(pairs),
-            by_key: OnceCell::from(Cow::Borrowed(by_key)),
-        }
-    }
-
-    /// Returns the pair with a key. A label has one value, so there are no two.
-    fn of_key(&self, key: u32, known: &LabelPairs, work: &mut Work) -> Option<u32> {
-        if self.pairs.len() <= FEW_PAIRS {
-            work.pairs_compared += self.pairs.len() as u64;
-            return self.pairs.iter().copied().find(|&pair| known.key_of(pair) == key);
-        }
-        work.pairs_compared += 1;
-        let by_key = self.by_key.get_or_init(|| {
-            work.pairs_compared += self.pairs.len() as u64;
-            Cow::Owned(keyed(&self.pairs, known))
-        });
-        let at = by_key.binary_search_by_key(&key, |(key, _)| *key).ok()?;
-        Some(by_key[at].1)
-    }
-
-    /// Returns whether it contains all pairs of a selector.
-    fn has_all(&self, selector: &[u32], work: &mut Work) -> bool {
-        work.selector_evaluations += 1;
-        if selector.len() > self.pairs.len() {
-            return false;
-        }
-        selector.iter().all(|pair| {
-            work.pairs_compared += 1;
-            if self.pairs.len() <= FEW_PAIRS {
-                self.pairs.contains(pair)
-            } else {
-                self.pairs.binary_search(pair).is_ok()
-            }
-        })
-    }
-}
-
-/// Returns each pair's key with the pair, sorted.
-fn keyed(pairs: &[u32], known: &LabelPairs) -> Vec<(u32, u32)> {
-    let mut keyed: Vec<_> = pairs.iter().map(|&pair| (known.key_of(pair), pair)).collect();
-    keyed.sort_unstable();
-    keyed
-}
-
 impl SelectorCache {
     /// Adds a pod under its labels. Returns its position, which the caller keeps and passes to [`Self::detach`].
     pub(crate) fn attach(&mut self, pod: PodId, labels: &Labels, work: &mut Work) -> (FullSetId, u32) {
@@ -211,9 +128,9 @@ impl SelectorCache {
     /// Creates a full set, comparing it with the selectors that its pairs lead to.
     fn enter(&mut self, labels: &Labels, hash: u64, work: &mut Work) -> FullSetId {
         let pairs = self.acquire(labels, work);
-        let held = Held::new(&pairs);
+        let held = Held::new(&pairs, &self.pairs);
         let mut matched = self.candidates(&pairs);
-        matched.retain(|id| self.accepts(&held, *id, work));
+        matched.retain(|id| held.accepts(&self.selectors[id.index()].selector, work));
         self.insert(pairs, hash, matched)
     }
 
@@ -317,17 +234,6 @@ impl SelectorCache {
         matches.is_some_and(|matches| matches.has(selector))
     }
 
-    /// Returns whether a selector matches the pairs of a full set.
-    fn accepts(&self, held: &Held<'_>, id: SelectorId, work: &mut Work) -> bool {
-        let selector = &self.selectors[id.index()];
-        held.has_all(&selector.pairs, work) && self.meets(held, &selector.terms, work)
-    }
-
-    /// Returns whether pairs of a full set meet all terms.
-    fn meets(&self, held: &Held<'_>, terms: &[Term], work: &mut Work) -> bool {
-        terms.iter().all(|term| term.accepts(held, &self.pairs, work))
-    }
-
     /// Indexes a Service's selector. Returns the comparisons that [`Self::step`] has to make if the selector is new,
     /// because it must be matched against the full sets that it may match.
     pub(crate) fn begin_add(
@@ -336,44 +242,31 @@ impl SelectorCache {
         selector: &Selector,
         work: &mut Work,
     ) -> Option<Matching> {
-        let mut pairs: Vec<u32> = selector
-            .pairs()
-            .map(|(key, value)| self.pairs.acquire(key, value))
-            .collect();
-        pairs.sort_unstable();
-        let requirements = selector.requirements().iter();
-        let mut terms: Vec<Term> = requirements
-            .map(|requirement| Term::acquire(requirement, &mut self.pairs))
-            .collect();
-        terms.sort_unstable();
-        let size = pairs.len() + terms.iter().map(Term::size).sum::<usize>();
-        work.pairs_compared += size as u64;
-        let hash = hash_of(&(&pairs[..], &terms[..]));
-        let known = self.selectors_by_content.find(hash, |&id| {
-            let known = &self.selectors[id as usize];
-            *known.pairs == pairs[..] && *known.terms == terms[..]
-        });
+        let hash = hash_of(selector);
+        let known = self
+            .selectors_by_content
+            .find(hash, |&id| self.selectors[id as usize].selector == *selector);
         if let Some(&id) = known {
-            self.release_all(&pairs, &terms);
             self.selectors[id as usize].services.insert(service);
             self.services.insert(service, SelectorId(id));
             return None;
         }
+        make_room(&mut self.selectors);
         let id = SelectorId::from(self.selectors.vacant_key());
-        let anchor = self.anchor(&pairs, &terms);
+        let anchor = self.anchor(selector, work);
         self.index(id, &anchor);
-        let candidates = self.reach(&pairs, &anchor);
+        let candidates = self.reach(selector, &anchor);
         let mut services = SmallSet::default();
         services.insert(service);
-        self.selector_pairs += size;
+        self.selector_bytes += selector.text_size();
         self.selectors.insert(Indexed {
-            pairs: pairs.into(),
-            terms: terms.into(),
+            selector: selector.clone(),
+            hash,
             anchor,
             services,
         });
         self.selectors_by_content
-            .insert_unique(hash, id.0, |&id| self.selectors[id as usize].hash());
+            .insert_unique(hash, id.0, |&id| self.selectors[id as usize].hash);
         self.services.insert(service, id);
         Some(Matching::of_selector(id, candidates))
     }
@@ -383,54 +276,10 @@ impl SelectorCache {
         std::mem::take(&mut self.released)
     }
 
-    /// Returns whether [`Self::give_up_some`] has anything to do.
-    pub(crate) fn has_left(&self) -> bool {
-        !self.left.is_empty()
-    }
-
-    /// Gives up some pairs of selectors that are gone.
-    pub(crate) fn give_up_some(&mut self) {
-        let rest = self.left.len().saturating_sub(GIVEN_UP_AT_ONCE);
-        let some = self.left.split_off(rest);
-        self.release_all(&some, &[]);
-        if rest == 0 {
-            self.left = Vec::new();
-        }
-    }
-
-    fn release_all(&mut self, pairs: &[u32], terms: &[Term]) {
-        let of_terms = terms.iter().map(Term::size);
-        self.released += (pairs.len() + of_terms.sum::<usize>()) as u64;
-        for &pair in pairs {
-            self.pairs.release(pair);
-        }
-        for term in terms {
-            term.release(&mut self.pairs);
-        }
-    }
-
     /// Returns whether a selector matches a full set.
     fn matches(&self, id: FullSetId, selector: SelectorId, work: &mut Work) -> bool {
-        let Indexed { pairs, terms, .. } = &self.selectors[selector.index()];
-        self.has_all(id, pairs, work)
-            && (terms.is_empty() || self.meets(&Held::new(&self.full[id.index()].pairs), terms, work))
-    }
-
-    /// Returns whether a full set has all pairs of a selector, in one pass over the pairs of the full set.
-    fn has_all(&self, id: FullSetId, selector: &[u32], work: &mut Work) -> bool {
-        let held = &self.full[id.index()].pairs;
-        if selector.len() <= FEW_PAIRS {
-            work.pairs_compared += held.len() as u64;
-            work.selector_evaluations += 1;
-            return selector.iter().all(|pair| held.contains(pair));
-        }
-        work.selector_evaluations += 1;
-        if selector.len() > held.len() {
-            return false;
-        }
-        work.pairs_compared += held.len() as u64;
-        let has = |pair: &&u32| selector.binary_search(pair).is_ok();
-        held.iter().filter(has).count() == selector.len()
+        let held = Held::new(&self.full[id.index()].pairs, &self.pairs);
+        held.accepts(&self.selectors[selector.index()].selector, work)
     }
 
     /// Removes a Service's selector.
@@ -447,20 +296,12 @@ impl SelectorCache {
         self.toggle(&matched, id);
         let selector = self.selectors.remove(id.index());
         self.selectors_by_content
-            .find_entry(selector.hash(), |&other| other == id.0)
+            .find_entry(selector.hash, |&other| other == id.0)
             .expect("a selector in use is in the table")
             .remove();
-        let Indexed {
-            pairs, terms, anchor, ..
-        } = selector;
-        self.selector_pairs -= pairs.len() + terms.iter().map(Term::size).sum::<usize>();
-        self.unindex(id, &anchor);
-        if pairs.len() <= GIVEN_UP_AT_ONCE {
-            self.release_all(&pairs, &terms);
-        } else {
-            self.release_all(&[], &terms);
-            self.left.extend(pairs);
-        }
+        self.selector_bytes -= selector.selector.text_size();
+        self.unindex(id, &selector.anchor);
+        self.released += selector.anchor.release(&mut self.pairs);
     }
 
     /// Returns the pods that a Service selects.
@@ -489,8 +330,8 @@ impl SelectorCache {
 
     /// Returns the full sets that a selector matches.
     fn matched(&self, id: SelectorId) -> Vec<FullSetId> {
-        let Indexed { pairs, anchor, .. } = &self.selectors[id.index()];
-        let mut full = self.reach(pairs, anchor);
+        let Indexed { selector, anchor, .. } = &self.selectors[id.index()];
+        let mut full = self.reach(selector, anchor);
         full.retain(|full| self.has(*full, id));
         full
     }

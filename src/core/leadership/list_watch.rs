@@ -39,16 +39,24 @@ const SMALL: usize = 500;
 const YOUNG: Duration = Duration::from_millis(200);
 /// The longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A watch that ends within this time, showing nothing, does not count as begun.
+/// A watch that ends within this time does not count as begun, or, if it has shown something, as brief.
 const BRIEF: Duration = Duration::from_secs(5);
 /// The same for a watch that is meant to be short.
 const VERY_BRIEF: Duration = Duration::from_secs(1);
+/// The longest pause after a brief watch that has shown something. Such watches are how events arrive where a proxy ends each
+/// one early, so the pause is short beside [`LONGEST_PAUSE`]: it is the delay of an event there. It bounds what the server has
+/// to answer to some 40 watches a minute and as many readings of the version.
+const LONGEST_BRIEF_PAUSE: Duration = Duration::from_secs(2);
+/// Number of brief watches in a row after which everything is listed again, unless nothing is missing. If each of them shows
+/// one event, and there are more events than watches, only a list catches up; so it does within a minute.
+const MANY_BRIEF: u32 = 25;
 /// Versions that go backwards again within this time do so for no good reason.
 const TURN: Duration = Duration::from_secs(60);
 /// Number of failures in a row, none of which showed anything new, after which everything is listed again.
 const HOPELESS: u32 = 10;
 
-/// Number of tries in a row to read a version after which everything is listed instead.
+/// Number of tries in a row to read a version after which everything is listed instead. A server that is too busy for
+/// one object's worth of a list is not asked for all of it: then it is [`HOPELESS`].
 const UNREADABLE: u32 = 4;
 
 /// The next thing to do. A list or a watch replaces the one in progress, if any.
@@ -81,6 +89,8 @@ pub enum End {
     Orderly,
     /// The watch failed, or was refused.
     Broken,
+    /// The server is too busy for it, and asks for this pause.
+    Busy(Duration),
     /// The watch cannot resume from where it is.
     Expired,
 }
@@ -141,19 +151,22 @@ pub struct ListWatch {
     patience: Option<Duration>,
     stream: Stream,
     reading: Reading,
-    /// Set when a watch broke: none begins before a version was read.
+    /// Set when a watch broke, or many were brief: none begins before a version was read.
     checks: bool,
     /// True if the version that was last read is the one up to which everything is known, so that nothing is missed
     /// however silent the watch is. A real server does not send a bookmark at the version from which the watch started.
     current: bool,
     /// Number of lists and watches that failed in a row.
     failures: u32,
+    /// Number of watches in a row that have shown something and ended soon after they began. Only one that lasts ends the row: a
+    /// server that sends one bookmark and ends the watch would be asked in a tight loop otherwise.
+    brief: u32,
     /// Number of readings that failed in a row.
     unread: u32,
-    /// Number of lists after which no watch showed anything. A server that compacts its history as soon as it has
+    /// Number of lists after which no watch lasted. A server that compacts its history as soon as it has
     /// reported it must not be asked in a tight loop.
     barren: u32,
-    /// True if a watch has shown something since the last list.
+    /// True if a watch has lasted since the last list.
     fruitful: bool,
     /// The time at which versions last went backwards, and how often in a row that was shortly after the time before.
     turned: Option<Duration>,
@@ -182,6 +195,7 @@ impl ListWatch {
             checks: false,
             current: false,
             failures: 0,
+            brief: 0,
             unread: 0,
             barren: 0,
             fruitful: true,
@@ -368,11 +382,11 @@ impl ListWatch {
         }
     }
 
-    /// Handles a failed list.
-    pub fn list_failed(&mut self, now: Duration, random: f64) {
+    /// Handles a failed list. A server that is too busy for it may have asked for a pause.
+    pub fn list_failed(&mut self, asked: Option<Duration>, now: Duration, random: f64) {
         if let Stream::Listing { .. } = self.stream {
             self.failures += 1;
-            self.stream = Stream::Idle(now + pause(self.failures, random));
+            self.stream = Stream::Idle(now + pause_of(self.failures, asked, random));
         }
     }
 
@@ -384,7 +398,7 @@ impl ListWatch {
         if self.reached.is_some_and(|reached| reached < version) {
             self.reached = Some(version);
             self.highest = self.highest.max(version);
-            (self.failures, self.fruitful) = (0, true);
+            self.failures = 0;
             self.compare();
         }
     }
@@ -397,42 +411,48 @@ impl ListWatch {
         let moved = self.reached != Some(from);
         let lasted = now.saturating_sub(since) > if short { VERY_BRIEF } else { BRIEF };
         if moved || end == End::Orderly && lasted {
-            (self.failures, self.fruitful) = (0, true);
+            self.failures = 0;
+        }
+        if lasted && (moved || end == End::Orderly) {
+            (self.brief, self.fruitful) = (0, true);
+        } else if moved {
+            self.brief += 1;
         }
         match end {
             End::Expired => return self.list_again(now, random),
             End::Orderly if lasted || moved => {}
             // A server that ends watches as soon as they begin must not be asked in a tight loop.
-            End::Orderly | End::Broken => self.failures += 1,
+            End::Orderly | End::Broken | End::Busy(_) => self.failures += 1,
         }
         if self.failures >= HOPELESS && !self.current {
             return self.list_again(now, random);
         }
-        self.checks = end == End::Broken;
-        let next = match self.failures {
-            0 => now,
-            failures => now + pause(failures, random),
+        self.checks = matches!(end, End::Broken | End::Busy(_)) || self.brief >= MANY_BRIEF;
+        let failed = match (self.failures, end) {
+            (failures, End::Busy(asked)) => pause_of(failures, Some(asked), random),
+            (0, _) => Duration::ZERO,
+            (failures, _) => pause(failures, random),
         };
+        let brief = match self.brief {
+            0 => Duration::ZERO,
+            brief => pause(brief, random).min(LONGEST_BRIEF_PAUSE),
+        };
+        let next = now + failed.max(brief);
+        // After many brief watches it counts how much they have missed, and not what happens in the pause.
+        let reading = if self.brief >= MANY_BRIEF { now } else { next };
         // The reading in progress may have been asked of a server that is gone.
-        (self.stream, self.reading) = (Stream::Idle(next), Reading::Due(next));
+        (self.stream, self.reading) = (Stream::Idle(next), Reading::Due(reading));
     }
 
-    /// Handles the result of reading the version; `None` if that failed.
-    pub fn version_read(&mut self, version: Option<u64>, now: Duration, random: f64) {
+    /// Handles the result of reading the version. If that failed because the server is too busy, the error is the pause
+    /// that it asked for.
+    pub fn version_read(&mut self, version: Result<u64, Option<Duration>>, now: Duration, random: f64) {
         let Reading::Asked { demand, highest, .. } = self.reading else {
             return;
         };
-        let Some(version) = version else {
-            self.unread += 1;
-            let listing = matches!(self.stream, Stream::Listing { .. });
-            if self.unread >= UNREADABLE && self.needs_version() && !listing {
-                // A list shows the same and more.
-                self.unread = 0;
-                return self.list_again(now, random);
-            }
-            let next = now + pause(self.unread, random);
-            self.reading = Reading::Due(next);
-            return;
+        let version = match version {
+            Ok(version) => version,
+            Err(asked) => return self.version_unread(asked, now, random),
         };
         (self.reading, self.unread) = (Reading::Idle, 0);
         self.current = self.reached == Some(version);
@@ -441,6 +461,14 @@ impl ListWatch {
         }
         self.highest = self.highest.max(version);
         self.checks = false;
+        if self.brief >= MANY_BRIEF && self.is_idle() {
+            self.brief = MANY_BRIEF / 2;
+            if !self.current {
+                // The watches have taken so long that this list needs no pause of its own.
+                self.fruitful = true;
+                return self.list_again(now, random);
+            }
+        }
         if demand == self.demand && !self.is_proven() && self.floor.is_none() {
             (self.floor, self.patience) = (Some(version), Some(now + PROOF));
             if let Stream::Listing { .. } = self.stream {
@@ -449,6 +477,24 @@ impl ListWatch {
             }
             self.compare();
         }
+    }
+
+    /// Handles a version that could not be read.
+    fn version_unread(&mut self, asked: Option<Duration>, now: Duration, random: f64) {
+        self.unread += 1;
+        let listing = matches!(self.stream, Stream::Listing { .. });
+        let most = if asked.is_some() { HOPELESS } else { UNREADABLE };
+        let next = now + pause_of(self.unread, asked, random);
+        if self.unread >= most && self.needs_version() && !listing {
+            // A list shows the same and more.
+            self.unread = 0;
+            self.list_again(now, random);
+            if asked.is_some() {
+                self.stream = Stream::Idle(next);
+            }
+            return;
+        }
+        self.reading = Reading::Due(next);
     }
 
     /// Returns whether a version must be read before a watch may begin.
@@ -484,6 +530,8 @@ impl ListWatch {
         self.highest = version;
         self.rewound = Some(under);
         (self.floor, self.patience, self.proves) = (None, None, false);
+        // The lists before were of another history.
+        self.fruitful = true;
         self.list_again(now, random);
         // Otherwise servers behind one address that do not share a store would be listed in turn, without a pause.
         let again = self
@@ -508,6 +556,14 @@ impl ListWatch {
         };
         (self.stream, self.reading) = (Stream::Idle(next), Reading::Idle);
     }
+}
+
+/// Returns the pause after failures, the last of which may have asked for one: as long as that at least, up to half as
+/// long again, so that the clients that a busy server sends away do not come back at once, and never above the longest.
+fn pause_of(failures: u32, asked: Option<Duration>, random: f64) -> Duration {
+    let asked = asked.unwrap_or_default().min(LONGEST_PAUSE);
+    let spread = asked.mul_f64(1.0 + random.clamp(0.0, 1.0) / 2.0);
+    pause(failures, random).max(spread)
 }
 
 /// Returns the pause after failures: between half of the nominal one and all of it.

@@ -3,7 +3,7 @@
 //! An object of 1.5 MB has a hundred thousand addresses or ports. Its ports may stand in any combination of its subsets
 //! and share names, so that it could stand for slices of gigabytes. So nothing is copied: endpoints are kept once, in a
 //! table, and groups hold positions in it, in lists that they share. An object whose slices together would be larger than
-//! a multiple of itself is not laid out.
+//! a multiple of itself, or too many for its size, is not laid out.
 
 mod addresses;
 mod groups;
@@ -24,6 +24,11 @@ use std::sync::Arc;
 const MOST_TIMES: usize = 16;
 /// Bytes of slices that any Endpoints may stand for.
 const ANY_BYTES: usize = 64 << 10;
+/// The slices may be one for so many bytes of the Endpoints. The smallest subset that takes a slice of its own has some 30
+/// bytes on the wire, and its slice takes more than a kilobyte here, with its place in the queue.
+const EACH_SLICE: usize = 384;
+/// The number of slices that any Endpoints may stand for.
+const ANY_SLICES: usize = 64;
 /// For each address, the number of times that it may be listed to combine subsets.
 const MOST_LISTED: usize = 16;
 /// The number of addresses that any Endpoints may list to combine subsets.
@@ -35,7 +40,7 @@ const TEXT: usize = 256;
 /// No endpoint.
 const NONE: u32 = u32::MAX;
 
-/// The slices of these Endpoints would be too large.
+/// The slices of these Endpoints would be too large or too many.
 #[derive(Clone, Copy, Debug)]
 struct TooLarge;
 
@@ -46,7 +51,7 @@ pub enum Laid {
     Partly,
     /// The object is laid out.
     Out(Box<MirroredObject>),
-    /// The slices would be too large, and are not laid out. Whose Endpoints they are.
+    /// The slices would be too large or too many, and are not laid out. Whose Endpoints they are.
     TooLarge(Box<EndpointsMeta>),
 }
 
@@ -114,6 +119,8 @@ pub struct Layout {
     at: usize,
     /// The sizes of the Endpoints, of what each slice has of their metadata, and of the slices so far.
     bytes: [usize; 3],
+    /// The number of slices so far.
+    slices: usize,
     left_out: LeftOut,
     numbering: Numbering,
     sorting: Sorting,
@@ -154,6 +161,7 @@ impl Layout {
             next: 0,
             at: 0,
             bytes: [0; 3],
+            slices: 0,
             left_out: LeftOut::default(),
             numbering: Numbering::default(),
             sorting: Sorting::default(),

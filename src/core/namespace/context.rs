@@ -1,11 +1,13 @@
 //! What every owner of a namespace's state may use: names, settings, the clock, and the queue of notifications. Nothing here
 //! knows pods, Services or published objects.
 
-use super::Settings;
+use super::corrections::Corrections;
 use super::kind::PendingLists;
 use super::notifications::Notification;
 use super::rivals::Rivals;
+use super::{Settings, WorkItem};
 use crate::core::facts::ServiceFacts;
+use crate::core::object::Interference;
 use crate::core::work::Work;
 use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher as _;
@@ -29,6 +31,7 @@ pub(super) struct Context {
     pub(super) notifications: Vec<Notification>,
     pub(super) work: Work,
     pub(super) rivals: Rivals,
+    pub(super) corrections: Corrections,
 }
 
 impl Context {
@@ -46,12 +49,19 @@ impl Context {
             notifications: Vec::new(),
             work: Work::default(),
             rivals: Rivals::default(),
+            corrections: Corrections::default(),
         }
     }
 
     /// Moves the clock forward.
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
+    }
+
+    /// Notes that an object is as it should be again, of which users are told.
+    pub(super) fn notify_corrected(&mut self, item: WorkItem, interference: Interference) {
+        self.notifications
+            .extend(self.corrections.add(item, interference));
     }
 
     /// Counts what it takes to take in an object that was read. Returns the units.

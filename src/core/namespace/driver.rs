@@ -142,6 +142,10 @@ impl NamespaceState {
         for released in self.replacements.take_released() {
             self.mirrors.release(released);
         }
+        for recreated in self.ctx.corrections.take_new() {
+            let uid = self.services.uid_of(recreated.service()).cloned();
+            self.ctx.corrections.wait(recreated, uid, self.ctx.now);
+        }
     }
 
     // === pods and nodes ===
@@ -218,6 +222,7 @@ impl NamespaceState {
         match self.placement().compare_service(facts, epoch) {
             Compared::Same => {}
             Compared::Changed(id, facts, reannotated) => {
+                self.placement().notify_opting(id, &facts);
                 self.update_service(id, facts);
                 if reannotated {
                     self.services.queue(Pass::Notification(id));
@@ -237,6 +242,7 @@ impl NamespaceState {
         if let Some(id) = self.services.find(name) {
             // Nothing that comes from now on belongs to it.
             self.services.hide(id);
+            self.ctx.corrections.remember_deleted(name, self.ctx.now);
             if self.services[id].facts.is_managed() {
                 self.stop_service(id);
             }
@@ -282,7 +288,7 @@ impl NamespaceState {
     fn start_service(&mut self, id: ServiceId) {
         self.placement().start_service(id);
         if let Some(lease) = self.services[id].facts.followed_lease() {
-            self.leases.follow(id, lease);
+            self.leases.follow(id, lease, self.ctx.now);
         }
     }
 
@@ -306,7 +312,7 @@ impl NamespaceState {
             }
             Finished::Stop(id) => {
                 if let Some(lease) = self.services[id].facts.followed_lease() {
-                    self.leases.unfollow(id, lease);
+                    self.leases.unfollow(id, lease, self.ctx.now);
                 }
                 self.placement().finish_stop(id);
             }
@@ -326,7 +332,7 @@ impl NamespaceState {
             Finished::Insert(facts, epoch) => {
                 let (name, managed, custom) = (facts.name.clone(), facts.is_managed(), facts.custom);
                 let id = self.services.enter(*facts, epoch);
-                self.placement().notify_annotations(id);
+                self.placement().notify_new_service(id);
                 if managed {
                     self.services.defer(&self.ctx, id, Reason::New);
                     self.start_service(id);
@@ -549,6 +555,7 @@ impl NamespaceState {
             self.leases.next_look(),
             self.next_look_at_leaving(),
             self.next_look_at_deferral(),
+            self.ctx.corrections.next_look(),
         ];
         looks.into_iter().flatten().min()
     }
@@ -562,7 +569,10 @@ impl NamespaceState {
     /// [`Self::step_passes`]. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.begin_look_at_lease(now) || self.look_at_leaving(now) || self.look_at_deferral(now)
+        self.begin_look_at_lease(now)
+            || self.look_at_leaving(now)
+            || self.look_at_deferral(now)
+            || self.look_at_correction(now)
     }
 
     /// Returns when to call [`Self::look_at_deferral`] next.
@@ -587,6 +597,16 @@ impl NamespaceState {
         };
         self.slices.want_all(&service.slices, &mut self.ctx.work);
         self.endpoints.want(&service.facts.name);
+    }
+
+    /// Looks at one of the objects that are there again, of which users are to be told by now. Returns false if there is none.
+    fn look_at_correction(&mut self, now: Duration) -> bool {
+        let Some(correction) = self.ctx.corrections.take_due(now) else {
+            return false;
+        };
+        let uid = self.services.uid_of(correction.service());
+        self.ctx.notifications.extend(correction.notification(uid));
+        true
     }
 
     /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.

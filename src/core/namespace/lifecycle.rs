@@ -45,8 +45,9 @@ use std::ops::{Deref, DerefMut};
 pub enum Outcome {
     /// A create or an update was accepted; the object has this UID and resourceVersion now.
     Written(Remote),
-    /// A delete was accepted.
-    Deleted,
+    /// A delete was accepted. Servers since Kubernetes 1.38 say a version of the resource at which the object is gone:
+    /// that of its deletion, or a later one.
+    Deleted(Option<u64>),
     /// A get was answered.
     Fetched {
         /// The object.
@@ -193,7 +194,7 @@ fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> E
     match (flight, outcome) {
         (_, Outcome::Fetched { .. }) => Effect::Read,
         (Flight::Create | Flight::Update, Outcome::Written(_)) => Effect::Accepted,
-        (Flight::Delete, Outcome::Deleted | Outcome::NotFound) => Effect::Deleted,
+        (Flight::Delete, Outcome::Deleted(_) | Outcome::NotFound) => Effect::Deleted,
         (Flight::Probe, Outcome::NotFound) => Effect::Confirmed,
         (Flight::Probe, Outcome::Exists) => Effect::Spared,
         (Flight::Fetch, Outcome::NotFound) if managed && !on_server => Effect::NeverCreated,
@@ -303,6 +304,11 @@ impl<T: Published> Objects<T> {
     /// answer arrives.
     pub(super) fn want(&mut self, id: T::Id) {
         self.wanted.insert(id);
+    }
+
+    /// Returns the objects that may be due.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = T::Id> {
+        self.wanted.iter().copied()
     }
 
     /// Forgets an object that is known.

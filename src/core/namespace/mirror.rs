@@ -24,7 +24,7 @@ use super::fresh_name;
 use super::lifecycle::{Metadata as _, Notices as _, Objects};
 use super::services::Services;
 use super::slices::Slices;
-use super::withdraw::{MOST_WAIT, MirrorWaits, Released};
+use super::withdraw::{MOST_WAIT, MirrorWaits, Ready, Released};
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
@@ -33,7 +33,6 @@ use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
 use crate::core::object::{Flight, Phase, Remote};
 use crate::core::queue::Priority;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -129,11 +128,23 @@ impl Mirrors {
     }
 
     /// Takes in the content of a slice, or forgets it, if it gives way to others.
-    fn learn(&mut self, id: MirroredSliceId, held: impl FnOnce() -> Option<Box<[IpAddr]>>) {
+    fn learn(&mut self, id: MirroredSliceId, held: Option<Ready>) {
         let slice = &self.objects[id];
         if slice.object.gives_way {
             self.waits
-                .push(MirrorWaits::Learn(slice.service_name.clone(), id, held()));
+                .push(MirrorWaits::Learn(slice.service_name.clone(), id, held));
+        }
+    }
+
+    /// Notes that a request of a slice was answered, if it gives way to others.
+    pub(super) fn note_answer(&mut self, slice: &str) {
+        let Some(id) = self.objects.find(slice) else {
+            return;
+        };
+        let slice = &self.objects[id];
+        if slice.object.gives_way {
+            self.waits
+                .push(MirrorWaits::Answered(slice.service_name.clone(), id));
         }
     }
 
@@ -275,6 +286,15 @@ impl Mirroring<'_> {
             self.mirrors.dirty.insert(name.clone());
         }
         self.read_to_mirror(&name);
+    }
+
+    /// Takes in the content of a slice that was read, if it gives way to others.
+    fn learn_read(&mut self, id: MirroredSliceId, facts: &SliceFacts) {
+        if self.mirrors.objects[id].object.gives_way {
+            let held = Ready::of(facts);
+            self.ctx.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
+            self.mirrors.learn(id, Some(held));
+        }
     }
 
     /// Queues a mirror to be evaluated, as far as it has changed.

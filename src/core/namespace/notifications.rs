@@ -9,16 +9,32 @@ use std::sync::Arc;
 /// While nothing helps, they are notified again after [`RENOTIFY_AFTER`] more: about every ten minutes.
 const LASTING: u8 = 10;
 
-/// Why Endpoints are not mirrored that stand for slices that are too large.
+/// Why Endpoints are not mirrored that stand for slices that are too large or too many.
 pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, and EndpointSlices that mirror them stay as \
      they are: the slices would be more than 16 times as large, because too many ports share a name, or the same ports \
-     occur in too many combinations of subsets";
+     occur in too many combinations of subsets; or there would be more than 64 slices and one for each 384 bytes, because \
+     too many subsets have ports of their own";
 
 /// A notification for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notification {
     /// As an Event.
     Event(Notice),
+    /// As an Event, and in the log: what an annotation does to what is published, or why it does nothing.
+    Annotated(Notice),
+    /// In the log, beside an Event: another pod leads a Service than before, or one leads again. The texts are safe to print.
+    TookOver {
+        /// The Service.
+        service: Arc<str>,
+        /// The Lease.
+        lease: Box<str>,
+        /// The identity of its holder.
+        identity: Box<str>,
+        /// The pod that was published last, if this process knows one.
+        from: Option<Box<str>>,
+        /// The pod that is published now.
+        to: Box<str>,
+    },
     /// In the log: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.

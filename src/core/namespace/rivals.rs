@@ -2,9 +2,11 @@
 //! kube-controller-manager, under the same managed-by label.
 //!
 //! What they write is known by its version, which is none of ours, and by `managedFields`, which name this controller's kind
-//! or kube-controller-manager as the last that wrote. What could be a write of this process, since one had no answer, does
-//! not count; nor does what comes within [`GRACE`] of the time at which this process began to write, since a replica that
-//! led before may have had requests in flight. So a hand-over is no sign of another controller.
+//! or kube-controller-manager as the last that wrote. Where the server does not track that, because one of the two clears
+//! `managedFields`, a version counts if it made of an object exactly what this process was about to make of it. What could be
+//! a write of this process, since one had no answer, does not count; nor does what comes within [`GRACE`] of the time at which
+//! this process began to write, since a replica that led before may have had requests in flight. So a hand-over is no sign of
+//! another controller.
 
 use crate::core::object::Editor;
 use crate::core::rival::Rival;
@@ -14,6 +16,8 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(60);
 /// After so many versions people are told of another controller,
 const TOLD_AFTER: u32 = 3;
+/// within this time if it is not known who they are: somebody may once do by hand what was due,
+const WINDOW: Duration = Duration::from_secs(900);
 /// and again after this time, if it still writes.
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 
@@ -22,8 +26,9 @@ const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 pub(super) struct Rivals {
     /// When this process began to write.
     began: Duration,
-    seen: [u32; 2],
-    told: [Option<Duration>; 2],
+    /// For each of [`Rival::ALL`]: the number of versions, and since when they count.
+    seen: [(u32, Duration); Rival::ALL.len()],
+    told: [Option<Duration>; Rival::ALL.len()],
 }
 
 impl Rivals {
@@ -35,10 +40,14 @@ impl Rivals {
         };
     }
 
-    /// Counts a version that this process has not written. Returns the controller that wrote it, if it is another one.
-    pub(super) fn suspect(&mut self, editor: &Editor, now: Duration) -> Option<Rival> {
-        let rival = Rival::of(editor).filter(|_| now >= self.began + GRACE)?;
-        let seen = &mut self.seen[rival as usize];
+    /// Counts a version that this process has not written. `settled` is true if the object was not as it should be before,
+    /// and is now. Returns the controller that wrote it, if it is another one.
+    pub(super) fn suspect(&mut self, editor: &Editor, settled: bool, now: Duration) -> Option<Rival> {
+        let rival = Rival::of(editor, settled).filter(|_| now >= self.began + GRACE)?;
+        let (seen, since) = &mut self.seen[rival as usize];
+        if rival == Rival::Untracked && now >= *since + WINDOW {
+            (*seen, *since) = (0, now);
+        }
         *seen = seen.saturating_add(1);
         Some(rival)
     }
@@ -46,7 +55,7 @@ impl Rivals {
     /// Returns whether users are to be told of another controller.
     pub(super) fn is_to_be_told(&self, rival: Rival, now: Duration) -> bool {
         let at = rival as usize;
-        self.seen[at] >= TOLD_AFTER && self.told[at].is_none_or(|told| now >= told + TOLD_AGAIN)
+        self.seen[at].0 >= TOLD_AFTER && self.told[at].is_none_or(|told| now >= told + TOLD_AGAIN)
     }
 
     /// Notes that users were told of another controller.

@@ -7,6 +7,7 @@
 //! [`Placement`]: super::Placement
 
 mod addresses;
+mod annotations;
 mod changes;
 mod deferral;
 mod evaluate;
@@ -40,7 +41,7 @@ use crate::core::compact::table::{Named, Table};
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::Following;
 use crate::core::hash::KeyedMap;
-use crate::core::ids::{ServiceId, SliceId};
+use crate::core::ids::{ServiceId, SliceId, Uid};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::nodes::ZoneView;
 use crate::core::ports::ResolvedPorts;
@@ -234,6 +235,12 @@ impl Services {
     /// Notes that a plan is complete.
     pub(super) fn planned(&mut self) {
         self.resolved.planned();
+    }
+
+    /// Returns the UID of the Service of a name.
+    pub(super) fn uid_of(&self, name: &str) -> Option<&Uid> {
+        let id = self.table.find(name)?;
+        Some(&self.table[id].facts.uid)
     }
 
     /// Returns the managed Service of a name.

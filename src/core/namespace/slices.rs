@@ -40,7 +40,12 @@ impl DerefMut for Slices {
 impl Slices {
     /// Returns the slices that name a Service and are not managed.
     pub(super) fn unmanaged_of(&self, service: &str) -> impl Iterator<Item = SliceId> {
-        self.unmanaged.get(service).into_iter().flat_map(SmallSet::iter)
+        self.unmanaged_set(service).into_iter().flat_map(SmallSet::iter)
+    }
+
+    /// Returns the set of the slices that name a Service and are not managed. `None` if there are none.
+    pub(super) fn unmanaged_set(&self, service: &str) -> Option<&SmallSet<SliceId>> {
+        self.unmanaged.get(service)
     }
 
     /// Notes that a slice is not managed.

@@ -2,38 +2,39 @@
 //! Service that has a selector now. Clients read all slices of a Service, so an old one goes only when others have
 //! taken its place:
 //!
-//! * Where this process writes the others, when all of these are written and hold endpoints.
-//! * Where another controller writes them, when they hold its addresses, or as many addresses as all old ones did. They are
-//!   watched as metadata only, so they and the old slice are read first; what is not read yet proves nothing.
-//! * At the latest after [`MOST_WAIT`], unless the others are there and hold no endpoints: a selector that matches nothing
-//!   must not empty a Service. Then it stays until they hold some, and people are told.
+//! * Where this process writes the others, when all of these are written and hold a ready endpoint, or the old one holds none.
+//! * Where another controller writes them, when their ready endpoints have its ready addresses, or as many as all old ones
+//!   had. They are watched as metadata only, so they and the old slice are read first; what is not read yet proves nothing.
+//! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches nothing, or nothing
+//!   that works, must not empty a Service. Then it stays until they hold some, and people are told.
 //!
 //! The time belongs to the slice. A turn in the write queue that comes earlier finds nothing to be deleted.
+//!
+//! Events only note of which Services something has changed. The next plan looks at those, slice by slice within its budget.
 
+mod replacement;
+
+pub(super) use self::replacement::Ready;
+
+use self::replacement::{Leaving, Next, Replacement, Replacing, Scan};
 use super::Placement;
-use crate::core::address::{Family, parse_sloppy};
+use super::services::Pass;
+use crate::core::compact::small::SmallSet;
 use crate::core::events::Source;
 use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{MirroredSliceId, ServiceId, SliceId};
-use crate::core::object::{Flight, ObjectState, Phase};
+use crate::core::object::{Flight, Phase};
 use crate::core::slices::Slice;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use crate::core::work::Budget;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The time for which a slice waits at most for others that take its place.
 pub(super) const MOST_WAIT: Duration = Duration::from_secs(10);
-
-/// A slice that gives way to others.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Leaving {
-    /// One that was published for an annotation.
-    Custom(SliceId),
-    /// One that mirrors Endpoints.
-    Mirrored(MirroredSliceId),
-}
+/// The number of slices that are looked for in one go.
+const STRIDE: usize = 64;
 
 /// The slices that give way to others, by the name of their Service.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,8 @@ pub(super) struct Replacements {
     by_service: KeyedMap<Arc<str>, Replacement>,
     /// When to look at them again. May name Services whose slices do not wait any more.
     deadlines: BTreeSet<(Duration, Arc<str>)>,
+    /// The Services of which something has changed since the last plan. May name some whose slices do not wait any more.
+    changed: BTreeSet<Arc<str>>,
     /// What mirrors have to know, in the order in which it happened.
     released: Vec<Released>,
 }
@@ -60,11 +63,11 @@ pub(super) enum MirrorWaits {
     /// A slice waits no longer.
     Leave(Arc<str>, MirroredSliceId),
     /// The content of a slice that waits was read, or is not known any more.
-    Learn(Arc<str>, MirroredSliceId, Option<Box<[IpAddr]>>),
-    /// Those slices of the Service are to be looked at that have begun to wait, or were read.
-    LookAtFresh(Arc<str>),
+    Learn(Arc<str>, MirroredSliceId, Option<Ready>),
+    /// A request of a slice that waits was answered, so that it may have to be read now.
+    Answered(Arc<str>, MirroredSliceId),
     /// All slices of the Service that wait are to be looked at.
-    LookAtAll(Arc<str>),
+    Look(Arc<str>),
     /// All mirrored slices are forgotten.
     ForgetAll,
 }
@@ -78,291 +81,75 @@ pub(super) enum Released {
     IsRead(MirroredSliceId),
 }
 
-/// The slices of one Service that give way, and what is known of those that take their place.
-#[derive(Clone, Debug, Default)]
-struct Replacement {
-    leaving: BTreeMap<Leaving, Waiting>,
-    /// Those that have begun to wait, or were read, since they were last looked at.
-    fresh: Vec<Leaving>,
-    /// The number of them that have not been read.
-    unread: usize,
-    /// The addresses in them.
-    left: Addresses,
-    /// By family: the most addresses that were in them at once.
-    most: [usize; 2],
-    /// The content of slices of other controllers, as far as it was read.
-    others: BTreeMap<SliceId, Box<[IpAddr]>>,
-    /// The addresses in those.
-    there: Addresses,
-    /// True if people were told that slices stay.
-    told: bool,
-}
-
-/// A slice that waits for others.
-#[derive(Clone, Debug)]
-struct Waiting {
-    until: Duration,
-    /// Its addresses, if it was read.
-    held: Option<Box<[IpAddr]>>,
-    /// The index of an address that was missing in the others when they were last compared.
-    missing: usize,
-}
-
-/// Addresses of several slices.
-#[derive(Clone, Debug, Default)]
-struct Addresses {
-    counts: KeyedMap<IpAddr, u32>,
-    /// The number of distinct ones, by family.
-    distinct: [usize; 2],
-}
-
-impl Addresses {
-    fn add(&mut self, held: &[IpAddr]) {
-        for ip in held {
-            let count = self.counts.entry(*ip).or_default();
-            *count += 1;
-            self.distinct[Family::of(*ip).index()] += usize::from(*count == 1);
-        }
-    }
-
-    fn remove(&mut self, held: &[IpAddr]) {
-        for ip in held {
-            if let Some(count) = self.counts.get_mut(ip) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(ip);
-                    self.distinct[Family::of(*ip).index()] -= 1;
-                }
-            }
-        }
-    }
-}
-
-/// Returns the addresses of a slice, each once.
-pub(super) fn addresses(facts: &SliceFacts) -> Box<[IpAddr]> {
-    let all = facts.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
-    let mut all: Vec<IpAddr> = all.filter_map(|address| parse_sloppy(address)).collect();
-    all.sort_unstable();
-    all.dedup();
-    all.into()
-}
-
-/// The slices that are to take the place of those that give way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Replacing {
-    /// There are none.
-    Nothing,
-    /// This process writes them.
-    Ours {
-        /// All of them are as they should be.
-        complete: bool,
-        /// They hold endpoints.
-        hold: bool,
-    },
-    /// Another controller writes them.
-    Others {
-        /// Some have yet to be read.
-        unread: bool,
-        /// Some are known to hold endpoints.
-        hold: bool,
-    },
-}
-
-impl Replacement {
-    fn enter(&mut self, leaving: Leaving, until: Duration) {
-        self.leaving.entry(leaving).or_insert_with(|| {
-            self.unread += 1;
-            Waiting {
-                until,
-                held: None,
-                missing: 0,
-            }
-        });
-        self.fresh.push(leaving);
-    }
-
-    fn leave(&mut self, leaving: Leaving) {
-        if let Some(waiting) = self.leaving.remove(&leaving) {
-            match waiting.held {
-                Some(held) => self.left.remove(&held),
-                None => self.unread -= 1,
-            }
-        }
-    }
-
-    /// Takes in the content of a slice that gives way, or forgets it.
-    fn learn(&mut self, leaving: Leaving, held: Option<Box<[IpAddr]>>) {
-        let Some(waiting) = self.leaving.get_mut(&leaving) else {
-            return;
-        };
-        match &waiting.held {
-            Some(old) => self.left.remove(old),
-            None => self.unread -= 1,
-        }
-        match &held {
-            Some(new) => self.left.add(new),
-            None => self.unread += 1,
-        }
-        (waiting.held, waiting.missing) = (held, 0);
-        for (most, now) in self.most.iter_mut().zip(self.left.distinct) {
-            *most = (*most).max(now);
-        }
-        self.fresh.push(leaving);
-    }
-
-    /// Takes in the content of a slice of another controller, or forgets it.
-    fn learn_other(&mut self, id: SliceId, held: Option<Box<[IpAddr]>>) {
-        if let Some(old) = self.others.remove(&id) {
-            self.there.remove(&old);
-        }
-        if let Some(held) = held {
-            self.there.add(&held);
-            self.others.insert(id, held);
-        }
-    }
-
-    /// Returns whether the slices of other controllers hold the addresses of a slice, or as many as all that give way.
-    /// `work` counts the comparisons.
-    fn is_covered(&mut self, leaving: Leaving, work: &mut u64) -> bool {
-        let Some(waiting) = self.leaving.get_mut(&leaving) else {
-            return true;
-        };
-        let Some(held) = &waiting.held else {
-            return false;
-        };
-        let there = |at: &usize| {
-            *work += 1;
-            self.there.counts.contains_key(&held[*at])
-        };
-        // Where one was missing, the comparison goes on there. All are compared once more before it counts.
-        let order = (waiting.missing..held.len()).chain(0..waiting.missing);
-        let mut order = order.skip_while(there);
-        let Some(missing) = order.next() else {
-            return true;
-        };
-        waiting.missing = missing;
-        // They are sorted, so the first and the last show the families.
-        let family = |ip: &IpAddr| Family::of(*ip).index();
-        let (first, last) = (held.first().map(family), held.last().map(family));
-        let as_many = |family: usize| self.there.distinct[family] >= self.most[family];
-        self.unread == 0 && first.into_iter().chain(last).all(as_many)
-    }
-
-    /// Returns whether a slice goes now. `None` if it stays though its time has come.
-    fn goes(
-        &mut self,
-        leaving: Leaving,
-        replacing: Replacing,
-        now: Duration,
-        work: &mut u64,
-    ) -> Option<bool> {
-        let Some(waiting) = self.leaving.get(&leaving) else {
-            return Some(false);
-        };
-        let expired = now >= waiting.until;
-        let is_empty = waiting.held.as_ref().is_some_and(|held| held.is_empty());
-        match replacing {
-            Replacing::Nothing => Some(expired),
-            Replacing::Ours { complete: true, hold } => {
-                (hold || is_empty || !expired).then_some(hold || is_empty)
-            }
-            Replacing::Ours { hold, .. } => Some(expired && hold),
-            Replacing::Others { unread, hold } => {
-                let goes = self.is_covered(leaving, work) || (expired && hold);
-                (goes || !expired || unread).then_some(goes)
-            }
-        }
-    }
-}
-
 impl Replacements {
-    /// Returns when to look at slices that give way next.
-    pub(super) fn next_look(&self) -> Option<Duration> {
-        self.deadlines.first().map(|(until, _)| *until)
-    }
-
-    /// Takes what becomes of mirrored slices.
-    pub(super) fn take_released(&mut self) -> Vec<Released> {
-        std::mem::take(&mut self.released)
-    }
-
-    /// Takes in the content of a mirrored slice that gives way, or forgets it.
-    pub(super) fn learn_mirrored(&mut self, service: &str, id: MirroredSliceId, held: Option<Box<[IpAddr]>>) {
-        if let Some(replacement) = self.by_service.get_mut(service) {
-            replacement.learn(Leaving::Mirrored(id), held);
-        }
-    }
-
     /// Has a slice give way to others, until then at the latest.
-    pub(super) fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
+    fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
         self.by_service
             .entry(service.clone())
             .or_default()
             .enter(leaving, until);
         self.deadlines.insert((until, service.clone()));
+        self.changed.insert(service.clone());
     }
 
     /// Ends the wait of a slice.
-    pub(super) fn leave(&mut self, service: &str, leaving: Leaving) {
-        if let Some(replacement) = self.by_service.get_mut(service) {
+    fn leave(&mut self, service: &str, leaving: Leaving) {
+        if let Some(replacement) = self.change(service) {
             replacement.leave(leaving);
-            if replacement.leaving.is_empty() {
+            if replacement.is_empty() {
                 self.by_service.remove(service);
             }
         }
     }
 
-    /// Returns whether the content of another controller's slice matters to slices that give way, and is not known.
-    pub(super) fn wants(&self, service: &str, other: SliceId) -> bool {
-        let replacement = self.by_service.get(service);
-        replacement.is_some_and(|replacement| !replacement.others.contains_key(&other))
+    /// Returns what is known of the slices of a Service that give way, which are looked at by the next plan.
+    fn change(&mut self, service: &str) -> Option<&mut Replacement> {
+        let (name, _) = self.by_service.get_key_value(service)?;
+        if !self.changed.contains(service) {
+            self.changed.insert(name.clone());
+        }
+        self.by_service.get_mut(service)
     }
 
-    /// Returns whether slices of a Service give way.
-    pub(super) fn has(&self, service: &str) -> bool {
-        self.by_service.contains_key(service)
+    /// Returns whether the next plan has anything to do here.
+    pub(super) fn has_to_plan(&self) -> bool {
+        !self.changed.is_empty()
     }
 
-    /// Forgets the slices that were published for annotations, and those of other controllers.
+    /// Takes what becomes of mirrored slices that wait for others.
+    pub(super) fn take_released(&mut self) -> Vec<Released> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Returns when slices that give way are to be looked at again.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+
+    /// Forgets the slices that were published for annotations, and those that take the place of others.
     pub(super) fn forget_slices(&mut self) {
         for replacement in self.by_service.values_mut() {
             replacement.forget_slices();
         }
-        self.by_service
-            .retain(|_, replacement| !replacement.leaving.is_empty());
+        self.by_service.retain(|_, replacement| !replacement.is_empty());
     }
 
     /// Does what [`Self::forget_slices`] does, for one Service.
     pub(super) fn forget_slices_of(&mut self, service: &str) {
         if let Some(replacement) = self.by_service.get_mut(service) {
             replacement.forget_slices();
-            if replacement.leaving.is_empty() {
+            if replacement.is_empty() {
                 self.by_service.remove(service);
             }
         }
     }
 
     /// Forgets the slices that mirror Endpoints.
-    pub(super) fn forget_mirrored(&mut self) {
+    fn forget_mirrored(&mut self) {
         for replacement in self.by_service.values_mut() {
             replacement.leave_all(|leaving| matches!(leaving, Leaving::Mirrored(_)));
         }
-        self.by_service
-            .retain(|_, replacement| !replacement.leaving.is_empty());
-    }
-}
-
-impl Replacement {
-    fn forget_slices(&mut self) {
-        self.leave_all(|leaving| matches!(leaving, Leaving::Custom(_)));
-        (self.others, self.there) = (BTreeMap::new(), Addresses::default());
-    }
-
-    fn leave_all(&mut self, of: impl Fn(&Leaving) -> bool) {
-        let all: Vec<_> = self.leaving.keys().copied().filter(of).collect();
-        for leaving in all {
-            self.leave(leaving);
-        }
+        self.by_service.retain(|_, replacement| !replacement.is_empty());
     }
 }
 
@@ -374,9 +161,17 @@ impl Placement<'_> {
                 self.replacements.enter(&service, Leaving::Mirrored(id), until);
             }
             MirrorWaits::Leave(service, id) => self.replacements.leave(&service, Leaving::Mirrored(id)),
-            MirrorWaits::Learn(service, id, held) => self.replacements.learn_mirrored(&service, id, held),
-            MirrorWaits::LookAtFresh(service) => self.check_leaving(&service),
-            MirrorWaits::LookAtAll(service) => self.check_replacement(&service),
+            MirrorWaits::Learn(service, id, held) => {
+                if let Some(replacement) = self.replacements.change(&service) {
+                    replacement.learn(Leaving::Mirrored(id), held);
+                }
+            }
+            MirrorWaits::Answered(service, id) => {
+                if let Some(replacement) = self.replacements.change(&service) {
+                    replacement.ask_again(Leaving::Mirrored(id));
+                }
+            }
+            MirrorWaits::Look(service) => self.check_replacement(&service),
             MirrorWaits::ForgetAll => self.replacements.forget_mirrored(),
         }
     }
@@ -422,23 +217,34 @@ impl Placement<'_> {
         if waits {
             self.replacements
                 .enter(&name, Leaving::Custom(id), self.ctx.now + MOST_WAIT);
-            self.check_leaving(&name);
         }
     }
 
-    /// Withdraws the slices of a Service whose annotation no longer counts.
+    /// Withdraws the slices of a Service whose annotation no longer counts, but leaves the visits to them to
+    /// [`Self::step_passes`].
     pub(super) fn withdraw_abandoned(&mut self, service: ServiceId) {
         let facts = &self.services[service].facts;
         let name = facts.name.clone();
-        let abandoned = |id: &SliceId| {
-            let slice = &self.slices[*id];
-            slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts)
-        };
-        let abandoned: Vec<_> = self.slices.unmanaged_of(&name).filter(abandoned).collect();
-        for id in abandoned {
-            self.withdraw_slice(id);
+        if self.ctx.settings.outputs.custom && !facts.custom && self.slices.unmanaged_set(&name).is_some() {
+            self.services.queue(Pass::Withdraw(service, SliceId::NONE));
         }
         self.check_replacement(&name);
+    }
+
+    /// Continues to withdraw slices, from those before this one. Returns the last one that was visited, if there are more, and the
+    /// number of those visited.
+    pub(super) fn withdraw_more(&mut self, service: ServiceId, before: SliceId) -> (Option<SliceId>, usize) {
+        let Some(state) = self.services.get(service) else {
+            return (None, 0);
+        };
+        let some = next_before(self.slices.unmanaged_set(&state.facts.name), before);
+        for id in &some {
+            let (slice, facts) = (&self.slices[*id], &self.services[service].facts);
+            if slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts) {
+                self.withdraw_slice(*id);
+            }
+        }
+        (some.get(STRIDE - 1).copied(), some.len())
     }
 
     /// Ends the wait of a slice that is needed again, or gone.
@@ -452,118 +258,196 @@ impl Placement<'_> {
     /// Returns what takes the place of slices that give way.
     fn replacing(&self, name: &str, replacement: &Replacement) -> Replacing {
         let service = self.services.find(name).map(|id| &self.services[id]);
-        if let Some(service) = service.filter(|service| {
+        let ours = service.filter(|service| {
             self.ctx.settings.outputs.slices && service.facts.is_managed() && !service.facts.custom
-        }) {
-            let slices = || service.slices.iter().map(|id| &self.slices[id]);
-            let managed = |slice: &&Slice| slice.object.phase == Phase::Managed;
-            let writes =
-                |object: &ObjectState| matches!(object.flight, Some(Flight::Create | Flight::Update));
-            let settled = |slice: &Slice| {
-                let object = &slice.object;
-                let known = !object.needs_refetch && !writes(object) && !slice.differs();
-                known && !matches!(object.phase, Phase::Adopting { .. })
-            };
-            let complete = !service.dirty
-                && service.awaiting == 0
-                && !self.ctx.pending_lists.any()
-                && slices().filter(managed).count() > 0
-                && slices().all(|slice| slice.object.phase == Phase::Deleting || settled(slice));
-            let holds = |slice: &Slice| {
-                let mut slots = slice.slots.iter();
-                slice.object.remote.is_some()
-                    && !writes(&slice.object)
-                    && slots.any(|slot| slot.published.is_published())
-            };
-            let hold = slices().filter(managed).any(holds);
-            return Replacing::Ours { complete, hold };
-        }
-        let others = self.slices.unmanaged_of(name);
-        let others = others.filter(|id| {
-            let slice = &self.slices[*id];
-            slice.manager == Manager::Builtin && slice.object.remote.is_some()
         });
-        let (mut any, mut unread, mut hold) = (false, false, false);
-        for id in others {
-            any = true;
-            match replacement.others.get(&id) {
-                Some(held) => hold |= !held.is_empty(),
-                None => unread = true,
+        let Some(service) = ours else {
+            return replacement.others();
+        };
+        let (settled, hold) = replacement.ours();
+        let mut families = service.families.iter().flatten();
+        let complete = settled
+            && !service.dirty
+            && service.awaiting == 0
+            && !self.ctx.pending_lists.any()
+            && families.any(|family| family.managed > 0);
+        Replacing::Ours { complete, hold }
+    }
+
+    /// Has the next plan let those slices of a Service go that others have taken the place of, or whose time has come.
+    pub(super) fn check_replacement(&mut self, name: &str) {
+        let _ = self.replacements.change(name);
+    }
+
+    /// Notes that slices may be due, and so may have changed as far as others wait for them.
+    pub(super) fn note_wanted(&mut self) {
+        if self.replacements.by_service.is_empty() {
+            return;
+        }
+        for id in self.slices.wanted() {
+            if let Some(slice) = self.slices.get(id)
+                && let Some(replacement) = self.replacements.change(&slice.service_name)
+            {
+                replacement.touched.insert(id);
             }
         }
-        if any {
-            Replacing::Others { unread, hold }
-        } else {
-            Replacing::Nothing
+    }
+
+    /// Notes that a slice may have changed, as far as others wait for it, since its turn has come.
+    pub(super) fn note_turn(&mut self, slice: &str) {
+        if self.replacements.by_service.is_empty() {
+            return;
+        }
+        if let Some(id) = self.slices.find(slice)
+            && let Some(replacement) = self.replacements.change(&self.slices[id].service_name)
+        {
+            replacement.touched.insert(id);
+            replacement.ask_again(Leaving::Custom(id));
         }
     }
 
-    /// Lets the slices of a Service go that others have taken the place of, or whose time has come.
-    pub(super) fn check_replacement(&mut self, name: &str) {
-        if let Some(replacement) = self.replacements.by_service.get_mut(name) {
-            replacement.fresh = replacement.leaving.keys().copied().collect();
-            self.check_leaving(name);
+    /// Looks at the slices that give way, and at those that take their place, as far as something has changed and as the budget
+    /// goes. Returns true when all is done.
+    pub(super) fn step_replacements(&mut self, budget: &mut Budget) -> bool {
+        while let Some(name) = self.replacements.changed.first().cloned() {
+            if budget.is_spent() {
+                return false;
+            }
+            let before = self.ctx.work.total();
+            self.ctx.work.slices_touched += 1;
+            if self.step_replacement(&name) {
+                self.replacements.changed.remove(&name);
+            }
+            budget.spend(self.ctx.work.total() - before);
+        }
+        true
+    }
+
+    /// Does one step for the slices of a Service. Returns true if there was nothing to be done.
+    fn step_replacement(&mut self, name: &Arc<str>) -> bool {
+        let selected = self.is_selected(name);
+        let Some(replacement) = self.replacements.by_service.get_mut(name) else {
+            return true;
+        };
+        if let Some(leaving) = replacement.first_custom().filter(|_| !selected) {
+            self.replacements.leave(name, leaving);
+            self.let_go(leaving);
+            return false;
+        }
+        if let Some(id) = replacement.touched.pop_first() {
+            self.look_at_replacing(name, id);
+            return false;
+        }
+        let (scan, service) = (replacement.scan, self.services.find(name));
+        if let Scan::Unmanaged(before) | Scan::Ours(before) = scan {
+            let ours = service.map(|id| &self.services[id].slices);
+            let (slices, next): (_, fn(SliceId) -> Scan) = match scan {
+                Scan::Unmanaged(_) => (self.slices.unmanaged_set(name), Scan::Unmanaged),
+                _ => (ours, Scan::Ours),
+            };
+            let some = next_before(slices, before);
+            replacement.scan = match (some.get(STRIDE - 1), scan) {
+                (Some(last), _) => next(*last),
+                (None, Scan::Unmanaged(_)) => Scan::Ours(SliceId::NONE),
+                (None, _) => Scan::Done,
+            };
+            replacement.touched.extend(some);
+            return false;
+        }
+        let Some(replacement) = self.replacements.by_service.get(name) else {
+            return true;
+        };
+        let replacing = self.replacing(name, replacement);
+        let Some(replacement) = self.replacements.by_service.get_mut(name) else {
+            return true;
+        };
+        match replacement.next(replacing, self.ctx.now, &mut self.ctx.work) {
+            Next::Goes(leaving) => {
+                self.replacements.leave(name, leaving);
+                self.let_go(leaving);
+                false
+            }
+            Next::Reads(leaving) => {
+                self.read_leaving(leaving);
+                false
+            }
+            Next::Stays => false,
+            Next::Done(kept) => {
+                if let Some(leaving) = kept.filter(|_| !std::mem::replace(&mut replacement.told, true)) {
+                    let (source, which) = match leaving {
+                        Leaving::Custom(_) => (
+                            Source::Custom,
+                            "published for an annotation that no longer counts",
+                        ),
+                        Leaving::Mirrored(_) => (Source::Mirroring, "that mirror Endpoints"),
+                    };
+                    let unwritten = matches!(replacing, Replacing::Ours { complete: false, .. });
+                    self.notify_kept(name, source, which, unwritten);
+                }
+                true
+            }
         }
     }
 
-    /// Does what [`Self::check_replacement`] does, for those slices of a Service that have begun to give way, or were read.
-    pub(super) fn check_leaving(&mut self, name: &str) {
-        let Some((name, mut replacement)) = self.replacements.by_service.remove_entry(name) else {
+    /// Takes in what a slice is to those of its Service that give way.
+    fn look_at_replacing(&mut self, name: &str, id: SliceId) {
+        let Some(replacement) = self.replacements.by_service.get_mut(name) else {
             return;
         };
-        let replacing = self.replacing(&name, &replacement);
-        let selected = self.is_selected(&name);
-        // An old slice that is empty goes though the others hold nothing. Mirrored ones are never empty.
-        let reads = |leaving: Leaving| match replacing {
-            Replacing::Others { .. } => true,
-            Replacing::Ours { complete, hold } => complete && !hold && matches!(leaving, Leaving::Custom(_)),
-            Replacing::Nothing => false,
+        let Some(slice) = self.slices.get(id).filter(|slice| *slice.service_name == *name) else {
+            return replacement.forget(id);
         };
-        let (mut going, mut unread, mut kept) = (Vec::new(), Vec::new(), None);
-        for leaving in std::mem::take(&mut replacement.fresh) {
-            let unselected = matches!(leaving, Leaving::Custom(_)) && !selected;
-            self.ctx.work.slices_touched += 1;
-            let work = &mut self.ctx.work.addresses_visited;
-            let goes = replacement.goes(leaving, replacing, self.ctx.now, work);
-            if goes.is_none() && !unselected {
-                kept = Some(leaving);
+        let object = &slice.object;
+        match object.phase {
+            Phase::Managed | Phase::Adopting { .. } => {
+                let managed = object.phase == Phase::Managed;
+                let writes = matches!(object.flight, Some(Flight::Create | Flight::Update));
+                let settled = managed && !object.needs_refetch && !writes && !slice.differs();
+                let holds = managed && object.remote.is_some() && !writes && {
+                    let mut slots = slice.slots.iter();
+                    let ready = slots.position(|slot| slot.published.ready());
+                    let looked_at = ready.map_or(slice.slots.len(), |at| at + 1);
+                    self.ctx.work.endpoints_visited += looked_at as u64;
+                    ready.is_some()
+                };
+                replacement.forget_other(id);
+                replacement.note_ours(id, settled, holds);
             }
-            let goes = goes == Some(true) || unselected;
-            match replacement.leaving.get(&leaving) {
-                Some(_) if goes => {
-                    replacement.leave(leaving);
-                    going.push(leaving);
+            Phase::Unmanaged if slice.manager == Manager::Builtin && object.remote.is_some() => {
+                replacement.forget_ours(id);
+                if replacement.note_other(id) && object.flight.is_none() && !object.needs_refetch {
+                    self.slices[id].object.needs_refetch = true;
+                    self.slices.want(id);
                 }
-                Some(waiting) if reads(leaving) && waiting.held.is_none() => unread.push(leaving),
-                _ => {}
             }
+            _ => replacement.forget(id),
         }
-        let tells = kept.filter(|_| !std::mem::replace(&mut replacement.told, true));
-        if !replacement.leaving.is_empty() {
-            self.replacements.by_service.insert(name.clone(), replacement);
-        }
-        for leaving in going {
+    }
+
+    /// Returns whether the content of another controller's slice matters to slices that give way, and is not known.
+    pub(super) fn needs_content(&mut self, id: SliceId) -> bool {
+        let slice = &self.slices[id];
+        let replacement = self.replacements.change(&slice.service_name);
+        let counts = slice.manager == Manager::Builtin
+            && slice.object.phase == Phase::Unmanaged
+            && slice.object.remote.is_some();
+        replacement.is_some_and(|replacement| counts && replacement.note_other(id))
+    }
+
+    /// Lets slices go that were published for the annotation of a Service that is gone: those for one that is made again under its
+    /// name take the place of nothing. Returns false if there are none.
+    pub(super) fn let_some_go(&mut self, service: ServiceId) -> bool {
+        let name = self.services[service].facts.name.clone();
+        for _ in 0..STRIDE {
+            let replacement = self.replacements.change(&name);
+            let Some(leaving) = replacement.and_then(|replacement| replacement.first_custom()) else {
+                return false;
+            };
+            self.ctx.work.slices_touched += 1;
+            self.replacements.leave(&name, leaving);
             self.let_go(leaving);
         }
-        for leaving in unread {
-            self.read_leaving(leaving);
-        }
-        if let Some(leaving) = tells {
-            let (source, which) = match leaving {
-                Leaving::Custom(_) => (
-                    Source::Custom,
-                    "published for an annotation that no longer counts",
-                ),
-                Leaving::Mirrored(_) => (Source::Mirroring, "that mirror Endpoints"),
-            };
-            self.notify_kept(&name, source, which);
-        }
-        let others: Vec<_> = self.slices.unmanaged_of(&name).collect();
-        for other in others {
-            if self.replacements.wants(&name, other) {
-                self.learn_content(other);
-            }
-        }
+        true
     }
 
     /// Has a slice deleted that no longer waits for others.
@@ -592,35 +476,36 @@ impl Placement<'_> {
     /// Keeps the content of a slice that was read, if slices of its Service give way.
     pub(super) fn hold_content(&mut self, id: SliceId, facts: &SliceFacts) {
         let slice = &self.slices[id];
-        let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name) else {
+        let Some(replacement) = self.replacements.change(&slice.service_name) else {
             return;
         };
-        self.ctx.work.addresses_visited += facts.endpoints.len() as u64;
-        if slice.object.gives_way {
-            replacement.learn(Leaving::Custom(id), Some(addresses(facts)));
-        } else if slice.manager == Manager::Builtin && slice.object.phase == Phase::Unmanaged {
-            replacement.learn_other(id, Some(addresses(facts)));
+        let other = slice.manager == Manager::Builtin && slice.object.phase == Phase::Unmanaged;
+        if slice.object.gives_way || other {
+            let held = Ready::of(facts);
+            self.ctx.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
+            if slice.object.gives_way {
+                replacement.learn(Leaving::Custom(id), Some(held));
+            } else {
+                replacement.learn_other(id, held);
+            }
         }
     }
 
     /// Forgets the content of a slice that has changed or is gone.
     pub(super) fn drop_content(&mut self, id: SliceId) {
         let slice = &self.slices[id];
-        if let Some(replacement) = self.replacements.by_service.get_mut(&slice.service_name) {
+        if let Some(replacement) = self.replacements.change(&slice.service_name) {
             if slice.object.gives_way {
                 replacement.learn(Leaving::Custom(id), None);
             } else {
-                replacement.learn_other(id, None);
+                replacement.forget(id);
             }
         }
     }
+}
 
-    /// Returns the Service of a slice, if others wait for that one.
-    pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
-        if self.replacements.by_service.is_empty() {
-            return None;
-        }
-        let service = &self.slices[self.slices.find(slice)?].service_name;
-        self.replacements.has(service).then(|| service.clone())
-    }
+/// Returns the last slices of a set before this one, in descending order.
+fn next_before(set: Option<&SmallSet<SliceId>>, before: SliceId) -> Vec<SliceId> {
+    let slices = set.into_iter().flat_map(|set| set.down_from(..=before));
+    slices.filter(|id| *id < before).take(STRIDE).collect()
 }

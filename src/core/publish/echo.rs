@@ -8,7 +8,8 @@
 //! ```text
 //!   grant ──► in flight ──► answered at a version ──► the watch has shown that version, or a later one
 //!                  │
-//!                  ├──► deleted ──► the watch has shown it, or a write that was sent after the answer, or a bound
+//!                  ├──► deleted ──► the watch has shown it, or the version at which it is gone, or a write that was
+//!                  │                sent after the answer, or a bound
 //!                  ├──► unknown ──► the watch has shown a write that was sent after that, or a bound
 //!                  └──► nothing was written
 //! ```
@@ -16,7 +17,8 @@
 //! The events of a watch come in the order of their versions, so one event or bookmark proves that all writes up to its
 //! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
 //! changed nothing, which makes no event and is answered with a version that was shown before. Deletes are answered
-//! without a version. A request that is not answered in time gives its place up, and neither it nor a write without
+//! without a version before Kubernetes 1.38. From then on the version proves that the deletion was shown, but not how
+//! late: it may be that of a later look, at which nothing was written that a watch would show. A request that is not answered in time gives its place up, and neither it nor a write without
 //! a version tells how late the server is: the failures of some objects are no sign of its load.
 //!
 //! If our own watch is not open, or shows nothing at all while echoes are awaited, nothing can be told from echoes: no
@@ -60,8 +62,8 @@ const GONE_KEPT: usize = 1024;
 pub enum Effect {
     /// The object has this version now.
     Written(u64),
-    /// The object was deleted.
-    Deleted,
+    /// The object was deleted, and is gone at this version if the server said one.
+    Deleted(Option<u64>),
     /// It is not known whether anything was written.
     Unknown,
     /// Nothing was written.
@@ -75,7 +77,7 @@ impl Effect {
         match outcome {
             _ if load == Load::Unknown => Self::Nothing,
             Outcome::Written(remote) => Self::Written(remote.version),
-            Outcome::Deleted => Self::Deleted,
+            Outcome::Deleted(version) => Self::Deleted(*version),
             Outcome::Unknown if load == Load::Unanswered => Self::Unknown,
             Outcome::Unknown
             | Outcome::Fetched { .. }
@@ -200,6 +202,8 @@ struct Place {
 struct Unversioned {
     key: Hashed<ObjectKey>,
     place: Place,
+    /// A version at which it is shown for certain, if there is one.
+    gone_at: Option<u64>,
     /// When it gives its place up.
     until: Duration,
 }
@@ -377,20 +381,25 @@ impl Echoes {
             Effect::Written(version) if version > stream.shown => {
                 stream.written.insert((version, self.order), place);
             }
-            Effect::Deleted | Effect::Unknown if !gone => {
-                let bound = match effect {
-                    Effect::Unknown => BOUND_OF_UNKNOWN,
-                    _ => BOUND,
+            // The echo came first, and shows that it did by its version alone.
+            Effect::Deleted(Some(version)) if !gone && version <= stream.shown => {
+                self.end(output, place, now, false);
+            }
+            Effect::Deleted(_) | Effect::Unknown if !gone => {
+                let (bound, gone_at) = match effect {
+                    Effect::Deleted(version) => (BOUND, version),
+                    _ => (BOUND_OF_UNKNOWN, None),
                 };
                 let waiting = Unversioned {
                     key: key.clone(),
                     place,
+                    gone_at,
                     until: now + bound,
                 };
                 stream.unversioned.insert(self.order, waiting);
             }
             // The echo came first.
-            Effect::Written(_) | Effect::Deleted | Effect::Unknown => self.end(output, place, now, true),
+            Effect::Written(_) | Effect::Deleted(_) | Effect::Unknown => self.end(output, place, now, true),
             Effect::Nothing => self.end(output, place, now, false),
         }
     }
@@ -453,12 +462,21 @@ impl Echoes {
             sent = sent.max(place.flight.sent);
             self.end(output, place, at, true);
         }
-        // Writes that were answered before one was sent that has been shown come before it.
-        while let Some(first) = self.streams[output as usize].unversioned.first_entry()
-            && *first.key() < sent
-        {
-            let this = first.remove();
-            self.end(output, this.place, at, false);
+        // Writes that were answered before one was sent that has been shown come before it. There are no more than places.
+        self.release(output, at, |order, this| {
+            order < sent || this.gone_at.is_some_and(|gone_at| gone_at <= version)
+        });
+    }
+
+    /// Frees the places of those writes without a version that `is_over` picks, by the order of their answers.
+    fn release(&mut self, output: Output, at: Duration, is_over: impl Fn(u64, &Unversioned) -> bool) {
+        let unversioned = &mut self.streams[output as usize].unversioned;
+        let over = unversioned.iter().filter(|(order, this)| is_over(**order, this));
+        let over: Vec<u64> = over.map(|(order, _)| *order).collect();
+        for order in over {
+            if let Some(this) = self.streams[output as usize].unversioned.remove(&order) {
+                self.end(output, this.place, at, false);
+            }
         }
     }
 
@@ -498,18 +516,7 @@ impl Echoes {
     }
 
     fn pass_stream(&mut self, output: Output, now: Duration) {
-        // Not in the order of their bounds; there are no more than places.
-        let over: Vec<u64> = self.streams[output as usize]
-            .unversioned
-            .iter()
-            .filter(|(_, this)| this.until <= now)
-            .map(|(order, _)| *order)
-            .collect();
-        for order in over {
-            if let Some(this) = self.streams[output as usize].unversioned.remove(&order) {
-                self.end(output, this.place, now, false);
-            }
-        }
+        self.release(output, now, |_, this| this.until <= now);
         let Some(oldest) = self.streams[output as usize].oldest() else {
             return;
         };

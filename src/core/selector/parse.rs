@@ -8,7 +8,7 @@
 //!
 //! `in` and `notin` are operators only where an operator stands. A value that is left out is the empty one.
 
-use super::requirement::{Requirement, Test, integer};
+use super::requirement::{Parsed, ParsedTest as Test, integer};
 use crate::core::excerpt::Excerpt;
 
 /// The longest label value, and the longest name in a key.
@@ -16,8 +16,8 @@ const LONGEST_NAME: usize = 63;
 /// The longest prefix of a key.
 const LONGEST_PREFIX: usize = 253;
 
-/// The most values of a selector; a key without a value counts as one. Each takes a hundred bytes in the selector cache,
-/// and an annotation has room for a hundred thousand.
+/// The most values of a selector; a key without a value counts as one. An annotation has room for a hundred thousand, and
+/// labels are compared with a selector in one go.
 const MOST_VALUES: usize = 100;
 
 /// Why a text is not a label selector. The column is that of the first byte of what is wrong, from 1.
@@ -66,7 +66,7 @@ pub enum SelectorError {
 }
 
 /// Parses the requirements of a selector.
-pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
+pub(super) fn requirements(text: &str) -> Result<Vec<Parsed<'_>>, SelectorError> {
     let mut parser = Parser {
         text,
         rest: text,
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+    fn requirement(&mut self) -> Result<Parsed<'a>, SelectorError> {
         let mut token = self.take();
         let absent = token.kind == Kind::Symbol("!");
         if absent {
@@ -173,26 +173,27 @@ impl<'a> Parser<'a> {
                 key: Excerpt::value(key).to_string().into(),
             });
         }
-        let key = Box::<str>::from(key);
         if absent {
             self.count(token.column)?;
-            return Ok(Requirement::new(key, Test::DoesNotExist));
+            let test = Test::DoesNotExist;
+            return Ok(Parsed { key, test });
         }
         if matches!(self.peek().kind, Kind::End | Kind::Symbol(",")) {
             self.count(token.column)?;
-            return Ok(Requirement::new(key, Test::Exists));
+            let test = Test::Exists;
+            return Ok(Parsed { key, test });
         }
         let operator = self.take();
         let test = match operator.kind {
-            Kind::Symbol("=" | "==") => Test::In([self.value()?.1.into()].into()),
-            Kind::Symbol("!=") => Test::NotIn([self.value()?.1.into()].into()),
+            Kind::Symbol("=" | "==") => Test::In(vec![self.value()?.1]),
+            Kind::Symbol("!=") => Test::NotIn(vec![self.value()?.1]),
             Kind::Symbol(">") => Test::GreaterThan(self.bound()?),
             Kind::Symbol("<") => Test::LessThan(self.bound()?),
             Kind::Word("in") => Test::In(self.values()?),
             Kind::Word("notin") => Test::NotIn(self.values()?),
             _ => return Err(operator.unexpected("=, ==, !=, >, <, in or notin")),
         };
-        Ok(Requirement::new(key, test))
+        Ok(Parsed { key, test })
     }
 
     /// Counts a value, or a key without one.
@@ -231,7 +232,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Values in parentheses, sorted, each once.
-    fn values(&mut self) -> Result<Box<[Box<str>]>, SelectorError> {
+    fn values(&mut self) -> Result<Vec<&'a str>, SelectorError> {
         let token = self.take();
         if token.kind != Kind::Symbol("(") {
             return Err(token.unexpected("\"(\""));
@@ -241,7 +242,7 @@ impl<'a> Parser<'a> {
         loop {
             let value = self.value()?.1;
             commas = if value.is_empty() { commas } else { 0 };
-            values.push(Box::<str>::from(value));
+            values.push(value);
             let token = self.take();
             match token.kind {
                 // kubectl takes commas by twos, and expects a value after the second.
@@ -253,7 +254,7 @@ impl<'a> Parser<'a> {
         }
         values.sort_unstable();
         values.dedup();
-        Ok(values.into())
+        Ok(values)
     }
 }
 

@@ -106,11 +106,10 @@ impl Near {
     /// Adds running pods with the same labels, which the selector does not match.
     pub(in crate::inspect) fn see(&mut self, selector: &Selector, labels: &Labels, pods: &[&str]) {
         self.seen += pods.len();
-        let requirements = selector.requirements();
-        self.met.resize(requirements.len(), 0);
+        self.met.resize(selector.requirements().count(), 0);
         let mut meets = true;
-        for (requirement, met) in requirements.iter().zip(&mut self.met) {
-            if requirement.accepts(labels.get(&requirement.key)) {
+        for (requirement, met) in selector.requirements().zip(&mut self.met) {
+            if requirement.accepts(labels.get(requirement.key)) {
                 *met += pods.len();
             } else {
                 meets = false;
@@ -207,7 +206,7 @@ impl Near {
                 )
             });
         }
-        for (requirement, met) in selector.requirements().iter().zip(&self.met) {
+        for (requirement, met) in selector.requirements().zip(&self.met) {
             let requirement = requirement.to_string();
             let requirement = Excerpt::value(&requirement);
             if *met == 0 {

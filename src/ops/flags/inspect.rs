@@ -1,9 +1,10 @@
 //! The flags of the read-only commands.
 
 use super::{ConnectionArgs, MirroringArgs, PublishingArgs};
-use crate::cluster::connect::Target;
+use crate::cluster::connect::{Impersonated, Target};
 use crate::cluster::kubeconfig::ConfigFile;
 use crate::core::golang;
+use crate::core::selector::{Selector, SelectorError};
 use clap::ValueEnum;
 use std::time::Duration;
 
@@ -16,6 +17,36 @@ impl ConnectionArgs {
             target => target,
         }
     }
+}
+
+/// Whose rights the read-only commands use.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ImpersonationArgs {
+    /// Read with the rights of this user, such as system:serviceaccount:NAMESPACE:NAME, which takes the right to
+    /// impersonate it
+    #[arg(long = "as", value_name = "USER")]
+    pub user: Option<String>,
+
+    /// Read as a member of this group as well; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
+    pub groups: Vec<String>,
+}
+
+impl ImpersonationArgs {
+    /// Returns the user, if one is given.
+    pub(crate) fn impersonated(&self) -> Option<Impersonated> {
+        let user = self.user.clone().filter(|user| !user.is_empty())?;
+        let groups = self.groups.clone();
+        Some(Impersonated { user, groups })
+    }
+}
+
+/// A label selector, in the grammar of kubectl; none selects everything.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelSelector(pub Option<Selector>);
+
+fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
+    Selector::parse(text).map(LabelSelector)
 }
 
 /// The flags of `endpointd audit`. Flags that decide what is published have the same names as for `run`.
@@ -32,6 +63,14 @@ pub(crate) struct AuditArgs {
     /// Check all namespaces, which is the default, even if --namespace is given
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
+
+    /// Check the Services with these labels only, given as for kubectl; objects of Services that are gone are left out
+    #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = parse_selector)]
+    pub selector: Option<LabelSelector>,
+
+    /// Whose rights to use
+    #[command(flatten)]
+    pub impersonation: ImpersonationArgs,
 
     /// How long to wait for answers
     #[command(flatten)]
@@ -73,12 +112,20 @@ pub(crate) struct AuditArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// The Service to explain: NAMESPACE/SERVICE, or as kubectl has it SERVICE, service/SERVICE or svc/SERVICE
-    #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = parse_service)]
-    pub service: ServiceName,
+    #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = parse_service, required_unless_present = "selector")]
+    pub service: Option<ServiceName>,
+
+    /// Explain each Service of the namespace that has these labels, given as for kubectl
+    #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "service")]
+    pub selector: Option<LabelSelector>,
 
     /// Namespace of the Service, if it is not part of its name; by default that of the context
     #[arg(long, short = 'n', value_name = "NAME")]
     pub namespace: Option<String>,
+
+    /// Whose rights to use
+    #[command(flatten)]
+    pub impersonation: ImpersonationArgs,
 
     /// How long to wait for answers
     #[command(flatten)]

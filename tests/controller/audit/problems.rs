@@ -15,6 +15,7 @@ use std::time::Duration;
 
 async fn audited(world: &World) -> Report {
     let scope = Scope {
+        labels: None,
         namespace: None,
         settings: world.options.settings,
         settle: Duration::from_secs(1),
@@ -476,4 +477,75 @@ async fn the_command_reports_problems_only_if_asked_and_in_every_format() {
     );
     let yaml = look(&["--problems", "-o", "yaml"]).await.stdout;
     assert!(yaml.contains("reason: NoPodsMatch"), "{yaml}");
+}
+
+/// A leader annotation on a Service with a selector does nothing: both databases were published, and no problem was listed.
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_does_nothing_is_a_problem_whoever_publishes() {
+    let annotations = json!({LEADER: "db", SELECTOR: "app=db", "endpointd.io/lease": "db"});
+    let both = service_with(&json!({
+        "metadata": {"name": "db", "annotations": annotations},
+        "spec": {"selector": {"app": "db"}},
+    }));
+    let mut unusable = service_with(&json!({
+        "metadata": {"name": "web", "annotations": {SELECTOR: "app in web"}},
+    }));
+    unusable["spec"].as_object_mut().unwrap().remove("selector");
+    let mut pod = labelled("db-0", &json!({"app": "db"}));
+    pod["status"]["conditions"] = json!([ready_condition(true, 1)]);
+    for outputs in [
+        Outputs::ALL,
+        Outputs {
+            custom: true,
+            ..Outputs::ALL
+        },
+    ] {
+        let found = problems_with(outputs, &[both.clone(), unusable.clone(), pod.clone()]).await;
+        assert_eq!(
+            found,
+            [
+                (
+                    Reason::AnnotationIgnored,
+                    "endpointd.io/selector and endpointd.io/leader are ignored: the Service has a selector".to_owned()
+                ),
+                (
+                    Reason::AnnotationUnknown,
+                    "the annotation endpointd.io/lease is not known, and nothing is done about it; the known ones are \
+                     endpointd.io/selector and endpointd.io/leader"
+                        .to_owned()
+                ),
+                (
+                    Reason::SelectorUnusable,
+                    "the selector in the annotation endpointd.io/selector is not used: column 8: found \"web\", expected \
+                     \"(\""
+                        .to_owned()
+                ),
+            ],
+            "{outputs:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn slices_left_behind_are_a_problem_of_their_service() {
+    let (handle, api) = serve().await;
+    api.create(&service(), "default").await.unwrap();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
+        "metadata": {"name": "s-abcde", "labels": {
+            "kubernetes.io/service-name": "s", "endpointslice.kubernetes.io/managed-by": "endpointd.io",
+        }},
+    });
+    api.create(&slice, "default").await.unwrap();
+    let url = handle.url();
+    let ended = endpointd(&["audit", "--server", &url, "--settle=0s", "--problems"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.stdout.contains("SlicesLeftBehind") && ended.stdout.contains("default/s-abcde"),
+        "{ended:?}"
+    );
+    assert!(
+        !ended.stdout.contains("belongs to no Service that opts in"),
+        "{ended:?}"
+    );
 }

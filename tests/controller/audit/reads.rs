@@ -2,6 +2,7 @@
 
 use super::{look, report};
 use crate::command::access;
+use crate::gate::Fate;
 use crate::world::{World, ip, node, pod, service, service_with};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::{Cause, Reader};
@@ -9,6 +10,7 @@ use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
 use endpointd::inspect::findings::Report;
 use endpointd::ops::audit::{AuditError, Scope, audit};
+use http::Method;
 use kube::Client;
 use memory_apiserver::{Access, ApiServer, Failure, Fault, FaultPlan, Rule, Stage, Verb};
 use serde_json::json;
@@ -102,6 +104,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
     }
     let seen = async |namespace: Option<&str>, outputs: Outputs| {
         let scope = Scope {
+            labels: None,
             namespace: namespace.map(str::to_owned),
             settings: Settings {
                 outputs,
@@ -165,6 +168,7 @@ async fn with_access(server: &ApiServer, resource: &str) -> Result<Report, Strin
         Encodings::default(),
     );
     let scope = Scope {
+        labels: None,
         namespace: None,
         settings: Settings::default(),
         settle: Duration::ZERO,
@@ -226,4 +230,27 @@ async fn a_selector_that_is_too_long_for_a_request_is_applied_here() {
     world.start_up().await;
     world.stop().await;
     assert!(report(&world).await.is_in_sync());
+}
+
+/// API servers since 1.38 answer a path that they do not know with a Status of the reason that a missing object has.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_not_known_was_taken_for_a_namespace_that_does_not_exist() {
+    let world = World::new(100);
+    let scope = Scope {
+        namespace: Some("default".to_owned()),
+        settings: Settings::default(),
+        settle: Duration::ZERO,
+        problems: false,
+        labels: None,
+    };
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    for strange in [Fate::UnknownPath, Fate::Page(404)] {
+        world.gate.next(Method::GET, "namespaces", strange);
+        let error = audit(&reader, &scope).await.unwrap_err();
+        let AuditError::Read(error) = error else {
+            panic!("{strange:?}: {error}")
+        };
+        assert!(matches!(error.cause, Cause::Status { code: 404, .. }), "{error}");
+    }
+    assert!(audit(&reader, &scope).await.unwrap().is_in_sync());
 }

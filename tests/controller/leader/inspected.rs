@@ -22,6 +22,7 @@ fn reader(world: &World) -> Reader {
 
 async fn audited(world: &World) -> Report {
     let scope = Scope {
+        labels: None,
         problems: false,
         namespace: None,
         settings: Settings {

@@ -19,6 +19,7 @@ fn reader(world: &World) -> Reader {
 /// What an audit of a world finds: each finding's verb, and its reasons.
 async fn found(world: &World) -> Vec<(Verb, Vec<String>)> {
     let scope = Scope {
+        labels: None,
         problems: false,
         namespace: None,
         settings: world.options.settings,

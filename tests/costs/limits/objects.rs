@@ -99,6 +99,26 @@ fn subset(n: usize, long: bool) -> Item {
     Item::Element(json!({"addresses": [address], "ports": [port]}))
 }
 
+/// A subset that is as small as one with a slice of its own can be.
+fn subset_of_a_port(n: usize, long: bool) -> Item {
+    let mut address = json!({"ip": ip(n)});
+    if long {
+        // As many slices as the Endpoints may stand for.
+        address["nodeName"] = text(format!("n{n}"), true, NAME).into();
+        address["hostname"] = text(format!("h{n}"), true, LABEL).into();
+    }
+    Item::Element(json!({"addresses": [address], "ports": [{"port": 1 + n % 65_535}]}))
+}
+
+/// Another subset with a port of the name that ports of a thousand addresses have.
+fn subset_of_a_name(n: usize, long: bool) -> Item {
+    let Item::Element(mut subset) = subset_of_a_port(n, long) else {
+        unreachable!("an element of a list")
+    };
+    subset["ports"] = json!([{"name": "a", "port": 1000 + n % 60_000}]);
+    Item::Element(subset)
+}
+
 /// A subset of ports of its own, and one that stands in every subset.
 fn subset_overlapping(n: usize, long: bool) -> Item {
     let Item::Element(mut subset) = subset(n, long) else {
@@ -186,7 +206,7 @@ type Row = (
 );
 
 #[rustfmt::skip] // A table.
-const TABLE: [Row; 21] = [
+const TABLE: [Row; 23] = [
     (&EVERY, "labels", "/metadata/labels", ROOM, label),
     (&EVERY, "annotations", "/metadata/annotations", (ALL, ANNOTATIONS), label),
     (&EVERY, "owners", "/metadata/ownerReferences", ROOM, owner),
@@ -205,6 +225,8 @@ const TABLE: [Row; 21] = [
     (&[Kind::Endpoints], "ports of a thousand addresses", "/subsets/1/ports", (65_535, OBJECT / 2), port_alike),
     (&[Kind::Endpoints], "subsets", "/subsets", ROOM, subset),
     (&[Kind::Endpoints], "subsets with a port in common", "/subsets", ROOM, subset_overlapping),
+    (&[Kind::Endpoints], "subsets of an address and a port", "/subsets", ROOM, subset_of_a_port),
+    (&[Kind::Endpoints], "subsets beside a thousand addresses", "/subsets", (12_000, OBJECT), subset_of_a_name),
     (&SLICES, "endpoints", "/endpoints", (1000, OBJECT), endpoint),
     (&SLICES, "ports", "/ports", (20_000, OBJECT), port),
     (&[Kind::Node], "conditions", "/status/conditions", ROOM, condition),
@@ -247,6 +269,12 @@ impl Field {
                 _ => None,
             });
             let subset = json!({"addresses": addresses.collect::<Vec<_>>(), "ports": []});
+            object["subsets"].as_array_mut().unwrap().push(subset);
+        }
+        if self.name == "subsets beside a thousand addresses" {
+            let addresses: Vec<_> = (100_000..101_000).map(|n| json!({"ip": ip(n)})).collect();
+            let ports: Vec<_> = (1..17).map(|port| json!({"name": "a", "port": port})).collect();
+            let subset = json!({"addresses": addresses, "ports": ports});
             object["subsets"].as_array_mut().unwrap().push(subset);
         }
         let place = object.pointer_mut(self.pointer).expect("the field is there");

@@ -64,7 +64,7 @@ impl Strikes {
         match self.attack {
             Attack::Refusals => 1.0,
             // The server takes as long for them as the controller.
-            Attack::Mirrored => 2.0,
+            Attack::Mirrored | Attack::Subsets => 2.0,
             Attack::Backlog => 40.0,
             Attack::Slice => 100.0,
             Attack::Zones => 50.0,
@@ -118,7 +118,19 @@ impl Strikes {
                 self.http.patch(&path, &patch).await
             }
             Attack::Annotated => {
-                let (path, patch) = bulk::change_annotated(round, self.scaled(60) as u64);
+                let (path, patch) = bulk::change_annotated(round, self.scaled(5_000) as u64);
+                self.http.patch(&path, &patch).await
+            }
+            Attack::Subsets => {
+                let (path, patch) = bulk::change_subsets(round, self.scaled(6) as u64);
+                self.http.patch(&path, &patch).await
+            }
+            Attack::Leases => {
+                let (path, patch) = bulk::follow_lease(round);
+                self.http.patch(&path, &patch).await
+            }
+            Attack::Replaced => {
+                let (path, patch) = bulk::change_replaced(round, self.scaled(16_000) as u64);
                 self.http.patch(&path, &patch).await
             }
             Attack::All => unreachable!("it is taken apart when it is prepared"),
@@ -136,7 +148,10 @@ impl Strikes {
             Attack::Mirrored => bulk::mirrored(self.scaled(10), self.scaled(1_000)),
             Attack::Refusals => bulk::refused(self.scaled(20)),
             Attack::Backlog => bulk::backlog(self.scaled(200), 30),
-            Attack::Annotated => bulk::annotated(self.scaled(60), self.scaled(33_000)),
+            Attack::Replaced => bulk::replaced(self.scaled(16_000)),
+            Attack::Annotated => bulk::annotated(self.scaled(5_000), self.scaled(10), self.scaled(33_000)),
+            Attack::Subsets => bulk::subsets(self.scaled(6), self.scaled(22_000)),
+            Attack::Leases => bulk::leases(30, (400_000.0 * self.scale) as usize),
             other => {
                 self.prepare_other(other).await?;
                 Vec::new()
@@ -156,9 +171,13 @@ impl Strikes {
     async fn prepare_other(&self, attack: Attack) -> anyhow::Result<()> {
         match attack {
             Attack::None | Attack::All => Ok(()),
-            Attack::Mirrored | Attack::Refusals | Attack::Backlog | Attack::Annotated => {
-                unreachable!("they are made in bulk")
-            }
+            Attack::Mirrored
+            | Attack::Refusals
+            | Attack::Backlog
+            | Attack::Annotated
+            | Attack::Replaced
+            | Attack::Subsets
+            | Attack::Leases => unreachable!("they are made in bulk"),
             Attack::Collisions => {
                 for number in 0..4 {
                     self.make_colliding(number).await?;

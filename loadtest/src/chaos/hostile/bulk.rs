@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    kinds::{Attack, collection, path, pod_number},
+    kinds::{Attack, NAMESPACE, collection, path, pod_number},
     objects,
 };
 use crate::{observe::pod_ip, oracle::Family};
@@ -139,31 +139,127 @@ pub(super) fn flip_backlog(round: u64, namespaces: u64) -> (String, Value) {
     backlog_status(number, (turn + number) % 2 == 1, 10 + turn)
 }
 
-fn selector(values: usize) -> String {
-    let values: Vec<String> = (0..values).map(|value| format!("v{value:05}")).collect();
-    format!("app in ({})", values.join(","))
+/// A selector whose values no other has.
+fn selector(number: usize, values: usize) -> String {
+    let values: Vec<String> = (0..values)
+        .map(|value| format!("{:x}", number * values + value))
+        .collect();
+    format!("app in ({}x)", values.join(","))
 }
 
-/// Services whose selector is an annotation of many values.
-pub(super) fn annotated(count: usize, values: usize) -> Vec<Made> {
-    let selector = selector(values);
-    (0..count)
-        .map(|number| {
-            let mut service = objects::service(&format!("annotated-{number}"), &json!({}), &json!({}));
-            service["spec"]
-                .as_object_mut()
-                .expect("it has one")
-                .remove("selector");
-            service["metadata"]["annotations"] = json!({ "endpointd.io/selector": selector });
-            made(collection("services"), service)
-        })
-        .collect()
+/// Services whose selectors are annotations: `count` of as many values as a selector may have, and `large` of `values`.
+pub(super) fn annotated(count: usize, large: usize, values: usize) -> Vec<Made> {
+    let service = |(name, selector): (String, String)| {
+        let annotations = json!({ "endpointd.io/selector": selector });
+        made(collection("services"), annotated_service(&name, annotations))
+    };
+    let small = (0..count).map(|number| (format!("annotated-{number}"), selector(number, 100)));
+    let large = (0..large).map(|number| (format!("large-{number}"), selector(number, values)));
+    small.chain(large).map(service).collect()
+}
+
+/// A Service without a selector, with annotations.
+fn annotated_service(name: &str, annotations: Value) -> Value {
+    let mut service = objects::service(name, &json!({}), &json!({}));
+    service["spec"]
+        .as_object_mut()
+        .expect("it has one")
+        .remove("selector");
+    service["metadata"]["annotations"] = annotations;
+    service
+}
+
+/// Endpoints whose subsets have ports of their own: with the shortest addresses that there are, or with so long ones that
+/// each subset may have a slice.
+pub(super) fn subsets(count: usize, of: usize) -> Vec<Made> {
+    let subset = |number: usize, long: bool| {
+        let at = pod_number(Attack::Subsets, number as u32);
+        let mut address = json!({ "ip": pod_ip(at, Family::V4).to_string() });
+        if long {
+            address["nodeName"] = format!("{number:0>253}").into();
+            address["hostname"] = format!("h{number:0>62}").into();
+        }
+        json!({ "addresses": [address], "ports": [{ "port": 1 + number }] })
+    };
+    let made = (0..count).flat_map(|number| {
+        let long = number % 2 == 1;
+        let of = if long { of / 7 } else { of };
+        let subsets = (0..of).map(|at| subset(at, long)).collect();
+        by_hand(&format!("subsets-{number}"), &subsets)
+    });
+    made.collect()
+}
+
+/// A label of one of them changes.
+pub(super) fn change_subsets(round: u64, count: u64) -> (String, Value) {
+    let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
+    (path("endpoints", &format!("subsets-{}", round % count)), patch)
+}
+
+/// Leases with so many bytes of an annotation and a holder, and a Service that follows none.
+pub(super) fn leases(count: usize, bytes: usize) -> Vec<Made> {
+    let collection_of_leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let text = "x".repeat(bytes / 2);
+    let lease = |number: usize| {
+        let lease = json!({
+            "metadata": { "name": format!("lease-{number}"), "annotations": { "a": text } },
+            "spec": { "holderIdentity": text, "leaseDurationSeconds": 15 },
+        });
+        made(collection_of_leases.clone(), lease)
+    };
+    let service = annotated_service("leases", json!({}));
+    let service = made(collection("services"), service);
+    (0..count).map(lease).chain([service]).collect()
+}
+
+/// The Service follows one of the Leases, and then none.
+pub(super) fn follow_lease(round: u64) -> (String, Value) {
+    let lease = round
+        .is_multiple_of(2)
+        .then(|| format!("lease-{}", round / 2 % 5));
+    let patch = json!({ "metadata": { "annotations": { "endpointd.io/leader": lease } } });
+    (path("services", "leases"), patch)
 }
 
 /// A label of one of them changes.
 pub(super) fn change_annotated(round: u64, count: u64) -> (String, Value) {
     let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
     (path("services", &format!("annotated-{}", round % count)), patch)
+}
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/hostile/endpointslices";
+
+fn endpoints_of_replaced(number: u64, round: u64) -> Value {
+    let at = pod_number(Attack::Replaced, number as u32 + (round % 2) as u32 * 50_000);
+    json!([{ "addresses": [pod_ip(at, Family::V4).to_string()], "conditions": { "ready": true } }])
+}
+
+/// A Service whose selector selects nothing, and slices that were published for an annotation.
+pub(super) fn replaced(count: usize) -> Vec<Made> {
+    let service = objects::service("replaced", &json!({}), &json!({ "app": "none" }));
+    let slices = (0..count as u64).map(|number| {
+        let labels = json!({
+            "kubernetes.io/service-name": "replaced", "endpointslice.kubernetes.io/managed-by": "endpointd.io",
+        });
+        let slice = json!({
+            "metadata": { "name": format!("replaced-{number}"), "labels": labels },
+            "addressType": "IPv4", "ports": [{ "port": 80 }], "endpoints": endpoints_of_replaced(number, 0),
+        });
+        made(SLICES.to_owned(), slice)
+    });
+    let service = made(collection("services"), service);
+    [service].into_iter().chain(slices).collect()
+}
+
+/// One of the slices gets another address, or the Service another label.
+pub(super) fn change_replaced(round: u64, count: u64) -> (String, Value) {
+    if round.is_multiple_of(10) {
+        let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
+        return (path("services", "replaced"), patch);
+    }
+    let (number, turn) = (round % count, round / count);
+    let patch = json!({ "endpoints": endpoints_of_replaced(number, turn + 1) });
+    (format!("{SLICES}/replaced-{number}"), patch)
 }
 
 #[cfg(test)]
@@ -179,7 +275,14 @@ mod tests {
         let refused = largest(&refused(1));
         assert!((20_000..32_000).contains(&refused), "{refused}");
         // All annotations of an object together.
-        let annotated = selector(33_000).len();
-        assert!((220_000..256 << 10).contains(&annotated), "{annotated}");
+        let annotated = selector(9, 33_000).len();
+        assert!((190_000..256 << 10).contains(&annotated), "{annotated}");
+        let subsets = subsets(2, 22_000);
+        for made in subsets
+            .iter()
+            .filter(|made| made.collection.ends_with("endpoints"))
+        {
+            assert!((1_000_000..1_500_000).contains(&size(made)), "{}", size(made));
+        }
     }
 }

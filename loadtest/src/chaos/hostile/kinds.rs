@@ -44,9 +44,18 @@ pub(super) enum Attack {
     /// 200 namespaces of 30 Services each, which wait to be written, since their pods change more than can be written,
     /// while the pods of a single neighbour change.
     Backlog,
-    /// 60 Services with annotated selectors of 33,000 values, 13 MB of them, of which one changes.
+    /// 5,000 Services with annotated selectors of 100 values, as many as they may have, and 10 with 33,000. A label of one
+    /// changes.
     Annotated,
-    /// All of them in turn but the last five, one write of each.
+    /// A Service with a selector and 16,000 slices that were published for its annotation and give way, one of which changes;
+    /// now and then the Service does.
+    Replaced,
+    /// 6 Endpoints to mirror of 1.4 MB: in half of them, 22,000 subsets of an address and a port of its own, which are
+    /// refused; in the others, as many subsets as may have slices of their own. A label of one changes twice a second.
+    Subsets,
+    /// 30 Leases of 400 KB each, and a Service that follows one of them and then none.
+    Leases,
+    /// All of them in turn but the last eight, one write of each.
     All,
 }
 
@@ -70,7 +79,7 @@ impl fmt::Display for Attack {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::None,
         Self::Collisions,
         Self::Selectors,
@@ -86,6 +95,9 @@ impl Attack {
         Self::Refusals,
         Self::Backlog,
         Self::Annotated,
+        Self::Replaced,
+        Self::Subsets,
+        Self::Leases,
         Self::All,
     ];
 
@@ -93,12 +105,12 @@ impl Attack {
     pub(super) fn bounds(self) -> Bounds {
         let none = Bounds::default();
         match self {
-            Self::Mirrored => Bounds {
+            Self::Mirrored | Self::Subsets => Bounds {
                 memory: Some(12.0),
                 ..none
             },
             // A change is read once, and perhaps once more.
-            Self::Refusals => Bounds {
+            Self::Refusals | Self::Replaced => Bounds {
                 reads: Some(2.0),
                 ..none
             },
@@ -111,6 +123,11 @@ impl Attack {
                 memory: Some(5.0),
                 ..none
             },
+            // Each list of the Leases brings megabytes.
+            Self::Leases => Bounds {
+                reads: Some(0.05),
+                ..none
+            },
             _ => none,
         }
     }
@@ -118,7 +135,9 @@ impl Attack {
     /// Flags that the controller needs for it.
     pub(super) fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Annotated => &["--controllers=*,custom-selector-controller"],
+            Self::Annotated | Self::Replaced | Self::Leases => {
+                &["--controllers=*,custom-selector-controller"]
+            }
             _ => &[],
         }
     }

@@ -12,26 +12,23 @@
 mod known;
 mod steps;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, ops::RangeInclusive, path::Path, time::Duration};
 
-use anyhow::{Context, ensure};
-use futures::future::{try_join, try_join_all};
+use anyhow::{Context, bail};
+use futures::future::{join_all, try_join};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use scenario::{Api, Compared, Error, Play, Scenario, carry_out};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use self::{
-    known::{Difference, Facts, Published, compare, published},
+    known::{Difference, Facts, Published, Reasons, compare, published},
     steps::Steps,
 };
 use super::{Work, scenarios::RECORDED_WITH};
 use crate::{
+    api,
     figures::number,
     real::{
         cluster::{Cluster, UPSTREAM},
@@ -71,7 +68,17 @@ struct Side {
     cluster: Cluster,
 }
 
-/// What a lane has found.
+/// Changes in one namespace after the other.
+struct Lane {
+    seed: u64,
+    histories: RangeInclusive<u64>,
+    /// Whether it matters which slice holds which endpoint.
+    exact: bool,
+    /// Changes in all.
+    steps: usize,
+}
+
+/// What was found.
 #[derive(Debug, Default)]
 struct Found {
     steps: usize,
@@ -80,12 +87,25 @@ struct Found {
     known: BTreeMap<&'static str, usize>,
     /// All others, in words.
     unknown: Vec<String>,
+    /// What ended a lane or a pair before there were enough changes, in words.
+    errors: Vec<String>,
+}
+
+/// What both API servers answered to a change.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Accepted,
+    Refused,
+    /// Not the same: the objects that the controllers keep are not the same.
+    Different(String),
 }
 
 /// What became of one change.
 enum Settled {
     Equal,
     Different(Vec<Difference>),
+    /// The API servers disagreed, in words.
+    Answers(String),
 }
 
 /// A history in both control planes.
@@ -93,25 +113,31 @@ struct Pair<'a> {
     plays: [Play<'a>; 2],
     max: usize,
     /// Why the sides differ for a while, where `docs/differences.md` says why.
-    reasons: BTreeSet<&'static str>,
+    reasons: Reasons,
 }
 
 pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
     let version = work.folder().version(Program::ControllerManager)?;
-    let share = work.steps.div_ceil(PAIRS.len() * LANES);
+    let all = Mutex::new(Found::default());
     let pairs = PAIRS
         .iter()
         .enumerate()
-        .map(|(number, (max, exact))| pair(work, number, *max, *exact, share));
-    let mut all = Found::default();
-    for found in try_join_all(pairs).await?.into_iter().flatten() {
-        all.add(found);
+        .map(|(number, (max, exact))| pair(work, number, *max, lanes(work, number, *exact), &all));
+    let ends = join_all(pairs).await;
+    let mut all = all.into_inner();
+    for error in ends.into_iter().filter_map(Result::err) {
+        all.errors.push(api::in_words(&error));
     }
+    Ok(outcome(&all, work.seed, &version))
+}
+
+/// What was found, in words.
+fn outcome(all: &Found, seed: u64, version: &str) -> Outcome {
     let known: usize = all.known.values().sum();
     let mut words = format!(
         "{} changes, seed {}: {} not in docs/differences.md, {known} that are ({} changes were refused by both API servers)",
         number(all.steps as u64),
-        work.seed,
+        seed,
         all.unknown.len(),
         all.refused
     );
@@ -121,25 +147,28 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
     for unknown in &all.unknown {
         let _ = write!(words, "\n{unknown}");
     }
+    for error in &all.errors {
+        let _ = write!(words, "\nended early: {error}");
+    }
     let is_reference = version.starts_with(RECORDED_WITH);
-    Ok(match all.unknown.is_empty() {
-        true => Outcome::passed(words),
-        false if is_reference => Outcome::failed(words),
+    match (all.errors.is_empty(), all.unknown.is_empty()) {
+        (true, true) => Outcome::passed(words),
         // endpointd publishes what the reference does, wherever it runs.
-        false => Outcome::passed(format!(
+        (true, false) if !is_reference => Outcome::passed(format!(
             "kube-controller-manager {version} is not {RECORDED_WITH}: {words}"
         )),
-    })
+        _ => Outcome::failed(words),
+    }
 }
 
-/// Runs the lanes of a pair of planes.
+/// Runs the lanes of a pair of planes. What they find is added at once, so that it is not lost if there is an error later.
 async fn pair(
     work: &Work,
     number: usize,
     max: usize,
-    exact: bool,
-    steps: usize,
-) -> anyhow::Result<Vec<Found>> {
+    lanes: Vec<Lane>,
+    all: &Mutex<Found>,
+) -> anyhow::Result<()> {
     let name = |side: &str| format!("differential-{number}-{side}");
     let (upstream_name, own_name) = (name("upstream"), name("endpointd"));
     let (upstream, own) = try_join(side(work, &upstream_name), side(work, &own_name)).await?;
@@ -152,17 +181,21 @@ async fn pair(
         .start_endpointd("endpointd", max, &["--kube-api-qps=0", "--controllers=*"])
         .await?;
     let sides = [&upstream, &own];
-    let lanes = (0..LANES).map(|at| {
-        let seed = work.seed + (number * LANES + at) as u64;
-        lane(&work.out, sides, seed, max, exact, steps)
+    let lanes = lanes.into_iter().map(|lane| async move {
+        if let Err(error) = lane.run(&work.out, sides, max, all).await {
+            all.lock().errors.push(api::in_words(&error));
+        }
     });
-    let found = controller.during(endpointd.during(try_join_all(lanes))).await?;
+    let lanes = async {
+        join_all(lanes).await;
+        Ok(())
+    };
+    controller.during(endpointd.during(lanes)).await?;
     own.cluster.audit(&[&max_flag]).await?;
     endpointd.stop().await?;
     controller.end_or_kill(Duration::from_secs(10)).await?;
     upstream.cluster.stop().await?;
-    own.cluster.stop().await?;
-    Ok(found)
+    own.cluster.stop().await
 }
 
 /// A plane with the nodes that all lanes share.
@@ -189,98 +222,23 @@ fn nodes() -> Vec<Value> {
     NODES.map(node).to_vec()
 }
 
-/// Makes changes in one namespace after the other until there were enough.
-async fn lane(
-    out: &Path,
-    sides: [&Side; 2],
-    seed: u64,
-    max: usize,
-    exact: bool,
-    count: usize,
-) -> anyhow::Result<Found> {
-    let mut found = Found::default();
-    let mut number = 0;
-    while found.steps < count && found.unknown.len() < MANY {
-        let name = format!("differential-{seed}-{number}");
-        let steps = HISTORY.min(count - found.steps);
-        // Every history has a seed of its own, so that one can be repeated alone.
-        let history = history(sides, &name, seed * 1_000 + number, max, exact, steps);
-        let (part, script) = history.await.with_context(|| format!("history {name}"))?;
-        if !part.unknown.is_empty() {
-            let path = out.join(format!("{name}.json"));
-            let script = serde_json::to_string(&script)?;
-            std::fs::write(&path, script).with_context(|| format!("writing {}", path.display()))?;
-        }
-        found.add(part);
-        number += 1;
+/// The lanes of a pair of planes.
+fn lanes(work: &Work, pair: usize, exact: bool) -> Vec<Lane> {
+    if let Some((seed, number)) = work.history {
+        return vec![Lane {
+            seed,
+            histories: number..=number,
+            exact,
+            steps: work.steps.min(HISTORY),
+        }];
     }
-    Ok(found)
-}
-
-/// Makes changes in a namespace until there were enough, or the controllers disagree. Also all that was done, as a scenario.
-async fn history(
-    sides: [&Side; 2],
-    name: &str,
-    seed: u64,
-    max: usize,
-    exact: bool,
-    count: usize,
-) -> anyhow::Result<(Found, Value)> {
-    let packing = if exact { "exact" } else { "free" };
-    let mut script = json!({
-        "name": name, "why": "a history of random changes on which the controllers did not agree",
-        "packing": packing, "steps": [{ "do": nodes() }],
-    });
-    let rules = script.clone();
-    let mut pair = Pair {
-        plays: sides.map(|side| Play::new(side.api.clone(), Scenario(&rules), name.to_owned())),
-        max,
-        reasons: BTreeSet::new(),
+    let lane = |at| Lane {
+        seed: work.seed + (pair * LANES + at) as u64,
+        histories: 0..=u64::MAX,
+        exact,
+        steps: work.steps.div_ceil(PAIRS.len() * LANES),
     };
-    for play in &pair.plays {
-        play.create_namespace().await?;
-    }
-    let mut steps = Steps::new(name, seed, NODES.map(|(node, _)| node), Timestamp::now());
-    let mut found = Found::default();
-    let first = steps.populate();
-    script_step(&mut script, &first);
-    for operation in &first {
-        pair.act(operation).await?;
-    }
-    let mut settled = pair.settle(steps.facts(), SHORTEST * 4).await?;
-    while let Settled::Equal = settled {
-        if found.steps >= count {
-            settled = pair.settle(steps.facts(), QUIET).await?;
-            break;
-        }
-        let operation = steps.next();
-        found.steps += 1;
-        script_step(&mut script, std::slice::from_ref(&operation));
-        settled = if pair.act(&operation).await? {
-            pair.settle(steps.facts(), SHORTEST).await?
-        } else {
-            found.refused += 1;
-            Settled::Equal
-        };
-    }
-    for reason in pair.reasons {
-        *found.known.entry(reason).or_default() += 1;
-    }
-    let Settled::Different(differences) = settled else {
-        return Ok((found, script));
-    };
-    let last = script["steps"].as_array().and_then(|steps| steps.last());
-    for difference in differences {
-        match difference.reason(steps.facts(), max) {
-            Some(reason) => *found.known.entry(reason).or_default() += 1,
-            None => found.unknown.push(format!(
-                "{name}, after {} changes, the last of which is {}\n    {difference}",
-                found.steps,
-                last.map_or(&Value::Null, |last| &last["do"]),
-            )),
-        }
-    }
-    Ok((found, script))
+    (0..LANES).map(lane).collect()
 }
 
 /// Adds a step to a scenario.
@@ -289,27 +247,126 @@ fn script_step(script: &mut Value, operations: &[Value]) {
     steps.push(json!({ "do": operations }));
 }
 
+// === impl Lane ===
+
+impl Lane {
+    /// Makes changes in one namespace after the other until there were enough.
+    async fn run(self, out: &Path, sides: [&Side; 2], max: usize, all: &Mutex<Found>) -> anyhow::Result<()> {
+        let (mut made, mut unknown) = (0, 0);
+        for number in self.histories.clone() {
+            if made >= self.steps || unknown >= MANY {
+                break;
+            }
+            let name = format!("differential-{}-{number}", self.seed);
+            let history = self.history(sides, &name, number, max, HISTORY.min(self.steps - made));
+            let (part, mut script) = history.await.with_context(|| format!("history {name}"))?;
+            made += part.steps;
+            unknown += part.unknown.len();
+            let found = part.unknown.join("\n");
+            all.lock().add(part);
+            if !found.is_empty() {
+                eprintln!("   {found}");
+                script["why"] = json!(found);
+                let path = out.join(format!("{name}.json"));
+                let script = serde_json::to_string(&script)?;
+                std::fs::write(&path, script).with_context(|| format!("writing {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes changes in a namespace until there were enough, or the controllers disagree. Also all that was done, as a scenario.
+    async fn history(
+        &self,
+        sides: [&Side; 2],
+        name: &str,
+        number: u64,
+        max: usize,
+        count: usize,
+    ) -> anyhow::Result<(Found, Value)> {
+        let packing = if self.exact { "exact" } else { "free" };
+        let mut script = json!({
+            "name": name, "why": "a history of random changes on which the controllers did not agree",
+            "packing": packing, "steps": [{ "do": nodes() }],
+        });
+        let rules = script.clone();
+        let mut pair = Pair {
+            plays: sides.map(|side| Play::new(side.api.clone(), Scenario(&rules), name.to_owned())),
+            max,
+            reasons: Reasons::new(),
+        };
+        for play in &pair.plays {
+            play.create_namespace().await?;
+        }
+        // Every history has a seed of its own, so that one can be repeated alone.
+        let mut steps = Steps::new(
+            name,
+            self.seed * 1_000 + number,
+            NODES.map(|(node, _)| node),
+            Timestamp::now(),
+        );
+        let mut found = Found::default();
+        let first = steps.populate();
+        script_step(&mut script, &first);
+        for operation in &first {
+            if let Answer::Different(words) = pair.act(operation).await? {
+                bail!("the API servers do not agree on a new namespace: {words}");
+            }
+        }
+        let mut settled = pair.settle(steps.facts(), SHORTEST * 4).await?;
+        while let Settled::Equal = settled {
+            if found.steps >= count {
+                settled = pair.settle(steps.facts(), QUIET).await?;
+                break;
+            }
+            let operation = steps.next();
+            found.steps += 1;
+            script_step(&mut script, std::slice::from_ref(&operation));
+            settled = match pair.act(&operation).await? {
+                Answer::Accepted => pair.settle(steps.facts(), SHORTEST).await?,
+                Answer::Refused => {
+                    found.refused += 1;
+                    Settled::Equal
+                }
+                Answer::Different(words) => Settled::Answers(words),
+            };
+        }
+        for (reason, _) in &pair.reasons {
+            *found.known.entry(*reason).or_default() += 1;
+        }
+        let differences = match settled {
+            Settled::Equal => return Ok((found, script)),
+            Settled::Answers(words) => {
+                found
+                    .unknown
+                    .push(format!("{name}, after {} changes: {words}", found.steps));
+                return Ok((found, script));
+            }
+            Settled::Different(differences) => differences,
+        };
+        let last = script["steps"].as_array().and_then(|steps| steps.last());
+        for difference in differences {
+            match difference.reason(steps.facts(), max, &pair.reasons) {
+                Some(reason) => *found.known.entry(reason).or_default() += 1,
+                None => found.unknown.push(format!(
+                    "{name}, after {} changes, the last of which is {}\n    {difference}",
+                    found.steps,
+                    last.map_or(&Value::Null, |last| &last["do"]),
+                )),
+            }
+        }
+        Ok((found, script))
+    }
+}
+
 // === impl Pair ===
 
 impl Pair<'_> {
-    /// Carries out a change on both sides. Whether it was accepted; both have to say the same.
-    async fn act(&mut self, operation: &Value) -> anyhow::Result<bool> {
+    /// Carries out a change on both sides, which have to answer the same.
+    async fn act(&mut self, operation: &Value) -> anyhow::Result<Answer> {
         let [first, second] = &mut self.plays;
         let (first, second) = tokio::join!(first.act(operation), second.act(operation));
-        let code = |outcome: Result<(), Error>| match outcome {
-            Ok(()) => Ok(None),
-            Err(error) => match error.code() {
-                Some(code) => Ok(Some((code, error.to_string()))),
-                None => Err(error),
-            },
-        };
-        let (first, second) = (code(first)?, code(second)?);
-        let (one, other) = (first.as_ref().map(|it| it.0), second.as_ref().map(|it| it.0));
-        ensure!(
-            one == other,
-            "the API servers answer differently to {operation}: {first:?} and {second:?}"
-        );
-        Ok(first.is_none())
+        Ok(answer(operation, first, second)?)
     }
 
     /// Waits until both sides are equal and stay so, for at least this time.
@@ -352,6 +409,33 @@ impl Pair<'_> {
     }
 }
 
+/// What two API servers answered to an operation.
+fn answer(operation: &Value, first: Result<(), Error>, second: Result<(), Error>) -> Result<Answer, Error> {
+    let refusal = |outcome: Result<(), Error>| match outcome {
+        Ok(()) => Ok(None),
+        Err(error) => match error.code() {
+            Some(code) => Ok(Some((code, error.to_string()))),
+            None => Err(error),
+        },
+    };
+    let (first, second) = (refusal(first)?, refusal(second)?);
+    let code = |refusal: &Option<(u16, String)>| refusal.as_ref().map(|(code, _)| *code);
+    if code(&first) == code(&second) {
+        return Ok(if first.is_none() {
+            Answer::Accepted
+        } else {
+            Answer::Refused
+        });
+    }
+    let words =
+        |refusal: Option<(u16, String)>| refusal.map_or_else(|| "accepted".to_owned(), |(_, words)| words);
+    Ok(Answer::Different(format!(
+        "the API servers answer differently to {operation}\n    beside kube-controller-manager: {}\n    beside endpointd: {}",
+        words(first),
+        words(second)
+    )))
+}
+
 // === impl Found ===
 
 impl Found {
@@ -362,5 +446,60 @@ impl Found {
             *self.known.entry(known).or_default() += count;
         }
         self.unknown.extend(other.unknown);
+        self.errors.extend(other.errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::table::Verdict;
+
+    fn refused(code: u16) -> Result<(), Error> {
+        Err(Error::Refused {
+            request: "PATCH /x".to_owned(),
+            code,
+            message: "no".to_owned(),
+        })
+    }
+
+    #[test]
+    fn an_operation_that_one_server_refuses_is_a_difference_and_no_end_of_the_run() {
+        let of = |first, second| answer(&json!({ "patch": {} }), first, second).unwrap();
+        assert_eq!(of(Ok(()), Ok(())), Answer::Accepted);
+        assert_eq!(of(refused(422), refused(422)), Answer::Refused);
+        let Answer::Different(words) = of(Ok(()), refused(422)) else {
+            panic!("the servers have answered differently");
+        };
+        assert!(
+            words.contains("kube-controller-manager: accepted") && words.contains("endpointd: PATCH /x"),
+            "{words}"
+        );
+        assert!(matches!(of(refused(404), refused(422)), Answer::Different(_)));
+        let lost = Err(Error::Scenario("no operation".to_owned()));
+        answer(&json!({}), Ok(()), lost).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_found_is_told_when_a_lane_has_ended_with_an_error() {
+        let found = || Found {
+            unknown: vec!["a slice too many".to_owned()],
+            ..Found::default()
+        };
+        let mut all = found();
+        all.add(Found {
+            errors: vec!["no answer".to_owned()],
+            ..Found::default()
+        });
+        let told = outcome(&all, 1, RECORDED_WITH);
+        assert_eq!(told.verdict, Verdict::Failed);
+        assert!(told.words.contains("a slice too many") && told.words.contains("ended early: no answer"));
+        assert_eq!(outcome(&found(), 1, "1.30.0").verdict, Verdict::Passed);
+        all.unknown.clear();
+        assert_eq!(outcome(&all, 1, "1.30.0").verdict, Verdict::Failed);
+        assert_eq!(
+            outcome(&Found::default(), 1, RECORDED_WITH).verdict,
+            Verdict::Passed
+        );
     }
 }

@@ -141,6 +141,32 @@ fn shares_of_throttled_time_differ_by_points_and_not_by_times() {
     assert_eq!(judged(0.2, 0.0), ("0.0 %".to_owned(), Judgement::Better, 0));
 }
 
+/// Under a limit, changes wait and share writes: 1.65 writes a change beside 1.94 was called better, and was the limit's doing.
+#[test]
+fn fewer_writes_under_a_limit_are_not_called_better() {
+    let with = |share, per_change| {
+        let mut report = sample::endpointd();
+        report.throttling = Some(Throttling {
+            share,
+            ..Throttling::default()
+        });
+        report.writes.per_change = per_change;
+        report
+    };
+    let judged = |one: (f64, f64), other: (f64, f64)| {
+        let runs = runs([with(one.0, one.1), with(other.0, other.1)]);
+        let groups = figures::groups(&runs);
+        let writes = figure(&groups, "Changes", "writes per change");
+        writes.standing(1).judgement
+    };
+    assert_eq!(judged((0.0, 1.94), (0.3, 1.65)), Judgement::Throttled);
+    assert_eq!(judged((0.3, 1.65), (0.0, 1.94)), Judgement::Throttled);
+    assert_eq!(judged((0.3, 1.94), (0.3, 1.65)), Judgement::Throttled);
+    assert_eq!(judged((0.0, 1.94), (0.005, 1.65)), Judgement::Better);
+    assert_eq!(judged((0.0, 1.65), (0.0, 1.94)), Judgement::Worse);
+    assert_eq!(judged((0.3, 1.65), (0.0, 1.65)), Judgement::Same);
+}
+
 #[test]
 fn what_is_worse_by_more_than_the_limit_is_named() {
     let worse = |reports: [Report; 2], limit| {

@@ -237,20 +237,37 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
         "of another slice"
     );
     done["details"]["name"] = "s".into();
-    assert_eq!(of_slice(Flight::Delete, 200, &done.to_string()), Outcome::Deleted);
+    assert_eq!(
+        of_slice(Flight::Delete, 200, &done.to_string()),
+        Outcome::Deleted(None)
+    );
     assert_eq!(
         of(Output::Endpoints, Flight::Delete, 200, &done.to_string()),
         Outcome::Unknown
     );
     // Some servers name the kind.
     done["details"]["kind"] = "EndpointSlice".into();
-    assert_eq!(of_slice(Flight::Delete, 200, &done.to_string()), Outcome::Deleted);
+    assert_eq!(
+        of_slice(Flight::Delete, 200, &done.to_string()),
+        Outcome::Deleted(None)
+    );
+    // Since 1.38, with a version at which it is gone.
+    done["metadata"] = json!({"resourceVersion": "42"});
+    assert_eq!(
+        of_slice(Flight::Delete, 200, &done.to_string()),
+        Outcome::Deleted(Some(42))
+    );
+    done["metadata"] = json!({"resourceVersion": "soon"});
+    assert_eq!(
+        of_slice(Flight::Delete, 200, &done.to_string()),
+        Outcome::Deleted(None)
+    );
     // With finalizers it is still there, and shown.
     let kept = object(
         "EndpointSlice",
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     );
-    assert_eq!(of_slice(Flight::Delete, 200, &kept), Outcome::Deleted);
+    assert_eq!(of_slice(Flight::Delete, 200, &kept), Outcome::Deleted(None));
     assert_eq!(of_slice(Flight::Delete, 200, PAGE), Outcome::Unknown);
     assert_eq!(of_slice(Flight::Delete, 204, ""), Outcome::Unknown);
 }

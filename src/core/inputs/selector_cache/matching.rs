@@ -1,14 +1,14 @@
 //! Compares labels with selectors in single steps: there may be thousands of comparisons, each of thousands of pairs,
 //! and other namespaces must not wait for all of them.
 
-use super::{Held, SelectorCache, keyed};
+use super::{Held, SelectorCache};
 use crate::core::hash::hash_of;
 use crate::core::ids::{FullSetId, SelectorId};
 use crate::core::labels::Labels;
 use crate::core::work::Work;
 
-/// Up to this many pairs in all selectors of a namespace, labels are compared with the selectors in one go.
-const FEW: usize = 20_000;
+/// Up to this many bytes in all selectors of a namespace, labels are compared with the selectors in one go.
+const FEW: usize = 128 << 10;
 /// Up to this many bytes, labels are stored in the same step in which a pod gives up those that it had before.
 const SHORT: usize = 64 << 10;
 
@@ -21,10 +21,7 @@ pub struct Matching(Side);
 enum Side {
     Labels {
         hash: u64,
-        /// Sorted by key; `sorted` has the same pairs by number, and `by_key` with their keys.
         pairs: Box<[u32]>,
-        sorted: Vec<u32>,
-        by_key: Vec<(u32, u32)>,
         candidates: Vec<SelectorId>,
         matched: Vec<SelectorId>,
         /// The full set of the labels, once all comparisons have been made.
@@ -51,7 +48,7 @@ impl SelectorCache {
     /// Starts comparing labels with the selectors that they may match, if no pod has them yet and it may take long.
     /// Once it is complete, the caller attaches a pod to the labels and then calls [`Self::finish`].
     pub(crate) fn begin_labels(&mut self, labels: &Labels, work: &mut Work) -> Option<Matching> {
-        if self.selector_pairs <= FEW && labels.as_str().len() <= SHORT {
+        if self.selector_bytes <= FEW && labels.as_str().len() <= SHORT {
             return None;
         }
         let hash = hash_of(labels);
@@ -62,16 +59,11 @@ impl SelectorCache {
             return None;
         }
         let pairs = self.acquire(labels, work);
-        let mut sorted = pairs.to_vec();
-        sorted.sort_unstable();
-        let by_key = keyed(&sorted, &self.pairs);
         let candidates = self.candidates(&pairs);
         work.selector_evaluations += candidates.len() as u64;
         Some(Matching(Side::Labels {
             hash,
             pairs,
-            sorted,
-            by_key,
             candidates,
             matched: Vec::new(),
             entered: None,
@@ -84,14 +76,13 @@ impl SelectorCache {
             Side::Labels {
                 hash,
                 pairs,
-                sorted,
-                by_key,
                 candidates,
                 matched,
                 entered,
             } => {
                 if let Some(id) = candidates.pop() {
-                    if self.accepts(&Held::sorted(sorted, by_key), id, work) {
+                    let held = Held::new(pairs, &self.pairs);
+                    if held.accepts(&self.selectors[id.index()].selector, work) {
                         matched.push(id);
                     }
                 } else if entered.is_none() {

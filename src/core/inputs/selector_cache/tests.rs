@@ -101,7 +101,7 @@ fn parse(text: &str) -> Selector {
 }
 
 /// Selectors of every kind, and sets of labels that tell them apart.
-const SELECTORS: [&str; 14] = [
+const SELECTORS: [&str; 17] = [
     "app=a",
     "app=a,tier!=back",
     "app in (a,b)",
@@ -116,6 +116,9 @@ const SELECTORS: [&str; 14] = [
     "app=a,n>5,!legacy",
     "app=a,app=b",
     "!app,!tier",
+    "app in (b,c,d,e,f,g)",
+    "app in (b,c,d,e,f,g),tier",
+    "app=a,app=b,n in (1,2,3,4,5,6),tier=front,legacy",
 ];
 
 #[test]
@@ -185,7 +188,7 @@ fn whatever_the_order_selectors_match_what_they_should_and_leave_nothing() {
             }
         }
         assert!(cache.pairs.is_empty() && cache.selectors.is_empty() && cache.by_key.is_empty());
-        assert!(cache.unanchored.is_empty() && cache.matches.is_empty() && cache.selector_pairs == 0);
+        assert!(cache.unanchored.is_empty() && cache.matches.is_empty() && cache.selector_bytes == 0);
     }
 }
 

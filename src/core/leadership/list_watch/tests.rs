@@ -1,3 +1,5 @@
+mod brief;
+
 use super::*;
 use std::collections::HashSet;
 
@@ -32,7 +34,7 @@ fn a_quiet_watch_is_proven_by_the_bookmark_of_a_short_one() {
     let mut view = watching();
     view.demanded(FIRST, at(100));
     assert_eq!(act(&mut view, at(100)), [Action::ReadVersion]);
-    view.version_read(Some(15), at(110), 0.5);
+    view.version_read(Ok(15), at(110), 0.5);
     let short = Action::Watch {
         from: 10,
         short: true,
@@ -58,7 +60,7 @@ fn a_view_that_has_reached_the_floor_already_needs_no_watch() {
     view.shown(12);
     view.demanded(FIRST, at(100));
     act(&mut view, at(100));
-    view.version_read(Some(12), at(110), 0.5);
+    view.version_read(Ok(12), at(110), 0.5);
     assert_eq!(act(&mut view, at(110)), [Action::Prove(FIRST)]);
 }
 
@@ -84,7 +86,7 @@ fn what_falls_short_of_the_floor_is_listed_again() {
     let mut view = watching();
     view.demanded(FIRST, at(0));
     act(&mut view, at(0));
-    view.version_read(Some(15), at(10), 0.5);
+    view.version_read(Ok(15), at(10), 0.5);
     act(&mut view, at(10));
     view.shown(14);
     assert_eq!(act(&mut view, at(2009)), []);
@@ -104,7 +106,7 @@ fn a_demand_is_heard_in_a_pause_and_no_watch_begins_before_a_version_was_read() 
         let now = view.wake().unwrap_or(at(0));
         act(&mut view, now);
         if view.is_reading() {
-            view.version_read(Some(10), now, 1.0);
+            view.version_read(Ok(10), now, 1.0);
             act(&mut view, now);
         }
         view.ended(End::Broken, now, 1.0);
@@ -112,21 +114,21 @@ fn a_demand_is_heard_in_a_pause_and_no_watch_begins_before_a_version_was_read() 
     assert!(view.wake().unwrap() > at(3200), "it waits");
     view.demanded(FIRST, at(3000));
     assert_eq!(act(&mut view, at(3000)), [Action::ReadVersion]);
-    view.version_read(None, at(3010), 0.5);
+    view.version_read(Err(None), at(3010), 0.5);
     assert_eq!(act(&mut view, at(3010)), []);
     assert_eq!(act(&mut view, at(3110)).len(), 0);
     assert_eq!(act(&mut view, at(3160)), [Action::ReadVersion]);
     // The version cannot be read, but a list may succeed.
     let mut now = at(3160);
     loop {
-        view.version_read(None, now, 0.5);
+        view.version_read(Err(None), now, 0.5);
         now = now.max(view.wake().unwrap());
         if act(&mut view, now) == [Action::List] {
             break;
         }
     }
     assert!(now < at(5000), "{now:?}");
-    view.list_failed(now, 0.5);
+    view.list_failed(None, now, 0.5);
     assert!(view.wake().unwrap() > now + at(4000), "what failed before counts");
 }
 
@@ -137,7 +139,7 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
         act(&mut view, at(0));
         view.demanded(FIRST, at(300));
         assert_eq!(act(&mut view, at(300)), [Action::ReadVersion]);
-        view.version_read(Some(15), at(310), 0.5);
+        view.version_read(Ok(15), at(310), 0.5);
         view.listed(version, MANY, at(500), 0.5);
         assert_eq!(act(&mut view, at(500)).contains(&Action::Prove(FIRST)), proven);
     }
@@ -146,11 +148,11 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
     act(&mut view, at(0));
     view.demanded(FIRST, at(300));
     act(&mut view, at(300));
-    view.version_read(Some(15), at(310), 0.5);
+    view.version_read(Ok(15), at(310), 0.5);
     assert_eq!(act(&mut view, at(90_000)), []);
     view.demanded(FIRST.next(), at(91_000));
     assert_eq!(act(&mut view, at(91_000)), [Action::ReadVersion]);
-    view.version_read(Some(15), at(91_010), 0.5);
+    view.version_read(Ok(15), at(91_010), 0.5);
     assert_eq!(act(&mut view, at(95_000)), []);
     view.listed(14, MANY, at(99_000), 0.5);
     let short = Action::Watch {
@@ -161,7 +163,7 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
     // A demand that is made meanwhile needs the bookmark of another.
     view.demanded(FIRST.next().next(), at(100_000));
     assert_eq!(act(&mut view, at(100_000)), [Action::ReadVersion]);
-    view.version_read(Some(15), at(100_010), 0.5);
+    view.version_read(Ok(15), at(100_010), 0.5);
     assert_eq!(act(&mut view, at(100_010)), [short]);
     view.shown(15);
     let proof = Action::Prove(FIRST.next().next());
@@ -193,7 +195,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
     assert_eq!(view.reached(), Some(20), "late, and no more than that");
     view.ended(End::Orderly, at(300_000), 0.5);
     act(&mut view, at(300_000));
-    view.version_read(Some(5), at(300_010), 0.5);
+    view.version_read(Ok(5), at(300_010), 0.5);
     let actions = act(&mut view, at(300_010));
     assert_eq!(actions, [Action::Rewound { under: Demand::of(0) }, Action::List]);
     assert!(view.accepts(5) && !view.accepts(4));
@@ -217,7 +219,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
     view.ended(End::Orderly, at(300_000), 0.5);
     act(&mut view, at(300_000));
     view.shown(30);
-    view.version_read(Some(25), at(300_010), 0.5);
+    view.version_read(Ok(25), at(300_010), 0.5);
     assert_eq!(act(&mut view, at(300_010)), []);
 }
 
@@ -232,7 +234,7 @@ fn stores_that_take_turns_are_not_listed_without_a_pause() {
                 lists += 1;
                 view.listed(1000, MANY, now, 0.5);
             }
-            Some(Action::ReadVersion) => view.version_read(Some(1), now, 0.5),
+            Some(Action::ReadVersion) => view.version_read(Ok(1), now, 0.5),
             Some(Action::Rewound { .. }) => {
                 demand = demand.next_history();
                 view.demanded(demand, now);
@@ -379,7 +381,7 @@ impl Case {
                 add(&|case| {
                     case.faults -= 1;
                     case.listing = false;
-                    case.view.list_failed(case.now, 0.5);
+                    case.view.list_failed(None, case.now, 0.5);
                 });
             }
         }
@@ -390,7 +392,7 @@ impl Case {
             });
         }
         if self.watch.is_some() && self.faults > 0 {
-            for end in [End::Orderly, End::Broken, End::Expired] {
+            for end in [End::Orderly, End::Broken, End::Busy(at(7_000)), End::Expired] {
                 add(&|case| {
                     case.faults -= 1;
                     case.watch = None;
@@ -401,13 +403,13 @@ impl Case {
         if self.reading {
             add(&|case| {
                 case.reading = false;
-                case.view.version_read(Some(case.present), case.now, 0.5);
+                case.view.version_read(Ok(case.present), case.now, 0.5);
             });
             if self.faults > 0 {
                 add(&|case| {
                     case.faults -= 1;
                     case.reading = false;
-                    case.view.version_read(None, case.now, 0.5);
+                    case.view.version_read(Err(None), case.now, 0.5);
                 });
             }
         }
@@ -454,7 +456,7 @@ impl Case {
                 next.view.listed(next.present, next.size, now, 0.5);
             } else if next.reading {
                 next.reading = false;
-                next.view.version_read(Some(next.present), now, 0.5);
+                next.view.version_read(Ok(next.present), now, 0.5);
             } else if let Some(event) = next.next_event() {
                 next.watch.as_mut().unwrap().1 = event;
                 next.view.shown(event);
@@ -514,4 +516,49 @@ fn in_every_order_a_proof_is_one_and_all_ends_well() {
         }
     }
     assert!(total > 10_000, "{total}");
+}
+
+#[test]
+fn a_server_that_is_too_busy_was_asked_again_before_its_pause_was_over_and_then_for_everything() {
+    let asked = Some(at(3000));
+    let mut view = watching();
+    view.demanded(FIRST, at(100));
+    assert_eq!(act(&mut view, at(100)), [Action::ReadVersion]);
+    let mut now = at(110);
+    for _ in 0..=UNREADABLE {
+        view.version_read(Err(asked), now, 0.5);
+        let wake = view.wake().unwrap();
+        assert!(
+            wake >= now + at(3000) && wake <= now + at(4500),
+            "{wake:?} after {now:?}"
+        );
+        assert_eq!(act(&mut view, wake.saturating_sub(at(1))), []);
+        assert_eq!(
+            act(&mut view, wake),
+            [Action::ReadVersion],
+            "and nothing is listed"
+        );
+        now = wake;
+    }
+    view.version_read(Ok(10), now, 0.5);
+    assert_eq!(act(&mut view, now), [Action::Prove(FIRST)]);
+
+    // A list and a watch that are refused so wait as long.
+    let mut view = ListWatch::new(Demand::of(0));
+    assert_eq!(act(&mut view, at(0)), [Action::List]);
+    view.list_failed(asked, at(0), 0.0);
+    assert_eq!(view.wake(), Some(at(3000)));
+    assert_eq!(act(&mut view, at(3000)), [Action::List]);
+    view.listed(10, MANY, at(3000), 0.5);
+    let actions = act(&mut view, at(3000));
+    assert!(
+        matches!(actions.last(), Some(Action::Watch { from: 10, .. })),
+        "{actions:?}"
+    );
+    view.ended(End::Busy(at(5000)), at(3010), 0.0);
+    assert_eq!(act(&mut view, at(8000)), []);
+    assert_eq!(act(&mut view, at(8010)), [Action::ReadVersion]);
+    // No pause is longer than the longest.
+    view.version_read(Err(Some(at(3_600_000))), at(8010), 1.0);
+    assert!(view.wake().unwrap() <= at(8010) + LONGEST_PAUSE + LONGEST_PAUSE / 2);
 }

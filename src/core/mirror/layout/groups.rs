@@ -1,6 +1,6 @@
 //! The endpoints and the lists of ports of each slice.
 
-use super::{ANY_BYTES, Layout, MOST_TIMES, NONE, SOME, Stage, TEXT, TooLarge, size};
+use super::{ANY_BYTES, ANY_SLICES, EACH_SLICE, Layout, MOST_TIMES, NONE, SOME, Stage, TEXT, TooLarge, size};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointsFacts, SubsetFacts};
 use crate::core::hash::hash_of;
@@ -143,6 +143,10 @@ impl Layout {
         let port_bytes: usize = set.ports.iter().map(|&port| size::port(get(port))).sum();
         self.bytes[2] += mem::take(&mut self.at) * self.port_lists.len() + families * port_bytes;
         if self.bytes[2] > MOST_TIMES * self.bytes[0] + ANY_BYTES {
+            return Err(TooLarge);
+        }
+        self.slices += families * self.port_lists.len();
+        if self.slices > self.bytes[0] / EACH_SLICE + ANY_SLICES {
             return Err(TooLarge);
         }
         self.stage = Stage::Lists;

@@ -24,7 +24,7 @@ impl NamespaceState {
         );
         match kind {
             Kind::Slice => {
-                self.leases.forget();
+                self.leases.forget(self.ctx.now);
                 self.placement().forget_slices();
             }
             Kind::Endpoints => {

@@ -34,7 +34,7 @@ impl NamespaceState {
     /// nothing is due any more. At most one request of an object is in flight at a time.
     pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
         let granted = match object.output {
-            Output::Slice => self.placement().grant_one(&object.name, encoder),
+            Output::Slice => self.placement().grant(&object.name, encoder),
             Output::Endpoints => self.endpoints_desk().grant(&object.name, encoder),
             Output::Mirrored => self.mirroring().grant(&object.name, encoder),
         };
@@ -57,6 +57,7 @@ impl NamespaceState {
             Output::Mirrored => {
                 let due = self.mirroring().answered(name, outcome, why);
                 self.mirroring().stop_waiting_for_mirrored(name);
+                self.mirrors.note_answer(name);
                 due
             }
         };
@@ -102,6 +103,10 @@ impl NamespaceState {
         // What the step before has left comes first.
         let mut done = !resumed || self.collect_wants(wants, budget);
         done = done && self.evaluate_some(&mut planning, budget);
+        let mut placement = self.placement();
+        placement.note_wanted();
+        done = done && placement.step_replacements(budget);
+        self.pass_on();
         if done {
             self.placement().release_blocked();
             self.endpoints_desk().release_blocked();
@@ -132,6 +137,7 @@ impl NamespaceState {
             || self.slices.has_to_plan()
             || self.endpoints.has_to_plan()
             || self.mirrors.has_to_plan()
+            || self.replacements.has_to_plan()
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
@@ -186,22 +192,28 @@ impl NamespaceState {
     /// Adopts the objects that were listed before their pods and Services were known, as far as the budget goes.
     fn adopt_some(&mut self, budget: &mut Budget) -> bool {
         while let Some((epoch, facts)) = self.slices.take_arrival() {
-            budget.spend(1 + self.ctx.count_read(facts.units()));
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
             self.apply_slice(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         while let Some((epoch, facts)) = self.endpoints.take_arrival() {
-            budget.spend(1 + self.ctx.count_read(facts.units()));
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
             self.apply_endpoints(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         while let Some((epoch, facts)) = self.mirrors.take_arrival() {
-            budget.spend(1 + self.ctx.count_read(facts.units()));
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
             self.apply_mirrored(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }

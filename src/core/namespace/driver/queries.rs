@@ -80,6 +80,7 @@ impl NamespaceState {
             && self.slices.is_empty()
             && self.endpoints.is_empty()
             && self.mirrors.is_empty()
+            && self.leases.is_empty()
     }
 
     /// Returns the facts of a Service.

@@ -99,13 +99,16 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
             let now = object.remote.as_ref().map(|remote| remote.version);
             let changed = effect == Effect::Read && before == Phase::Managed && now != version;
+            let contested = object.is_contested();
+            let differs = differs_from_desired(self, id);
             if appeared || (changed && !unanswered) {
-                self.note_foreign_version(id, &editor);
+                // While an object is left to other clients, one of them may put right what another has changed.
+                let settled = changed && differed && !differs && !contested;
+                self.note_foreign_version(id, &editor, settled);
             }
             if object_mut(self, id).looked(others) {
                 self.notify_contested(id);
             }
-            let differs = differs_from_desired(self, id);
             let object = object_mut(self, id);
             if !differs {
                 // Whatever was done has been taken back.
@@ -261,7 +264,9 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Handles an object that others have deleted, or turned into something else.
     fn lost(&mut self, id: Id<Self>) {
         let object = object_mut(self, id);
-        if object.remote.is_some() && object.phase == Phase::Managed {
+        // What this process deletes itself, it has deleted for an earlier Service of the name.
+        let ours = object.flight == Some(Flight::Delete);
+        if object.remote.is_some() && object.phase == Phase::Managed && !ours {
             object.interference = Some(Box::new(Interference::Removed));
         }
         if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {

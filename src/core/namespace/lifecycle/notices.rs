@@ -21,12 +21,8 @@ pub(in crate::core::namespace) trait Notices: Publishing {
         if let Some(interference) = object.interference.take()
             && object.phase == Phase::Managed
         {
-            let WorkItem { object, service, .. } = objects(self)[id].work_item();
-            context_mut(self).notifications.push(Notification::Corrected {
-                object,
-                service,
-                interference: *interference,
-            });
+            let item = objects(self)[id].work_item();
+            context_mut(self).notify_corrected(item, *interference);
         }
     }
 
@@ -53,10 +49,11 @@ pub(in crate::core::namespace) trait Notices: Publishing {
         }
     }
 
-    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote it.
-    fn note_foreign_version(&mut self, id: Id<Self>, editor: &Editor) {
+    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote it;
+    /// `settled` is true if the object was not as it should be before, and is now.
+    fn note_foreign_version(&mut self, id: Id<Self>, editor: &Editor, settled: bool) {
         let context = context_mut(self);
-        let Some(rival) = context.rivals.suspect(editor, context.now) else {
+        let Some(rival) = context.rivals.suspect(editor, settled, context.now) else {
             return;
         };
         context.notifications.push(Notification::RivalWrote { rival });
@@ -66,6 +63,9 @@ pub(in crate::core::namespace) trait Notices: Publishing {
         let other = match rival {
             Rival::Endpointd => "Another endpointd, which is no replica of this one (it uses another Lease),",
             Rival::Builtin => "kube-controller-manager",
+            Rival::Untracked => {
+                "Another controller, perhaps an endpointd that uses another Lease (--clear-managed-fields hides its name),"
+            }
         };
         let message =
             format!("{other} also writes what this controller publishes here; switch one of the two off");

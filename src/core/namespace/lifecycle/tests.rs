@@ -28,7 +28,8 @@ fn remote() -> Remote {
 fn outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Written(remote()),
-        Outcome::Deleted,
+        Outcome::Deleted(None),
+        Outcome::Deleted(Some(7)),
         Outcome::NotFound,
         Outcome::Conflict,
         Outcome::Exists,
@@ -111,7 +112,7 @@ fn an_answer_is_believed_for_what_it_proves() {
                             let proves = matches!(
                                 (flight, &outcome),
                                 (Flight::Create | Flight::Update, Outcome::Written(_))
-                                    | (Flight::Delete, Outcome::Deleted)
+                                    | (Flight::Delete, Outcome::Deleted(_))
                             );
                             assert!(!proves, "{what}");
                         }

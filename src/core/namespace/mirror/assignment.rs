@@ -357,7 +357,7 @@ impl Mirroring<'_> {
             self.mirrors.by_name.remove(name);
         }
         if assignment.waits {
-            self.mirrors.waits.push(MirrorWaits::LookAtAll(name.clone()));
+            self.mirrors.waits.push(MirrorWaits::Look(name.clone()));
         }
     }
 }

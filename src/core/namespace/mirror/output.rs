@@ -13,7 +13,6 @@ use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
     Gone, Granted, Lifecycle as _, Metadata as _, Objects, Published, Publishing, Trouble,
 };
-use crate::core::namespace::withdraw::{MirrorWaits, addresses};
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
@@ -289,9 +288,7 @@ impl Mirroring<'_> {
             self.mirrors.objects.want(id);
         } else {
             slice.object.remote = Some(meta.remote());
-            let service = slice.service_name.clone();
-            self.mirrors.learn(id, || None);
-            self.mirrors.waits.push(MirrorWaits::LookAtFresh(service));
+            self.mirrors.learn(id, None);
         }
     }
 
@@ -304,7 +301,7 @@ impl Mirroring<'_> {
         if slice.service_name != facts.meta.service {
             return self.move_mirrored(id, &facts.meta);
         }
-        self.mirrors.learn(id, || Some(addresses(&facts)));
+        self.learn_read(id, &facts);
         let published = observed_fingerprint(&self.ctx.namespace, &facts);
         let slice = &mut self.mirrors.objects[id];
         let moved = slice.object.read(facts.meta.remote());

@@ -78,6 +78,7 @@ impl Placement<'_> {
                 let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
                     || service.facts.annotated != facts.annotated
                     || service.facts.leader != facts.leader
+                    || service.facts.unknown_annotations != facts.unknown_annotations
                     || service.facts.external != facts.external
                     || service.facts.selectorless != facts.selectorless;
                 return Compared::Changed(id, facts, reannotated);
@@ -205,6 +206,7 @@ impl Placement<'_> {
         if self.ctx.writes_slices(&self.services.table[id].facts) {
             let name = self.services.table[id].facts.name.clone();
             for slice_id in self.slices.take_unmanaged(&name).iter() {
+                self.ctx.work.slices_touched += 1;
                 self.attribute(slice_id, true);
             }
         }
@@ -219,9 +221,7 @@ impl Placement<'_> {
     }
 
     fn remove_selector(&mut self, id: ServiceId) {
-        if self.inputs.remove_selector(id, &mut self.ctx.work) {
-            self.services.queue(Pass::GiveUpPairs);
-        }
+        self.inputs.remove_selector(id, &mut self.ctx.work);
     }
 
     /// Finishes the stop of a Service, once its pods have forgotten it.

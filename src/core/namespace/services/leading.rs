@@ -10,7 +10,7 @@ use super::members::desired;
 use crate::core::address::Family;
 use crate::core::facts::{Manager, SliceFacts};
 use crate::core::followed_leases::lease::holder_name;
-use crate::core::followed_leases::{FollowedLeases, Judgement};
+use crate::core::followed_leases::{FollowedLeases, Judgement, Settled};
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
@@ -41,6 +41,13 @@ impl Services {
             } else {
                 self.may_lead(inputs, pod, id)
             }
+    }
+
+    /// Returns the name of the pod that leads a Service, or did last, as far as this process knows.
+    fn last_leader(&self, inputs: &Inputs, id: ServiceId) -> Option<Box<str>> {
+        let following = self.table[id].following.as_deref()?;
+        let member = || Some(inputs.get(following.members().next()?)?.name());
+        following.last_leader().or_else(member).map(Into::into)
     }
 
     /// Returns the pods that an identity may stand for and that a Service may publish if they lead. `None` if there are
@@ -90,7 +97,6 @@ impl Placement<'_> {
         let holder = leases.holder(&name);
         // Its Lease was seen to change while it was not known whether others publish.
         let joins = joins || following.is_awaited(holder);
-        let holder = holder.map(Into::into);
         let candidates = |identity: &str| self.services.leader_candidates(self.inputs, id, identity);
         let others = || self.others_publish(id);
         let Some(judgement) = leases.judge(&name, following, joins, candidates, others) else {
@@ -98,6 +104,7 @@ impl Placement<'_> {
         };
         let Judgement { status, keeps, takes } = judgement;
         let unread = self.others_publish(id).is_none();
+        let former = self.services.last_leader(self.inputs, id);
         let members: Vec<PodId> = following.members().collect();
         for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
             self.remove_member(pod, id);
@@ -107,20 +114,29 @@ impl Placement<'_> {
             self.services.table[id].note(time);
             self.join(pod, id);
             self.foresee_ports(pod, id);
+            self.notify_takeover(id, holder.unwrap_or_default(), pod, former.clone());
         }
         if !decided {
             self.services.mark(id);
         }
+        let leader = keeps.or(takes).map(|pod| self.inputs.pod(pod).name().into());
+        let settled = Settled {
+            status,
+            leader: leader.or(former),
+            holder: holder.map(Into::into),
+            waits: joins && keeps.is_none() && takes.is_none() && unread,
+        };
         let Some(following) = &mut self.services.table[id].following else {
             return;
         };
-        let waits = joins && keeps.is_none() && takes.is_none() && unread;
-        let changed = following.settle(status, holder.filter(|_| waits));
-        leases.note_vacancy(id, &name, following.is_empty());
-        if changed {
+        let (news, vacant) = (following.settle(settled), following.is_empty());
+        if news.status {
             self.services.mark(id);
-            self.notify_leader(id, status);
         }
+        if news.told {
+            self.notify_leader(id, status, holder.unwrap_or_default());
+        }
+        leases.note_vacancy(id, &name, vacant);
     }
 
     /// Returns whether slices of other controllers hold endpoints of a Service. `None` if none of those that have been read
@@ -145,7 +161,9 @@ impl Placement<'_> {
         let slice = &self.slices[id];
         let service = self.services.table.find(&slice.service_name);
         let led = service.is_some_and(|service| self.services.table[service].facts.is_led());
-        let unread = (led && slice.others_hold.is_none()) || self.replacements.wants(&slice.service_name, id);
+        let led_unread = led && slice.others_hold.is_none();
+        let unread = self.needs_content(id) || led_unread;
+        let slice = &self.slices[id];
         if unread
             && slice.manager == Manager::Builtin
             && slice.object.phase == Phase::Unmanaged

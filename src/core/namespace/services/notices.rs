@@ -3,9 +3,7 @@
 use super::Services;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::excerpt::Excerpt;
-use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, TolerateUnready,
-};
+use crate::core::facts::Manager;
 use crate::core::followed_leases::LeaderStatus;
 use crate::core::followed_leases::lease::Vacancy;
 use crate::core::hints::HintEvent;
@@ -61,120 +59,30 @@ impl Placement<'_> {
         }));
     }
 
-    /// Checks the annotations of a Service that is new or has changed.
-    pub(in crate::core::namespace) fn notify_annotations(&mut self, service: ServiceId) {
-        // While nobody writes, no Event would be recorded: the first plan makes up for it.
-        if !self.ctx.starting {
-            self.notify_selector(service);
-            self.notify_leader_annotation(service);
-        }
-        let facts = &self.services.table[service].facts;
-        if self.ctx.settings.legacy_tolerate_unready
-            && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
-        {
-            self.ctx.notifications.push(Notification::IgnoredAnnotation {
-                service: facts.name.clone(),
-                annotation: ANNOTATION_TOLERATE_UNREADY,
-                value: value.clone(),
-            });
-        }
-    }
-
-    /// Notifies people of what is wrong with the annotations that say what is published, when this process begins to
-    /// write.
-    pub(in crate::core::namespace) fn notify_at_start(&mut self) {
-        if !self.ctx.settings.outputs.custom {
-            return;
-        }
-        let annotated = self.services.table.iter().filter(|(_, service)| {
-            let facts = &service.facts;
-            facts.annotated.is_some() || facts.leader.is_some()
-        });
-        let annotated: Vec<_> = annotated.map(|(id, _)| id).collect();
-        for service in annotated {
-            self.services.table[service].told_of_others = false;
-            self.notify_selector(service);
-            self.notify_leader_annotation(service);
-        }
-    }
-
-    /// Notifies people of what is wrong with the selector in a Service's annotation, or that it does not count.
-    fn notify_selector(&mut self, service: ServiceId) {
-        let facts = &self.services.table[service].facts;
-        let Some(annotated) = facts
-            .annotated
-            .as_deref()
-            .filter(|_| self.ctx.settings.outputs.custom)
-        else {
-            return;
-        };
-        let (reason, message) = if facts.custom {
-            let Some(problem) = annotated.problem() else {
-                return;
-            };
-            let rest =
-                "no pods are added, and those that are published stay until they are gone or not ready";
-            let message = format!(
-                "The selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; {rest}"
-            );
-            ("InvalidSelector", message)
-        } else {
-            let why = self.why_not_custom(service);
-            (
-                "SelectorIgnored",
-                format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
-            )
-        };
-        self.notify_custom(service, reason, message);
-    }
-
-    /// Returns why the annotations of a Service do not count.
-    fn why_not_custom(&self, service: ServiceId) -> &'static str {
-        let facts = &self.services.table[service].facts;
-        if facts.external {
-            "the Service is of type ExternalName"
-        } else if facts.is_api(&self.ctx.namespace) {
-            "the endpoints of this Service are the API servers"
-        } else {
-            "the Service has a selector"
-        }
-    }
-
-    /// Notifies people of what does not count beside the annotation that names a Lease, or that it does not count
-    /// itself.
-    fn notify_leader_annotation(&mut self, service: ServiceId) {
-        let facts = &self.services.table[service].facts;
-        let Some(leader) = facts
-            .leader
-            .as_deref()
-            .filter(|_| self.ctx.settings.outputs.custom)
-        else {
-            return;
-        };
-        if !facts.custom {
-            let why = self.why_not_custom(service);
-            let message = format!("The annotation {ANNOTATION_FOLLOWED} is ignored: {why}");
-            self.notify_custom(service, "LeaderIgnored", message);
-        } else if leader.ignores_not_ready {
-            let message = format!(
-                "publishNotReadyAddresses is ignored: with the annotation {ANNOTATION_FOLLOWED}, a leader that is not \
-                 ready is published as not ready"
-            );
-            self.notify_custom(service, "PublishNotReadyIgnored", message);
-        }
-    }
-
     /// Notifies people that nobody is published for a Service that follows a Lease, if that may need their help.
-    pub(in crate::core::namespace) fn notify_leader(&mut self, service: ServiceId, status: LeaderStatus) {
+    pub(in crate::core::namespace) fn notify_leader(
+        &mut self,
+        service: ServiceId,
+        status: LeaderStatus,
+        holder: &str,
+    ) {
         let Some(lease) = self.services.table[service].facts.followed_lease() else {
             return;
         };
+        let named = || format!(", whose identity is {}", Excerpt::value(holder));
+        let mut identity = String::new();
         let (reason, why) = match status {
-            LeaderStatus::NoPod => (
-                "LeaderNotFound",
-                "no pod that may be published has the name of its holder",
-            ),
-            LeaderStatus::SeveralPods => ("LeaderNotFound", "several pods have the name of its holder"),
+            LeaderStatus::NoPod => {
+                identity = named();
+                (
+                    "LeaderNotFound",
+                    "no pod that may be published has the name of its holder",
+                )
+            }
+            LeaderStatus::SeveralPods => {
+                identity = named();
+                ("LeaderNotFound", "several pods have the name of its holder")
+            }
             LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
             LeaderStatus::Vacant(Vacancy::Expired) => {
                 ("LeaseExpired", "its holder has not renewed it for its duration")
@@ -193,10 +101,10 @@ impl Placement<'_> {
             | LeaderStatus::Vacant(Vacancy::NoHolder) => return,
         };
         let message = format!(
-            "Nobody is published for the Lease {}: {why}",
+            "Nobody is published for the Lease {}: {why}{identity}",
             Excerpt::value(lease)
         );
-        self.notify_custom(service, reason, message);
+        self.notify_annotated(service, true, reason, message);
     }
 
     /// Notifies people that others publish slices for a Service whose selector is an annotation: clients unite them all.
@@ -220,19 +128,29 @@ impl Placement<'_> {
             let message = format!(
                 "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
             );
-            self.notify_custom(service, "OtherEndpointSlices", message);
+            self.notify_annotated(service, true, "OtherEndpointSlices", message);
         }
     }
 
     /// Notifies people that slices, and which, stay, because those for the Service's selector, which should take their place, hold no
-    /// endpoints.
-    pub(in crate::core::namespace) fn notify_kept(&mut self, name: &str, source: Source, which: &str) {
+    /// ready endpoints. `unwritten` means that these could not be written yet.
+    pub(in crate::core::namespace) fn notify_kept(
+        &mut self,
+        name: &str,
+        source: Source,
+        which: &str,
+        unwritten: bool,
+    ) {
         let Some(service) = self.services.find(name) else {
             return;
         };
+        let why = if unwritten {
+            "could not be written yet: does the API server refuse them?"
+        } else {
+            "hold no ready endpoints: does the selector match pods that are ready?"
+        };
         let message = format!(
-            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector hold no endpoints: does \
-             the selector match the pods?"
+            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector {why}"
         );
         self.ctx.notifications.push(Notification::Kept {
             service: self.services.table[service].facts.name.clone(),
@@ -243,16 +161,6 @@ impl Placement<'_> {
             involved: self.services.involved(&self.ctx.namespace, service),
             warning: true,
             reason: "EndpointSlicesKept",
-            message,
-        }));
-    }
-
-    fn notify_custom(&mut self, service: ServiceId, reason: &'static str, message: String) {
-        self.ctx.notifications.push(Notification::Event(Notice {
-            source: Source::Custom,
-            involved: self.services.involved(&self.ctx.namespace, service),
-            warning: true,
-            reason,
             message,
         }));
     }

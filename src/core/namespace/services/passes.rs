@@ -10,7 +10,7 @@ use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::{Concerned, FollowedLeases};
 use crate::core::hash::KeyedMap;
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::{Matching, PodChange};
 use crate::core::namespace::Placement;
 use crate::core::namespace::rounds::Round;
@@ -51,8 +51,8 @@ pub(in crate::core::namespace) enum Pass {
     Lead(Concerned),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
-    /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
-    GiveUpPairs,
+    /// Withdraws slices of a Service whose annotation no longer counts, from those before this one.
+    Withdraw(ServiceId, SliceId),
 }
 
 /// Work that an event has left to be done.
@@ -270,6 +270,7 @@ impl Placement<'_> {
                 }
                 (Some(Pass::Collect(collecting)), 1)
             }
+            Pass::Remove(id) if self.let_some_go(id) => (Some(Pass::Remove(id)), 1),
             Pass::Remove(id) => return (Finished::Remove(id), 1).into(),
             Pass::Replace(id, facts) => return (Finished::Replace(id, facts), 1).into(),
             Pass::Insert(facts, epoch) => return (Finished::Insert(facts, epoch), 1).into(),
@@ -277,9 +278,9 @@ impl Placement<'_> {
                 self.notify_annotations(id);
                 (None, 1)
             }
-            Pass::GiveUpPairs => {
-                let more = self.inputs.give_up_pairs(&mut self.ctx.work);
-                (more.then_some(Pass::GiveUpPairs), 1)
+            Pass::Withdraw(id, before) => {
+                let (last, looked_at) = self.withdraw_more(id, before);
+                (last.map(|last| Pass::Withdraw(id, last)), looked_at)
             }
         };
         stepped.into()

@@ -10,7 +10,7 @@ use crate::core::ids::{SliceId, Uid};
 use crate::core::inputs::Pod;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    Content, Gone, Lifecycle as _, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
+    Content, Gone, Granted, Lifecycle as _, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
@@ -184,6 +184,17 @@ impl Publishing for Placement<'_> {
 }
 
 impl Placement<'_> {
+    /// Builds the request of a slice whose turn has come.
+    pub(in crate::core::namespace) fn grant<E: Encode>(
+        &mut self,
+        name: &str,
+        encoder: &mut E,
+    ) -> Option<Granted<E::Body>> {
+        let granted = self.grant_one(name, encoder);
+        self.note_turn(name);
+        granted
+    }
+
     /// Handles the answer to a slice's request. Returns the slice if it is due again.
     pub(in crate::core::namespace) fn answer(
         &mut self,
@@ -191,13 +202,10 @@ impl Placement<'_> {
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
-        let service = self.service_to_give_way_to(name);
         let id = self.slices.objects.find(name);
         let due = self.answered(name, outcome, why);
         self.decide(id);
-        if let Some(service) = service {
-            self.check_replacement(&service);
-        }
+        self.note_turn(name);
         due
     }
 
@@ -241,12 +249,8 @@ impl Placement<'_> {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
             slice.others_hold = None;
-            let service = slice.object.gives_way.then(|| slice.service_name.clone());
             self.drop_content(id);
             self.learn_content(id);
-            if let Some(service) = service {
-                self.check_leaving(&service);
-            }
         }
     }
 

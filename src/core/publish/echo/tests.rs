@@ -99,11 +99,43 @@ fn an_object_that_is_written_twice_holds_two_places() {
 }
 
 #[test]
+fn a_delete_whose_event_was_missed_held_its_place_though_the_watch_had_passed_its_version() {
+    let mut echoes = echoes();
+    echoes.granted(&key(1), Remove, NOW);
+    echoes.answered(&key(1), Effect::Deleted(Some(20)), MS);
+    echoes.shown(Output::Slice, 19, 2 * MS);
+    assert_eq!(held(&echoes), 1);
+    echoes.shown(Output::Slice, 25, 300 * MS);
+    assert_eq!(held(&echoes), 0, "what comes after it shows that it was shown");
+    let before = limit(&echoes);
+    echoes.granted(&key(2), Remove, SECOND);
+    echoes.answered(&key(2), Effect::Deleted(Some(24)), SECOND);
+    assert_eq!(held(&echoes), 0, "the watch was there before the answer");
+    assert_eq!(
+        (limit(&echoes), echoes.take_heard().count()),
+        (before, 0),
+        "the version may be that of a later look, so it tells nothing of how late events are"
+    );
+    echoes.granted(&key(3), Remove, SECOND);
+    echoes.answered(&key(3), Effect::Deleted(Some(30)), SECOND);
+    echoes.deleted(&key(3), SECOND + 4 * MS);
+    assert_eq!(echoes.take_heard().collect::<Vec<_>>(), [(Output::Slice, 4 * MS)]);
+    echoes.granted(&key(4), Remove, SECOND);
+    echoes.answered(&key(4), Effect::Deleted(Some(99)), SECOND);
+    echoes.pass(SECOND + BOUND);
+    assert_eq!(
+        held(&echoes),
+        0,
+        "a quiet watch may not reach that version for a minute"
+    );
+}
+
+#[test]
 fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     let mut echoes = echoes();
     let delete = |echoes: &mut Echoes, name: u64| {
         echoes.granted(&key(name), Remove, NOW);
-        echoes.answered(&key(name), Effect::Deleted, MS);
+        echoes.answered(&key(name), Effect::Deleted(None), MS);
     };
     delete(&mut echoes, 1);
     echoes.shown(Output::Slice, 50, 2 * MS);
@@ -113,7 +145,7 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
 
     echoes.granted(&key(1), Remove, NOW);
     echoes.deleted(&key(1), 2 * MS);
-    echoes.answered(&key(1), Effect::Deleted, 3 * MS);
+    echoes.answered(&key(1), Effect::Deleted(None), 3 * MS);
     assert_eq!(held(&echoes), 0, "the event came before the answer");
 
     // This one is sent before the delete is answered, and proves nothing.
@@ -127,7 +159,10 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     echoes.shown(Output::Slice, 61, 2 * MS);
     assert_eq!(held(&echoes), 0);
 
-    for (effect, bound) in [(Effect::Deleted, BOUND), (Effect::Unknown, BOUND_OF_UNKNOWN)] {
+    for (effect, bound) in [
+        (Effect::Deleted(None), BOUND),
+        (Effect::Unknown, BOUND_OF_UNKNOWN),
+    ] {
         echoes.granted(&key(4), Remove, NOW);
         echoes.answered(&key(4), effect, 3 * MS);
         echoes.pass(bound);
@@ -256,7 +291,7 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
         echoes.granted(&key(name), Add, NOW);
     }
     echoes.answered(&key(0), Effect::Written(10), MS);
-    echoes.answered(&key(1), Effect::Deleted, MS);
+    echoes.answered(&key(1), Effect::Deleted(None), MS);
     assert_eq!(held(&echoes), 3);
     echoes.opened(Output::Slice, None, 2 * MS);
     assert_eq!((held(&echoes), echoes.counts(Resource::Slices)), (0, false));
@@ -311,7 +346,8 @@ fn no_place_is_lost_whatever_happens() {
                     let effects = [
                         Effect::Written(version),
                         Effect::Written(version - 1),
-                        Effect::Deleted,
+                        Effect::Deleted(None),
+                        Effect::Deleted(Some(version)),
                         Effect::Unknown,
                         Effect::Nothing,
                     ];

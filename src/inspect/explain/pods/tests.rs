@@ -47,6 +47,7 @@ fn service(families: [bool; 2], publish_not_ready: bool, deleting: bool) -> Serv
         selector: None,
         annotated: None,
         leader: None,
+        unknown_annotations: None,
         custom: false,
         external: false,
         selectorless: false,

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::known::Facts;
+use super::known::{EDIT, Facts};
 use crate::{
     chaos::world::{Pod, Service, World},
     objects::seconds,
@@ -29,6 +29,8 @@ pub(super) struct Steps {
     now: Timestamp,
     /// When the readiness of each pod changed last.
     since: BTreeMap<String, Timestamp>,
+    /// A change that has to come next.
+    follows: Option<Value>,
 }
 
 // === impl Steps ===
@@ -45,6 +47,7 @@ impl Steps {
             facts: Facts::default(),
             now,
             since: BTreeMap::new(),
+            follows: None,
         }
     }
 
@@ -67,6 +70,9 @@ impl Steps {
 
     /// The next change.
     pub(super) fn next(&mut self) -> Value {
+        if let Some(change) = self.follows.take() {
+            return change;
+        }
         loop {
             let change = match self.rng.u32(..CHANCES) {
                 0..=23 => self.flip(),
@@ -306,7 +312,7 @@ impl Steps {
         let change = match self.rng.u32(..4) {
             0 => return Some(json!({ "delete_slices": { "service": service } })),
             1 => json!({ "endpoints": [] }),
-            2 => json!({ "metadata": { "labels": { "people": "were here" } } }),
+            2 => json!({ "metadata": { "labels": { EDIT: "were-here" } } }),
             _ => json!({ "ports": [{ "name": "wrong", "port": 1, "protocol": "TCP" }] }),
         };
         Some(json!({ "patch_slices": { "service": service, "patch": change } }))
@@ -318,11 +324,15 @@ impl Steps {
         let names = services.filter(|service| service.selects && !service.external);
         let names: Vec<String> = names.map(|service| service.name.clone()).collect();
         let name = self.rng.choice(names)?;
-        // Upstream does not notice it if they are edited.
         Some(if self.rng.bool() {
             json!({ "delete": { "kind": "Endpoints", "name": name } })
         } else {
-            let labels = json!({ "metadata": { "labels": { "people": "were here" } } });
+            self.facts.edited.insert(name.clone());
+            // Upstream does not notice edits, and would put them right with the trigger time of a later change, which may not
+            // change anything for endpointd. So it is made to look before there is one.
+            let note = json!({ "metadata": { "annotations": { "note": "edited" } } });
+            self.follows = Some(patch("Service", &name, None, &note));
+            let labels = json!({ "metadata": { "labels": { EDIT: "were-here" } } });
             patch("Endpoints", &name, None, &labels)
         })
     }

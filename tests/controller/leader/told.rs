@@ -1,0 +1,181 @@
+//! What people are told of annotations, and of the pods that lead.
+
+use super::{CUSTOM, EVERYTHING, LEADER, SELECTOR, hold, led, led_world, seconds, told, world};
+use crate::world::{NS, World};
+use endpointd::cluster::encodings::Encodings;
+use endpointd::cluster::read::Reader;
+use endpointd::core::mirror::MAX_PER_SUBSET;
+use endpointd::ops::explain::look;
+use kube::Client;
+use serde_json::{Value, json};
+
+async fn annotate(world: &World, annotations: Value) {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    world.patch("Service", "s", patch).await;
+    world.rest().await;
+}
+
+/// The Events of a reason, in the order in which they were first written.
+async fn told_of(world: &World, reason: &str) -> Vec<String> {
+    let told = told(world).await.into_iter();
+    told.filter(|(of, _)| of == reason)
+        .map(|(_, message)| message)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_is_told_with_both_pods_the_identity_and_the_lease() {
+    let world = led_world(CUSTOM).await;
+    hold(&world, "db-1_3c2e", 2).await;
+    assert_eq!(
+        told_of(&world, "LeaderPublished").await,
+        [
+            "Pod db-0 is published as the holder db-0_x of the Lease db",
+            "Pod db-1 is published as the holder db-1_3c2e of the Lease db, after pod db-0",
+        ]
+    );
+    // The pod that led is remembered after it has gone, and one that comes back is told as such.
+    world.delete("Pod", "db-1").await;
+    seconds(1).await;
+    hold(&world, "db-2", 3).await;
+    seconds(30).await;
+    hold(&world, "db-2", 4).await;
+    let told = told_of(&world, "LeaderPublished").await;
+    assert_eq!(
+        told[2..],
+        [
+            "Pod db-2 is published as the holder db-2 of the Lease db, after pod db-1",
+            "Pod db-2 is published as the holder db-2 of the Lease db, as before",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_while_no_controller_ran_names_the_pod_that_was_published() {
+    let mut world = led_world(CUSTOM).await;
+    world.stop().await;
+    hold(&world, "db-1", 2).await;
+    world.start_up().await;
+    hold(&world, "db-1", 3).await;
+    assert_eq!(
+        told_of(&world, "LeaderPublished").await.pop().unwrap(),
+        "Pod db-1 is published as the holder db-1 of the Lease db, after pod db-0"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_holder_that_is_no_pod_is_named() {
+    let world = led_world(CUSTOM).await;
+    for (renewal, holder) in [(2, "laptop_1\nforged"), (3, "other")] {
+        hold(&world, holder, renewal).await;
+    }
+    assert_eq!(
+        told_of(&world, "LeaderNotFound").await,
+        [
+            "Nobody is published for the Lease db: no pod that may be published has the name of its holder, whose \
+             identity is laptop_1\\nforged",
+            "Nobody is published for the Lease db: no pod that may be published has the name of its holder, whose \
+             identity is other",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_that_come_change_and_go_are_told() {
+    let world = world(EVERYTHING, json!({})).await;
+    assert_eq!(told(&world).await, []);
+    annotate(&world, json!({SELECTOR: "app in (db, web)"})).await;
+    annotate(&world, json!({SELECTOR: "app=db"})).await;
+    annotate(&world, json!({LEADER: "db"})).await;
+    annotate(&world, json!({LEADER: "db", SELECTOR: null})).await;
+    annotate(&world, json!({LEADER: null})).await;
+    annotate(&world, json!({SELECTOR: "app=db"})).await;
+    let patch = json!({"spec": {"selector": {"app": "db"}}});
+    world.patch("Service", "s", patch).await;
+    world.rest().await;
+    let now = "From now on, EndpointSlices of this controller hold";
+    let all = told(&world).await;
+    let of = |(reason, message): &(String, String)| {
+        let opts = reason.starts_with("Opt");
+        opts.then(|| format!("{reason} {message}"))
+    };
+    let opts: Vec<_> = all.iter().filter_map(of).collect();
+    assert_eq!(
+        opts,
+        [
+            format!("OptedIn {now} the pods that app in (db,web) selects"),
+            format!(
+                "OptInChanged {now} the pods that app=db selects; they held the pods that app in (db,web) selects"
+            ),
+            format!(
+                "OptInChanged {now} the holder of the Lease db among the pods that app=db selects; they held the pods \
+                 that app=db selects"
+            ),
+            format!(
+                "OptInChanged {now} the holder of the Lease db; they held the holder of the Lease db among the pods that \
+                 app=db selects"
+            ),
+            "OptedOut No annotation says any more what is published: 1 EndpointSlice of this controller is deleted, which \
+             held the holder of the Lease db"
+                .to_owned(),
+            format!("OptedIn {now} the pods that app=db selects"),
+            "OptedOut The annotations no longer say what is published, because the Service has a selector: 2 \
+             EndpointSlices of this controller give way to those for the Service's selector, which held the pods that \
+             app=db selects"
+                .to_owned(),
+        ]
+    );
+    let ignored = "The annotation endpointd.io/selector is ignored: the Service has a selector";
+    assert_eq!(told_of(&world, "SelectorIgnored").await, [ignored]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_service_that_opts_in_is_told_and_one_that_was_there_at_the_start_is_not() {
+    let world = led_world(CUSTOM).await;
+    assert_eq!(told_of(&world, "OptedIn").await, [""; 0]);
+    let mut late = led(&json!({SELECTOR: "app=db"}));
+    late["metadata"]["name"] = json!("late");
+    world.make(late).await;
+    world.rest().await;
+    assert_eq!(
+        told_of(&world, "OptedIn").await,
+        ["From now on, EndpointSlices of this controller hold the pods that app=db selects"]
+    );
+}
+
+/// A typing error in an annotation's name left a Service without endpoints, and nothing said so.
+#[tokio::test(start_paused = true)]
+async fn an_unknown_annotation_is_told() {
+    let mut world = world(
+        CUSTOM,
+        json!({"endpointd.io/selecter": "app=db", "other.io/leader": "db"}),
+    )
+    .await;
+    let text = "annotation endpointd.io/selecter is not known, and nothing is done about it; the known ones are \
+                endpointd.io/selector and endpointd.io/leader";
+    assert_eq!(
+        told_of(&world, "UnknownAnnotation").await,
+        [format!("The {text}")]
+    );
+    let many: serde_json::Map<_, _> = (0..5)
+        .map(|n| (format!("endpointd.io/x{n}"), json!("")))
+        .collect();
+    annotate(&world, Value::Object(many)).await;
+    assert_eq!(
+        told_of(&world, "UnknownAnnotation").await[1],
+        "The annotations endpointd.io/selecter, endpointd.io/x0, endpointd.io/x1 and 3 more are not known, and nothing is \
+         done about them; the known ones are endpointd.io/selector and endpointd.io/leader"
+    );
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    let warnings = look(&reader, NS, "s", MAX_PER_SUBSET).await.unwrap().warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.contains("endpointd.io/selecter") && text.contains("not known")),
+        "{warnings:?}"
+    );
+    // A controller that begins to write tells it again.
+    world.stop().await;
+    world.start_up().await;
+    assert!(told_of(&world, "UnknownAnnotation").await.len() >= 2);
+}

@@ -1,0 +1,137 @@
+//! The scenes.
+
+use crate::scene::{Happening, LIMIT, Scene};
+use endpointd::core::outputs::Outputs;
+
+const SLICES: Outputs = Outputs {
+    slices: true,
+    ..Outputs::NONE
+};
+const CUSTOM: Outputs = Outputs {
+    custom: true,
+    ..Outputs::NONE
+};
+const MIRRORED: Outputs = Outputs {
+    mirrored: true,
+    ..Outputs::NONE
+};
+
+/// Scenes that are searched whole.
+pub(crate) fn all() -> Vec<Scene> {
+    use Happening::{Again, Annotated, Fails, Others, OthersFailing, OthersGone, Scale};
+    let yields = |name, script: &[Happening]| Scene {
+        name,
+        outputs: CUSTOM,
+        annotated: true,
+        controllers: 1,
+        pods: 2,
+        script: script.to_vec(),
+        limit: LIMIT,
+    };
+    let mirrors = |name, script: &[Happening]| Scene {
+        outputs: MIRRORED,
+        ..yields(name, script)
+    };
+    let both = Outputs {
+        custom: true,
+        ..SLICES
+    };
+    vec![
+        yields("gives way: nobody publishes", &[Annotated(false)]),
+        yields(
+            "gives way, while its pods change",
+            &[Scale(1), Annotated(false), Scale(2)],
+        ),
+        yields(
+            "gives way: others appear and fill up",
+            &[Annotated(false), Others(&[]), Others(&[0]), Others(&[0, 1])],
+        ),
+        yields(
+            "gives way: others stay empty, and go",
+            &[Annotated(false), Others(&[]), OthersGone],
+        ),
+        yields(
+            "gives way: others have other pods",
+            &[Annotated(false), Others(&[5]), Others(&[5, 6])],
+        ),
+        yields(
+            "gives way: others have as many that are not ready",
+            &[Annotated(false), OthersFailing(&[5, 6]), Others(&[5])],
+        ),
+        yields(
+            "gives way: others have the same that are not ready, and then are",
+            &[Annotated(false), OthersFailing(&[0, 1]), Others(&[0, 1])],
+        ),
+        yields(
+            "gives way, and comes back",
+            &[Annotated(false), Others(&[]), Annotated(true)],
+        ),
+        Scene {
+            outputs: both,
+            ..yields("gives way to slices of its own", &[Annotated(false), Scale(3)])
+        },
+        Scene {
+            outputs: both,
+            ..yields(
+                "gives way to slices of its own, whose pods fail",
+                &[Annotated(false), Fails(0), Fails(1)],
+            )
+        },
+        Scene {
+            outputs: both,
+            ..yields(
+                "gives way to slices of its own, whose pods have failed",
+                &[Fails(0), Annotated(false), Fails(1)],
+            )
+        },
+        mirrors("mirrored slices give way: nobody publishes", &[Annotated(false)]),
+        mirrors(
+            "mirrored slices give way: others have as many that are not ready",
+            &[Annotated(false), OthersFailing(&[5, 6]), Others(&[5])],
+        ),
+        mirrors(
+            "mirrored slices give way: others appear and fill up",
+            &[Annotated(false), Others(&[]), Others(&[0]), Others(&[0, 1])],
+        ),
+        mirrors(
+            "mirrored slices give way, and come back",
+            &[Annotated(false), Others(&[]), Annotated(true)],
+        ),
+        Scene {
+            outputs: SLICES,
+            annotated: false,
+            ..yields("a Service that is made again", &[Scale(3), Again])
+        },
+    ]
+}
+
+/// Two controllers in scenes that are too large to be searched whole: they are played in orders chosen by chance.
+pub(crate) fn large() -> Vec<Scene> {
+    use Happening::{Again, Scale};
+    let scene = |name, pods, script: &[Happening]| Scene {
+        name,
+        outputs: SLICES,
+        annotated: false,
+        controllers: 2,
+        pods,
+        script: script.to_vec(),
+        limit: 10,
+    };
+    vec![
+        Scene {
+            limit: LIMIT,
+            ..scene("two controllers: scaled from 1 to 3", 1, &[Scale(3)])
+        },
+        scene("two controllers: scaled from 3 to 15", 3, &[Scale(15)]),
+        scene(
+            "two controllers: scaled up, down and up",
+            3,
+            &[Scale(45), Scale(12), Scale(60)],
+        ),
+        scene(
+            "two controllers: the Service is made again",
+            15,
+            &[Again, Scale(25), Again],
+        ),
+    ]
+}
