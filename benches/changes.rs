@@ -17,6 +17,7 @@ use criterion::{BenchmarkGroup, SamplingMode};
 use endpointd::core::facts::{PodFacts, ServiceFacts};
 use endpointd::core::namespace::{Kind, PendingLists};
 use endpointd::core::ports::TargetPort;
+use endpointd::core::work::Budget;
 use fixtures::{SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, measure, ratio, timed};
 use mimalloc::MiMalloc;
@@ -155,7 +156,8 @@ fn node_zone_change(criterion: &mut Criterion, goals: &mut Goals) {
             let items = timed(&mut total, || {
                 let change = world.nodes.apply(&node_name(7), facts, 0);
                 if let Some(change) = change {
-                    world.state.apply_node(change.view);
+                    world.state.begin_node(change.view);
+                    assert!(world.state.step_passes(&mut Budget::unlimited()));
                 }
                 world.state.plan()
             });

@@ -16,6 +16,8 @@ mod model;
 
 #[path = "explorer/cases.rs"]
 mod cases;
+#[path = "explorer/claims.rs"]
+mod claims;
 #[path = "explorer/election.rs"]
 mod election;
 #[path = "explorer/process.rs"]
@@ -55,6 +57,13 @@ fn searches() -> Vec<Search> {
         searches.push((
             name,
             Box::new(move || search::explore(&scene::Stage::start(&scene))),
+        ));
+    }
+    for claim in claims::all() {
+        let name = claim.name.clone();
+        searches.push((
+            name,
+            Box::new(move || search::explore(&claims::Stage::start(&claim))),
         ));
     }
     for (name, start) in election::cases(if all { 7 } else { 5 }) {

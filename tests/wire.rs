@@ -172,7 +172,7 @@ fn slices() {
             let target = endpoint.target_ref.unwrap();
             assert_eq!(ours.pod.as_deref(), target.name.as_deref());
             assert_eq!(ours.pod_uid.as_ref().map(ToString::to_string), target.uid);
-            assert!(!ours.odd);
+            assert!(!ours.has_foreign_fields);
         }
     }
 }

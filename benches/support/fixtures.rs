@@ -13,6 +13,7 @@ use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
+use endpointd::core::work::Budget;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -59,6 +60,7 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
         uid: Uid::from(name),
         created: None,
         deleting: false,
+        foreground: false,
         labels: Labels::default(),
         selector: Selector::new(selector.iter().copied().collect()),
         headless: true,
@@ -248,8 +250,14 @@ impl World {
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }
 
+    /// Removes a Service.
+    pub(crate) fn remove_service(&mut self, name: &str) {
+        self.state.begin_removal(name);
+        assert!(self.state.step_passes(&mut Budget::unlimited()));
+    }
+
     /// Plans and writes until nothing is due any more. Returns how many requests there were.
-    pub(crate) fn settle(&mut self) -> usize {
+    pub(crate) fn write_all_planned(&mut self) -> usize {
         let mut writes = 0;
         loop {
             let items = self.state.plan();
@@ -258,5 +266,15 @@ impl World {
             }
             writes += self.write_all(&items).0;
         }
+    }
+
+    /// Plans and writes until nothing is due any more, not even what waits a moment. Returns how many requests there were.
+    pub(crate) fn settle(&mut self) -> usize {
+        let mut writes = self.write_all_planned();
+        while let Some(at) = self.state.next_look_at_deferral() {
+            self.state.look_at_deferral(at);
+            writes += self.write_all_planned();
+        }
+        writes
     }
 }

@@ -2,7 +2,7 @@
 //! and one of all namespaces where those are many.
 
 use crate::cluster::watch::{Everywhere, LeaseReader, Members};
-use crate::core::leader::LeaseRequest;
+use crate::core::followed_leases::lease::LeaseRequest;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

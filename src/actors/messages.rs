@@ -128,7 +128,7 @@ impl WriterHandle {
         let noticed = noticed.saturating_duration_since(self.0.start);
         let mut mailbox = self.0.mailbox.lock();
         for (object, report) in said {
-            mailbox.reports.say(namespace, object, report, noticed);
+            mailbox.reports.push(namespace, object, report, noticed);
         }
         self.wake(mailbox);
     }

@@ -13,7 +13,7 @@ use crate::core::hash::{Hashed, KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::{Change, Delivery};
 use crate::core::leadership::Demand;
-use crate::core::leadership::picture::{Announcement, Picture};
+use crate::core::leadership::list_state::{Announcement, ListState};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeChange;
 use crate::core::object::{ObjectKey, ObjectName, Output};
@@ -36,7 +36,7 @@ pub(crate) type Routes = Arc<OnceLock<Arc<Router>>>;
 pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
     nodes: SharedNodes,
-    picture: Mutex<Picture>,
+    picture: Mutex<ListState>,
     /// Held while the picture changes and every shard is told, so that all shards see the decisions in the same order.
     /// A shard that is created meanwhile reads the picture, and never takes this lock.
     announcing: Mutex<()>,
@@ -84,7 +84,7 @@ impl Router {
         Self {
             shards: DashMap::default(),
             nodes: SharedNodes::default(),
-            picture: Mutex::new(Picture::new(settings.outputs)),
+            picture: Mutex::new(ListState::new(settings.outputs)),
             announcing: Mutex::default(),
             demands: watch::Sender::default(),
             progress: Mutex::default(),
@@ -219,17 +219,17 @@ impl Router {
     /// plan until every kind is proven to be as new as this moment, and the outputs have been listed again. Requests
     /// that were granted in an earlier term are not sent.
     pub fn begin_term(&self) {
-        self.announce(Picture::begin_term);
+        self.announce(ListState::begin_term);
     }
 
     /// Handles a sign that the server's store was replaced or restored: everything has to be listed again.
-    pub fn distrust(&self) {
-        self.announce(Picture::distrust);
+    pub fn relist_everything(&self) {
+        self.announce(ListState::relist_everything);
     }
 
     /// Changes the picture, and announces the result to every shard. A shard that is created meanwhile starts from the
     /// state of the picture at that moment.
-    fn announce<A: IntoIterator<Item = Announcement>>(&self, decide: impl FnOnce(&mut Picture) -> A) {
+    fn announce<A: IntoIterator<Item = Announcement>>(&self, decide: impl FnOnce(&mut ListState) -> A) {
         let _order = self.announcing.lock();
         // The lock is released here: creating a shard takes it while it holds a part of the map.
         let (events, demand) = {

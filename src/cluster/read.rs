@@ -8,7 +8,7 @@ use super::codec::{self, Decode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::http;
 use super::pages::{self, ANSWER, PAGE, within};
-use crate::core::leader::LeaseFacts;
+use crate::core::followed_leases::lease::LeaseFacts;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
 use http_body_util::BodyExt as _;

@@ -124,6 +124,8 @@ pub struct ServiceFacts {
     pub created: Option<Time>,
     /// True if `metadata.deletionTimestamp` is set; if so, no more slices are created.
     pub deleting: bool,
+    /// True if it is being deleted in the foreground: the garbage collector deletes its slices before it goes.
+    pub foreground: bool,
     /// `metadata.labels`.
     pub labels: Labels,
     /// The selector that its endpoints are published by: that of its spec, or that of the annotation once
@@ -391,6 +393,17 @@ pub struct EndpointsFacts {
 }
 
 impl EndpointsFacts {
+    /// Creates an object of which only the metadata is known.
+    pub(crate) fn only(meta: EndpointsMeta) -> Self {
+        Self {
+            meta,
+            labels: Labels::default(),
+            extras: Extras::default(),
+            over_capacity: None,
+            subsets: Vec::new(),
+        }
+    }
+
     /// Returns the units of work that it takes to take the object in, besides those for laying it out.
     pub fn units(&self) -> u64 {
         let ports = self.subsets.iter().map(|subset| subset.ports.len());
@@ -547,7 +560,7 @@ pub struct EndpointFacts {
     pub target: Option<Box<ObjectReference>>,
     /// True if it has anything that a slice with pods of the namespace never has: another kind of target, or
     /// `deprecatedTopology`.
-    pub odd: bool,
+    pub has_foreign_fields: bool,
     /// The zone names in `hints.forZones`.
     pub zone_hints: Vec<Box<str>>,
     /// The node names in `hints.forNodes`.

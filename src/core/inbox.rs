@@ -8,7 +8,7 @@ mod leases;
 pub use applying::Applying;
 
 use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use super::leader::LeaseChange;
+use super::followed_leases::lease::LeaseChange;
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;

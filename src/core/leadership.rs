@@ -4,13 +4,13 @@
 //!  election (core::lease)      a Lease decides which process may write
 //!       │ the lease is won
 //!       ▼
-//!  Picture                     one per process: every kind is blocked, and each is asked for a proof
+//!  ListState                   one per process: every kind is blocked, and each is asked for a proof
 //!       │ Demand                  that it is as new as this moment
 //!       ▼
-//!  View                        one per kind: reads a version, and shows that its list or watch reaches it
+//!  ListWatch                   one per kind: reads a version, and shows that its list or watch reaches it
 //!       │ Proven
 //!       ▼
-//!  Picture                     the kind's block is lifted; when none is left, shards plan
+//!  ListState                   the kind's block is lifted; when none is left, shards plan
 //! ```
 //!
 //! The lease alone does not make a writer safe. A standby whose watch of pods was broken knows the pods of some
@@ -19,8 +19,8 @@
 //! kind that was read *after* the lease was won. Versions of different kinds are never compared: servers may
 //! keep kinds in different stores.
 
-pub mod picture;
-pub mod view;
+pub mod list_state;
+pub mod list_watch;
 
 pub use super::lease as election;
 

@@ -40,7 +40,7 @@ const JITTER: f64 = 1.2;
 const LEADER_JITTER: f64 = 0.2;
 /// The pause after a first failure, as a fraction of the retry period; it doubles with each further one, up to all of
 /// it.
-const BREATH: u32 = 10;
+const FIRST_PAUSE_DIVISOR: u32 = 10;
 
 /// The three durations of an election.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -345,7 +345,7 @@ impl Election {
 
     /// Counts a failure. Returns how long to pause after it.
     fn breath(&mut self, random: f64) -> Duration {
-        let nominal = (self.timing.retry / BREATH).saturating_mul(1 << self.failures.min(16));
+        let nominal = (self.timing.retry / FIRST_PAUSE_DIVISOR).saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         nominal
             .min(self.timing.retry)

@@ -191,7 +191,7 @@ pub fn observed_endpoint(namespace: &str, facts: &EndpointFacts) -> Option<Mirro
         && facts.zone.is_none()
         && facts.zone_hints.is_empty()
         && facts.node_hints.is_empty()
-        && !(facts.odd && plain_target);
+        && !(facts.has_foreign_fields && plain_target);
     let pod = facts.pod.as_deref().zip(facts.pod_uid.as_ref());
     let text = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
     usual.then_some(MirroredEndpoint {

@@ -260,6 +260,8 @@ pub struct ObjectState {
     pub rejected: bool,
     /// True if the server has rejected the object for its size since it last accepted a write.
     pub oversized: bool,
+    /// True if it is to be deleted, but not before others have taken its place.
+    pub gives_way: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,
     /// What another client has done to it that no write of ours has put right yet. Only for people to know.
@@ -267,7 +269,7 @@ pub struct ObjectState {
 }
 
 /// Failures are reported again after this many more.
-pub const SAID_AGAIN: u8 = 20;
+pub const RENOTIFY_AFTER: u8 = 20;
 
 impl ObjectState {
     /// Creates the state of an object of which nothing is known yet.
@@ -293,6 +295,7 @@ impl ObjectState {
             unanswered: false,
             rejected: false,
             oversized: false,
+            gives_way: false,
             epoch: 0,
             interference: None,
         }
@@ -428,8 +431,11 @@ impl ObjectState {
 
     /// Counts a failed request.
     pub fn fail(&mut self, rejected: bool) {
-        // On overflow, continues at a value that keeps the reports `SAID_AGAIN` failures apart.
-        self.failures = self.failures.checked_add(1).unwrap_or(u8::MAX - (SAID_AGAIN - 1));
+        // On overflow, continues at a value that keeps the reports `RENOTIFY_AFTER` failures apart.
+        self.failures = self
+            .failures
+            .checked_add(1)
+            .unwrap_or(u8::MAX - (RENOTIFY_AFTER - 1));
         self.rejected = rejected;
     }
 
@@ -437,6 +443,20 @@ impl ObjectState {
     pub fn mark_stale(&mut self) {
         self.needs_refetch = true;
         self.priority = self.priority.min(Priority::Add);
+    }
+
+    /// Has the object read before anything else is done with it, if the server has it and nothing else is to come first.
+    /// Returns whether it is.
+    pub fn mark_unread(&mut self) -> bool {
+        let reads = self.remote.is_some() && self.flight.is_none() && !self.needs_refetch;
+        self.needs_refetch |= reads;
+        reads
+    }
+
+    /// Ends the wait for others that are to take its place: it is deleted.
+    pub fn let_go(&mut self) {
+        self.gives_way = false;
+        self.needs_refetch &= self.remote.is_none() || self.is_outdated();
     }
 
     /// Returns whether the list of this epoch, taken at `version`, shows that the server no longer has the object: it
@@ -478,7 +498,7 @@ impl ObjectState {
     }
 
     /// Returns whether nothing is known about the object that could matter later.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_untracked(&self) -> bool {
         self.remote.is_none() && self.flight.is_none() && !self.needs_refetch
     }
 

@@ -34,7 +34,7 @@ use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
-use super::window::{Flown, Sign, Window};
+use super::window::{Completed, Sign, Window};
 use fan_out::{FanOut, Paid};
 use reports::{Reply, Report, Reported};
 use signals::Signal;
@@ -405,13 +405,13 @@ impl Publisher {
         };
         if let Some(sign) = sign {
             let (in_flight, held_back) = (self.queue.in_flight(), self.held_back);
-            let flown = Flown {
+            let completed = Completed {
                 sign,
                 took,
                 in_flight,
                 held_back,
             };
-            self.window.answered(flown, now);
+            self.window.answered(completed, now);
         }
         if !has_shard {
             self.unanswered.remove(key);

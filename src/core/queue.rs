@@ -142,7 +142,7 @@ enum State {
     Delayed {
         until: Duration,
     },
-    Flying {
+    InFlight {
         again: Option<Duration>,
     },
     /// Answered; it is not known yet whether it is due again.
@@ -199,13 +199,13 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         };
         let more_urgent = entry.urgency.min(urgency);
         match entry.state {
-            State::Flying { again: None } => {
-                entry.state = State::Flying { again: Some(until) };
+            State::InFlight { again: None } => {
+                entry.state = State::InFlight { again: Some(until) };
                 (entry.urgency, entry.since) = (urgency, now);
             }
-            State::Flying { again: Some(again) } => {
+            State::InFlight { again: Some(again) } => {
                 let again = Some(until.min(again));
-                entry.state = State::Flying { again };
+                entry.state = State::InFlight { again };
                 entry.urgency = more_urgent;
             }
             State::Ready => self.rise(&key, &mut entry, more_urgent),
@@ -244,7 +244,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         match self.entries.get(key)?.state {
             State::Ready => Some(Duration::ZERO),
             State::Delayed { until } => Some(until),
-            State::Flying { again } => again,
+            State::InFlight { again } => again,
             State::Answered => None,
         }
     }
@@ -273,7 +273,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             .in_flight += 1;
         self.in_flight += 1;
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
-        entry.state = State::Flying { again: None };
+        entry.state = State::InFlight { again: None };
         Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
     }
 
@@ -285,7 +285,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// Records that the request of an object in flight has been built: it holds all that was wanted until now.
     pub fn built(&mut self, key: &K) {
         if let Some(Entry {
-            state: State::Flying { again },
+            state: State::InFlight { again },
             ..
         }) = self.entries.get_mut(key)
         {
@@ -299,7 +299,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let Some(mut entry) = self.entries.get(key).copied() else {
             return;
         };
-        let State::Flying { again } = entry.state else {
+        let State::InFlight { again } = entry.state else {
             return;
         };
         self.in_flight -= 1;
@@ -339,7 +339,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let mut gone = Vec::new();
         for (key, entry) in &mut self.entries {
             match &mut entry.state {
-                State::Flying { again } => *again = None,
+                State::InFlight { again } => *again = None,
                 State::Ready | State::Delayed { .. } | State::Answered => {
                     gone.push((key.clone(), *entry));
                 }
@@ -462,7 +462,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             State::Delayed { until } => {
                 self.delayed.remove(&(until, entry.sequence, key.clone()));
             }
-            State::Flying { .. } | State::Answered => return,
+            State::InFlight { .. } | State::Answered => return,
         }
         self.waiting[usize::from(entry.urgency.yields)] -= 1;
     }

@@ -7,7 +7,7 @@ use super::facts::{Manager, Owners};
 use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId};
-use super::object::{Flight, ObjectState, Phase};
+use super::object::{ObjectState, Phase};
 use super::ports::SlicePorts;
 use super::queue::Priority;
 use super::time::Time;
@@ -110,8 +110,6 @@ pub struct Slice {
     pub created: Option<Time>,
     /// Whether it has endpoints, if it belongs to another controller and this version of it was read whole.
     pub others_hold: Option<bool>,
-    /// True if it is to be deleted once others have taken its place.
-    pub gives_way: bool,
     /// True if its object was handed to another manager and is left to it until the slice's content changes.
     pub yielded: bool,
     /// The number of slots that differ from the server's copy.
@@ -146,7 +144,6 @@ impl Slice {
             owner: Owners::default(),
             created: None,
             others_hold: None,
-            gives_way: false,
             yielded: false,
             dirty: 0,
             removed: 0,
@@ -193,8 +190,7 @@ impl Slice {
     }
 
     /// Records that a request was built from the slice's content, which counts as published from now on.
-    pub fn depart(&mut self, flight: Flight, desired: impl Fn(PodId) -> Conditions) {
-        self.object.depart(flight);
+    pub fn send(&mut self, desired: impl Fn(PodId) -> Conditions) {
         self.removed = 0;
         self.dirty = 0;
         for slot in &mut self.slots {

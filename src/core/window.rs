@@ -72,7 +72,7 @@ pub(crate) enum Sign {
 
 /// A response, or its absence.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flown {
+pub(crate) struct Completed {
     /// What it shows.
     pub sign: Sign,
     /// How long the request was out.
@@ -195,13 +195,13 @@ impl Window {
     }
 
     /// Records the outcome of a request.
-    pub(crate) fn answered(&mut self, flown: Flown, now: Duration) {
-        let Flown {
+    pub(crate) fn answered(&mut self, completed: Completed, now: Duration) {
+        let Completed {
             sign,
             took,
             in_flight,
             held_back,
-        } = flown;
+        } = completed;
         let sent = now.saturating_sub(took);
         if in_flight > self.few() {
             self.crowded = now;

@@ -135,7 +135,7 @@ fn endpoint(body: EndpointBody<'_>) -> EndpointFacts {
         pod: Some(body.target.name.into()),
         pod_uid: Some(body.target.uid.clone()),
         target: None,
-        odd: false,
+        has_foreign_fields: false,
         zone_hints: body.hints.zone.into_iter().map(Into::into).collect(),
         node_hints: body.hints.node.into_iter().map(Into::into).collect(),
     }

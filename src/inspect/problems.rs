@@ -29,7 +29,7 @@ pub(crate) fn problems(core: &NamespaceState, services: impl Iterator<Item = Arc
         let Some(health) = core.health(&name) else {
             continue;
         };
-        let mut of = Of {
+        let mut of = ProblemFinder {
             core,
             health: &health,
             found: Vec::new(),
@@ -131,13 +131,13 @@ pub(crate) fn unserved_selector(namespace: String, name: &str) -> Problem {
     }
 }
 
-struct Of<'a> {
+struct ProblemFinder<'a> {
     core: &'a NamespaceState,
     health: &'a ServiceHealth<'a>,
     found: Vec<(Reason, String)>,
 }
 
-impl Of<'_> {
+impl ProblemFinder<'_> {
     fn look(&mut self, nearly: &mut Nearly<'_>) {
         let health = self.health;
         let facts = health.facts;

@@ -6,7 +6,7 @@ use crate::core::facts::{
     CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
     PodFacts, ServiceFacts, SliceFacts,
 };
-use crate::core::leader::is_lease_name;
+use crate::core::followed_leases::lease::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;

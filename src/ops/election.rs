@@ -182,7 +182,7 @@ impl Elector {
             tracing::warn!(
                 "the resourceVersion of the lease went backwards: the API server's store was replaced or restored; everything is listed again"
             );
-            self.listeners.router.distrust();
+            self.listeners.router.relist_everything();
         }
     }
 

@@ -300,7 +300,7 @@ pub async fn run_observed(
             tracking = Some(guarded("the drift tracker", tracker.keep(), &fatal));
         }
     }
-    let follower = Follower {
+    let starter = WatchStarter {
         client: clients.watches,
         router,
         leadership,
@@ -309,8 +309,8 @@ pub async fn run_observed(
         seed,
         fatal,
     };
-    follower.follow_leases(leases, &root).await?;
-    let watches = follower.follow(options.settings.outputs);
+    starter.follow_leases(leases, &root).await?;
+    let watches = starter.follow(options.settings.outputs);
     let result = ended(shutdown, &mut failed).await;
     for task in watches.iter().chain(&tracking).chain([&reporting]) {
         task.abort();
@@ -410,7 +410,7 @@ impl Elected {
 }
 
 /// Starts watches.
-struct Follower {
+struct WatchStarter {
     client: kube::Client,
     router: Arc<Router>,
     leadership: watch::Receiver<Leadership>,
@@ -420,7 +420,7 @@ struct Follower {
     fatal: watch::Sender<Option<String>>,
 }
 
-impl Follower {
+impl WatchStarter {
     /// Starts the actor that follows Leases for the shards. They ask for nothing before they exist.
     async fn follow_leases(
         &self,

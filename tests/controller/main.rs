@@ -35,6 +35,7 @@ mod world;
 mod adoption;
 mod answers;
 mod audit;
+mod claims;
 mod conflicts;
 mod custom;
 mod dry_run;

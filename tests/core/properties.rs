@@ -523,6 +523,7 @@ fn hints_that_left_too_early_are_put_right() {
 fn endpoints_that_arrive_late_go_with_their_service() {
     let mut model = start(1);
     model.service(plain_service(1).facts());
+    model.let_wait_end();
     let items = model.plan();
     let at = items
         .iter()

@@ -11,6 +11,7 @@ mod fixtures;
 #[path = "../support/processor.rs"]
 mod processor;
 
+mod claims;
 mod cost;
 mod limits;
 mod mirrors;

@@ -230,7 +230,7 @@ fn a_selector_of_ten_thousand_keys_is_compared_once_with_the_pods_that_have_them
     assert!(pod_added.pairs_compared <= 4 * u64::from(KEYS), "{pod_added:?}");
     assert_eq!(pod_added.endpoints_visited, 2);
     for name in ["svc", "other"] {
-        let gone = work_of(&mut world, |world| world.state.remove_service(name));
+        let gone = work_of(&mut world, |world| world.remove_service(name));
         assert!(gone.pairs_compared <= 2 * labels, "{gone:?}");
     }
 }
@@ -254,7 +254,7 @@ fn a_selector_is_not_compared_with_pods_that_lack_one_of_its_pairs() {
         (1, 1),
         "{lacking:?}"
     );
-    let gone = work_of(&mut world, |world| world.state.remove_service("one"));
+    let gone = work_of(&mut world, |world| world.remove_service("one"));
     assert_eq!(gone.selector_evaluations, 0, "{gone:?}");
     assert_eq!(world.state.sizes().label_sets, 0);
 }

@@ -148,6 +148,10 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
         }
     }
     assert!(most <= 2 * UNITS, "{most} units in one step");
+    // The Services without a pod wait a moment.
+    while let Some(at) = world.state.next_look_at_deferral() {
+        world.state.look_at_deferral(at);
+    }
     let mut items = Vec::new();
     let mut steps = 0;
     while !world.state.step_plan(&mut items, &mut Budget::new(UNITS)) {

@@ -8,8 +8,8 @@ use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hash::Hashed;
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::leadership::picture::{Announcement, Picture};
-use endpointd::core::leadership::view::{Action, End, View};
+use endpointd::core::leadership::list_state::{Announcement, ListState};
+use endpointd::core::leadership::list_watch::{Action, End, ListWatch};
 use endpointd::core::leadership::{Demand, Term};
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
@@ -74,7 +74,7 @@ pub(crate) struct Shard {
 /// The list and watch of pods of a process that has just begun to lead.
 #[derive(Clone, Debug)]
 pub(crate) struct Pods {
-    view: View,
+    view: ListWatch,
     pub(crate) listing: bool,
     pub(crate) reading: bool,
     watching: bool,
@@ -102,7 +102,7 @@ pub(crate) struct Process {
     pub(crate) timer: Option<Duration>,
     pub(crate) now: Duration,
     pub(crate) flights: BTreeMap<ObjectName, Flight>,
-    picture: Picture,
+    picture: ListState,
     pub(crate) pods: Option<Pods>,
     /// By kind, how often it was listed.
     pub(crate) epochs: [u8; Kind::ALL.len()],
@@ -131,7 +131,7 @@ impl Process {
                 ..WatchLimits::UNWATCHED
             };
         }
-        let picture = Picture::new(settings.outputs);
+        let picture = ListState::new(settings.outputs);
         Self {
             shard: Part::new(Shard {
                 state: NamespaceState::new(NAMESPACE.into(), settings, picture.blocked()),
@@ -199,7 +199,7 @@ impl Process {
     fn begin_term(&mut self, happened: usize, broken: bool) {
         let shown = self.delivered;
         self.floor = happened;
-        let mut view = View::new(Demand::default());
+        let mut view = ListWatch::new(Demand::default());
         assert_eq!(view.act(self.now), Some(Action::List));
         view.listed(version(shown), 1, self.now, 0.5);
         let mut pods = Pods {
@@ -489,7 +489,7 @@ impl Process {
         drop((state.take_notifications(), state.take_syncs(), state.take_work()));
         let namespace = Hashed::new(NAMESPACE.into());
         for (object, report) in said {
-            self.reports.say(&namespace, object, report, self.now);
+            self.reports.push(&namespace, object, report, self.now);
         }
         self.wake_writer();
     }

@@ -17,6 +17,7 @@ use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
 use endpointd::core::time::Time;
+use endpointd::core::work::Budget;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -218,6 +219,7 @@ impl ServiceSpec {
             uid: uid("svc", self.name, self.generation),
             created: Some(Time::from_seconds(1000)),
             deleting: false,
+            foreground: false,
             labels: labels.into_iter().collect(),
             // One pair, or two, of the label values that pods carry.
             external: self.external,
@@ -398,7 +400,12 @@ impl Model {
 
     pub(crate) fn service_gone(&mut self, name: &str) {
         self.services.remove(name);
-        self.state.remove_service(name);
+        self.state.begin_removal(name);
+        self.finish_passes();
+    }
+
+    fn finish_passes(&mut self) {
+        assert!(self.state.step_passes(&mut Budget::unlimited()));
     }
 
     pub(crate) fn node(&mut self, name: u8, zone: Option<u8>) {
@@ -422,7 +429,8 @@ impl Model {
         };
         self.nodes.apply_capacity(name, &capacity);
         if let Some(change) = self.nodes.apply(name, facts, self.epoch) {
-            self.state.apply_node(change.view);
+            self.state.begin_node(change.view);
+            self.finish_passes();
         }
         self.zones_changed();
     }
@@ -431,7 +439,8 @@ impl Model {
         let name = format!("node-{name}");
         self.zones.remove(name.as_str());
         if let Some(change) = self.nodes.remove(&name) {
-            self.state.apply_node(change.view);
+            self.state.begin_node(change.view);
+            self.finish_passes();
         }
         self.zones_changed();
     }
@@ -551,6 +560,13 @@ impl Model {
         }
     }
 
+    /// The time comes for writes that have waited a moment, of one Service.
+    pub(crate) fn let_wait_end(&mut self) {
+        if let Some(at) = self.state.next_look_at_deferral() {
+            self.state.look_at_deferral(at);
+        }
+    }
+
     /// Lets everything that is due happen, until nothing is.
     pub(crate) fn converge(&mut self) {
         let mut renewed = false;
@@ -567,6 +583,8 @@ impl Model {
                 self.grant(0);
             } else if let Some(at) = self.state.next_look_at_leaving() {
                 self.state.look_at_leaving(at);
+            } else if self.state.next_look_at_deferral().is_some() {
+                self.let_wait_end();
             } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
                 return;
             } else {

@@ -3,7 +3,9 @@
 
 use super::{Model, NAMESPACE};
 use endpointd::core::facts::{Manager, PodFacts, ServiceFacts};
-use endpointd::core::leader::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
+use endpointd::core::followed_leases::lease::{
+    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest,
+};
 use endpointd::core::lease::Record;
 use endpointd::core::selector::Requirement;
 use std::collections::{BTreeMap, VecDeque};

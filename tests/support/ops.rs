@@ -34,7 +34,7 @@ pub(crate) enum Op {
     Grant(u8),
     /// A request in flight meets its fate.
     Answer(u8, Fate),
-    /// The watch of slices shows an event.
+    /// The watch of slices shows an event. If there is none, time passes for what waits a moment.
     Watch,
     /// The slices are listed anew, and the watch goes on from there.
     Relist,
@@ -307,7 +307,12 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
         }
         Op::Watch | Op::Relist | Op::RelistEndpoints | Op::RelistMirrored
             if model.stands_by || model.restored => {}
-        Op::Watch => model.watch_one(),
+        Op::Watch => {
+            if model.watch.is_empty() {
+                model.let_wait_end();
+            }
+            model.watch_one();
+        }
         Op::Relist => relist_slices(model),
         Op::RelistEndpoints => relist_endpoints(model),
         Op::RelistMirrored => relist_mirrored(model),

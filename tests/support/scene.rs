@@ -45,7 +45,7 @@ impl Scene {
 
     /// Lets everything that is due happen.
     pub(crate) async fn rest(&self) {
-        sleep(Duration::from_millis(300)).await;
+        sleep(Duration::from_millis(600)).await;
         assert!(!self.controller.is_finished(), "the controller has ended");
     }
 

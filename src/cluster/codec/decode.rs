@@ -126,9 +126,9 @@ pub struct NamedNode {
 
 /// One object, read into two forms, so that the wire forms of facts need no fields for people.
 #[derive(Debug, Default)]
-pub struct Twice<A, B>(pub(super) A, pub(super) B);
+pub struct DecodedPair<A, B>(pub(super) A, pub(super) B);
 
-impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for Twice<A, B> {
+impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for DecodedPair<A, B> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = <&'de RawValue>::deserialize(deserializer)?.get();
         let first = serde_json::from_str(json).map_err(D::Error::custom)?;
@@ -137,7 +137,7 @@ impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for Twice<A
     }
 }
 
-impl<'a, A: Message<'a>, B: Message<'a>> Message<'a> for Twice<A, B> {
+impl<'a, A: Message<'a>, B: Message<'a>> Message<'a> for DecodedPair<A, B> {
     fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
         self.0.field(number, value)?;
         self.1.field(number, value)

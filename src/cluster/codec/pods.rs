@@ -1,6 +1,6 @@
 //! Pods: the fields that are read, and how they become facts.
 
-use super::decode::{Decode, DecodeError, Namespaced, Twice, required, set};
+use super::decode::{Decode, DecodeError, DecodedPair, Namespaced, required, set};
 use super::fields::{Condition, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
@@ -215,9 +215,9 @@ fn printable(text: &str) -> Box<str> {
 }
 
 impl Decode for Namespaced<ObservedPod> {
-    type Wire<'a> = Twice<Pod<'a>, PodNotes<'a>>;
+    type Wire<'a> = DecodedPair<Pod<'a>, PodNotes<'a>>;
 
-    fn decode(Twice(pod, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
+    fn decode(DecodedPair(pod, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
         let Namespaced { namespace, facts } = Namespaced::<PodFacts>::decode(pod)?;
         let status = notes.status;
         // An unscheduled pod is not ready either, and the former condition says more.
@@ -243,7 +243,7 @@ impl Decode for Namespaced<ObservedPod> {
         })
     }
 
-    fn version_of<'w>(Twice(pod, _): &'w Self::Wire<'_>) -> &'w str {
+    fn version_of<'w>(DecodedPair(pod, _): &'w Self::Wire<'_>) -> &'w str {
         Namespaced::<PodFacts>::version_of(pod)
     }
 }

@@ -1,6 +1,6 @@
 //! Services: the fields that are read, and how they become facts.
 
-use super::decode::{Decode, DecodeError, Namespaced, Twice, required, set};
+use super::decode::{Decode, DecodeError, DecodedPair, Namespaced, required, set};
 use super::fields::{Meta, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
@@ -93,6 +93,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
     }
 }
 
+/// The finalizer of an object that is deleted in the foreground: the garbage collector deletes what it owns first.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
+
 impl Decode for Namespaced<ServiceFacts> {
     type Wire<'a> = Service<'a>;
 
@@ -131,6 +134,12 @@ impl Decode for Namespaced<ServiceFacts> {
             uid: Uid::from(&*meta.uid),
             created: meta.creation_timestamp.as_ref().and_then(Timestamp::time),
             deleting: meta.deletion_timestamp.is_some(),
+            foreground: meta.deletion_timestamp.is_some()
+                && meta
+                    .finalizers
+                    .iter()
+                    .flatten()
+                    .any(|finalizer| **finalizer == *FOREGROUND_DELETION),
             external,
             selectorless: selector.is_none() && !external,
             selector,
@@ -209,9 +218,9 @@ struct PortNotes {
 message!('a, PortNotes { 3 => port });
 
 impl Decode for Namespaced<ObservedService> {
-    type Wire<'a> = Twice<Service<'a>, ServiceNotes<'a>>;
+    type Wire<'a> = DecodedPair<Service<'a>, ServiceNotes<'a>>;
 
-    fn decode(Twice(service, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
+    fn decode(DecodedPair(service, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
         let Namespaced { namespace, facts } = Namespaced::<ServiceFacts>::decode(service)?;
         let spec = notes.spec;
         let seen = ObservedService {
@@ -227,7 +236,7 @@ impl Decode for Namespaced<ObservedService> {
         })
     }
 
-    fn version_of<'w>(Twice(service, _): &'w Self::Wire<'_>) -> &'w str {
+    fn version_of<'w>(DecodedPair(service, _): &'w Self::Wire<'_>) -> &'w str {
         Namespaced::<ServiceFacts>::version_of(service)
     }
 }

@@ -220,7 +220,7 @@ fn endpoint(wire: &Endpoint<'_>, namespace: &str) -> EndpointFacts {
         pod: pod.map(|target| (*target.name).into()),
         pod_uid: pod.map(|target| Uid::from(&*target.uid)),
         target: other_target(target, pod.is_some()),
-        odd: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
+        has_foreign_fields: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
         zone_hints: names(hints.and_then(|hints| hints.for_zones.as_deref())),
         node_hints: names(hints.and_then(|hints| hints.for_nodes.as_deref())),
     }

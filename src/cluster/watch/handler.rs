@@ -45,7 +45,7 @@ pub(crate) trait WatchHandler: Send + Sync {
     /// Announces that a kind's view has met a demand.
     fn prove(&self, kind: Kind, demand: Demand);
 
-    /// See [`Picture::rewound`](crate::core::leadership::picture::Picture::rewound). Returns the demand to meet then.
+    /// See [`ListState::rewound`](crate::core::leadership::list_state::ListState::rewound). Returns the demand to meet then.
     fn rewound(&self, kind: Kind, under: Demand) -> Demand;
 
     /// Subscribes to the demands that views have to meet.

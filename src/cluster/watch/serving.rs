@@ -1,11 +1,11 @@
-//! The one loop that drives every list and watch. [`View`] decides when to list, watch and prove; [`Subject`] knows what
+//! The one loop that drives every list and watch. [`ListWatch`] decides when to list, watch and prove; [`Subject`] knows what
 //! is listed, and who gets it.
 
 use super::initial::Way;
 use crate::cluster::cause::Cause;
 use crate::cluster::event_stream::EventStream;
 use crate::core::leadership::Demand;
-use crate::core::leadership::view::{Action, End, View};
+use crate::core::leadership::list_watch::{Action, End, ListWatch};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kube::client::Body;
@@ -95,7 +95,7 @@ pub(super) async fn serve<S: Subject>(
     random: &mut fastrand::Rng,
 ) {
     let mut serving = Serving::<S> {
-        view: View::new(*demands.borrow_and_update()),
+        view: ListWatch::new(*demands.borrow_and_update()),
         start: Instant::now(),
         stream: Stream::None,
         reading: None,
@@ -121,7 +121,7 @@ pub(super) async fn serve<S: Subject>(
                 let version = version.map_err(|error| error.pause());
                 view.version_read(version, now(), random.f64());
             }
-            progress = serving.stream.next() => serving.went_on(subject, random, progress),
+            progress = serving.stream.next() => serving.handle_progress(subject, random, progress),
             () = wait(wake) => {}
         }
     }
@@ -165,7 +165,7 @@ impl<S: Subject> Stream<S> {
 
 /// A view, and the operations that it has started.
 struct Serving<S: Subject> {
-    view: View,
+    view: ListWatch,
     /// Origin of the view's times.
     start: Instant,
     stream: Stream<S>,
@@ -217,7 +217,7 @@ impl<S: Subject> Serving<S> {
     }
 
     /// Handles a result.
-    fn went_on(&mut self, subject: &mut S, random: &mut fastrand::Rng, progress: Progress<S>) {
+    fn handle_progress(&mut self, subject: &mut S, random: &mut fastrand::Rng, progress: Progress<S>) {
         match progress {
             Progress::Listed(Ok(listing)) => {
                 self.stream = Stream::None;

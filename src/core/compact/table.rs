@@ -53,11 +53,6 @@ impl<I: EntryId, T> Table<I, T> {
         self.entries.iter().map(|(id, entry)| (I::from(id), entry))
     }
 
-    /// Returns all entries to be changed.
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.entries.iter_mut().map(|(_, entry)| entry)
-    }
-
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
@@ -66,6 +61,21 @@ impl<I: EntryId, T> Table<I, T> {
     /// Returns whether there is no entry.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Returns a number that is above those of all entries.
+    pub(crate) fn end(&self) -> usize {
+        self.entries.capacity()
+    }
+
+    /// Drops the entries with `count` numbers, from one on, of a table that is given up. Entries are no longer found by
+    /// their names. Returns whether more are left.
+    pub(crate) fn shed(&mut self, from: usize, count: usize) -> bool {
+        self.by_name = HashTable::new();
+        for id in from..from + count {
+            self.entries.try_remove(id);
+        }
+        !self.entries.is_empty()
     }
 
     /// Returns the number that the next entry gets.

@@ -2,8 +2,8 @@
 
 use super::{ListEvent, ObjectEvent, PodEvent};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::followed_leases::lease::LeaseChange;
 use crate::core::inputs::Matching;
-use crate::core::leader::LeaseChange;
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::time::Time;
@@ -43,8 +43,8 @@ pub struct Applying {
     /// True if [`NamespaceState::watch_zones`] has been called.
     pub(super) zones_watched: bool,
     pub(super) lists: VecDeque<(Kind, ListEvent)>,
-    /// Names that the first of the lists leaves out and that have not been removed yet.
-    pub(super) unlisted: Option<IntoIter<Box<str>>>,
+    /// Names that the first of the lists leaves out and that have not been removed yet, and where to look for more.
+    pub(super) unlisted: Option<(IntoIter<Box<str>>, Option<usize>)>,
 }
 
 /// A pod that waits for its labels to be compared.
@@ -185,12 +185,17 @@ impl Applying {
             ListEvent::None => {}
             ListEvent::Begun => state.begin_list(kind),
             ListEvent::Ended { epoch, version } => {
-                let unlisted = self
-                    .unlisted
-                    .get_or_insert_with(|| state.unlisted(kind, epoch).into_iter());
+                let begin = || (Vec::new().into_iter(), Some(0));
+                let (unlisted, rest) = self.unlisted.get_or_insert_with(begin);
                 if let Some(name) = unlisted.next() {
                     state.begin_unlisted(kind, &name, nodes);
                     return 1;
+                }
+                if let Some(from) = *rest {
+                    let (names, next) = state.some_unlisted(kind, epoch, from);
+                    (*unlisted, *rest) = (names.into_iter(), next);
+                    // Some dozens are looked at.
+                    return 8;
                 }
                 self.unlisted = None;
                 state.finish_list(kind, epoch, version);

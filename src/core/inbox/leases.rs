@@ -1,7 +1,7 @@
 //! The waiting changes of a namespace's Leases.
 
 use super::latest::Latest;
-use crate::core::leader::{LeaseChange, LeaseEvent};
+use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent};
 use std::sync::Arc;
 
 /// The waiting changes of one request to follow Leases: the last list, and what came after it, by Lease.

@@ -8,21 +8,18 @@
 mod output;
 mod server;
 
-use super::addresses::{Collecting, ServiceEndpoints};
+use super::Kind;
+use super::context::Context;
 use super::lifecycle::Objects;
-use super::passes::Pass;
-use super::{Kind, NamespaceState, Service};
-use crate::core::facts::{ServiceFacts, TolerateUnready};
-use crate::core::hash::IdMap;
-use crate::core::ids::{PodId, ServiceId};
-use crate::core::inputs::{Inputs, Pod, PodChange};
-use crate::core::object::{ObjectState, Phase};
-use crate::core::ports::SlicePorts;
+use super::rounds::{Round, Visit};
+use super::services::Services;
+use crate::core::facts::EndpointsFacts;
+use crate::core::ids::ServiceId;
+use crate::core::inputs::Inputs;
+use crate::core::object::{ObjectState, Phase, Remote};
 use crate::core::queue::Priority;
-use crate::core::subsets::Members;
 use crate::core::time::{Time, earliest};
-use std::cmp::Ordering;
-use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// An Endpoints object, owned by its namespace's state.
@@ -58,182 +55,125 @@ impl Endpoints {
     }
 }
 
-// === what pods change ===
-
-/// Returns the address by which a Service's Endpoints show a pod, if it has one.
-#[inline]
-fn address_of(pod: &Pod, service: &ServiceFacts) -> Option<IpAddr> {
-    pod.ip(service.endpoints_family.or(pod.primary())?)
+/// The Endpoints objects of a namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EndpointsObjects {
+    objects: Objects<Endpoints>,
+    /// What mirrors have to know, in the order in which it happened.
+    news: Vec<EndpointsNews>,
 }
 
-/// Returns a pod's address and whether it counts as ready, or `None` if it is not shown.
-fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)> {
-    let ip = address_of(pod, &service.facts)?;
-    (tolerant || !pod.conditions().terminating()).then_some((ip, tolerant || pod.conditions().serving()))
+/// What mirrors have to know of Endpoints.
+#[derive(Clone, Debug)]
+pub(super) enum EndpointsNews {
+    /// A version was seen, or read, that cannot be mirrored as it is.
+    Changed(Arc<str>),
+    /// Endpoints that are mirrored were read.
+    Read {
+        /// The Endpoints.
+        facts: Box<EndpointsFacts>,
+        /// True if they were there before this process wrote, so that their changes are not its business.
+        before_start: bool,
+    },
+    /// They are gone.
+    Gone(Arc<str>),
 }
 
-/// Orders two pods with the same address.
-fn by_uid(inputs: &Inputs) -> impl Fn(PodId, PodId) -> Ordering {
-    |a, b| inputs.pod(a).uid().compare(inputs.pod(b).uid())
+impl Deref for EndpointsObjects {
+    type Target = Objects<Endpoints>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.objects
+    }
 }
 
-impl NamespaceState {
-    /// Returns whether a Service's Endpoints show pods whatever their state.
-    fn is_tolerant(&self, facts: &ServiceFacts) -> bool {
-        match facts.tolerate_unready {
-            TolerateUnready::Set(tolerate) if self.settings.legacy_tolerate_unready => tolerate,
-            _ => facts.publish_not_ready,
+impl EndpointsObjects {
+    /// Takes what mirrors have to know.
+    pub(super) fn take_news(&mut self) -> Vec<EndpointsNews> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Takes the next of the objects that were listed before their pods and Services were known.
+    pub(super) fn take_arrival(&mut self) -> Option<(u8, EndpointsFacts)> {
+        self.objects.take_arrival()
+    }
+
+    /// Queues the object of a name.
+    pub(super) fn want(&mut self, name: &str) {
+        if let Some(id) = self.objects.find(name) {
+            self.objects.want(id);
         }
     }
 
-    /// Updates a pod in the Endpoints of one of its Services after a change.
-    pub(super) fn visit_endpoints(&mut self, pod_id: PodId, service_id: ServiceId, change: PodChange) {
-        let service = &self.services[service_id];
-        let Some(endpoints) = &service.endpoints else {
+    /// Forgets the object of a name.
+    pub(super) fn forget_object(&mut self, name: &str) {
+        if let Some(id) = self.objects.find(name) {
+            self.objects.remove(id);
+        }
+    }
+
+    /// Deletes the object of a name, whoever created it.
+    pub(super) fn orphan(&mut self, name: &str) {
+        if let Some(id) = self.objects.find(name) {
+            self.objects[id].object.phase = Phase::Deleting;
+        }
+    }
+
+    /// Has an object that is not managed read for its mirror, unless `read` is the version that is known.
+    pub(super) fn read_for_mirror(&mut self, name: &str, read: Option<&Remote>) {
+        let Some(id) = self.objects.find(name) else {
             return;
         };
-        self.work.addresses_visited += 1;
-        let pod = self.inputs.pod(pod_id);
-        let now = shown(pod, service, self.is_tolerant(&service.facts));
-        let known = endpoints.members.get(pod_id);
-        let was_ready = known.map(|(_, ready, _)| ready);
-        let ports = match known {
-            Some((_, _, ports)) if !change.ports => ports.clone(),
-            _ if now.is_none() => SlicePorts::default(),
-            _ => self.ports_of(pod_id, service_id),
-        };
-        let service = &mut self.services[service_id];
-        let endpoints = service.endpoints.as_mut().expect("it was there just now");
-        let left = (now.is_none() || change.endpoints) && endpoints.members.remove(pod_id);
-        let changed = match now {
-            None => left,
-            // A member that was removed just above counts as changed: it has another UID, hostname or node, and with
-            // the UID perhaps another place among pods of the same address.
-            Some((ip, ready)) => endpoints
-                .members
-                .set(pod_id, ip, ready, &ports, by_uid(&self.inputs)),
-        };
-        if changed {
-            let priority = match (was_ready, now.map(|(_, ready)| ready)) {
-                (Some(true), None | Some(false)) => Priority::Remove,
-                (None | Some(false), Some(true)) => Priority::Add,
-                _ => Priority::Rest,
-            };
-            endpoints.touch(priority);
-            self.mark(service_id);
+        let object = &mut self.objects[id].object;
+        let known = read.is_some() && read == object.remote.as_ref();
+        if object.phase == Phase::Unmanaged && object.flight.is_none() && !known && !object.needs_refetch {
+            object.mark_stale();
+            self.objects.want(id);
         }
     }
+}
 
-    /// Removes a pod that is gone, or that its Service no longer selects.
-    pub(super) fn leave_endpoints(&mut self, pod: PodId, service_id: ServiceId) {
-        let Some(endpoints) = &mut self.services[service_id].endpoints else {
-            return;
-        };
-        let was_ready = endpoints.members.get(pod).map(|(_, ready, _)| ready);
-        if endpoints.members.remove(pod) {
-            endpoints.touch(if was_ready == Some(true) {
-                Priority::Remove
-            } else {
-                Priority::Rest
-            });
-            self.mark(service_id);
-        }
-    }
+/// What Endpoints objects are computed from, and these themselves.
+pub(super) struct EndpointsDesk<'a> {
+    pub(super) ctx: &'a mut Context,
+    pub(super) inputs: &'a Inputs,
+    pub(super) services: &'a mut Services,
+    pub(super) endpoints: &'a mut EndpointsObjects,
+}
 
-    /// Collects a Service's members anew, in a pass over its pods. `before` is the list to be replaced.
-    pub(super) fn collect_endpoints(&mut self, id: ServiceId, before: Option<Box<ServiceEndpoints>>) {
-        if !self.settings.outputs.endpoints || self.services[id].facts.custom {
-            return;
-        }
-        self.passes.push_front(Pass::Collect(Box::new(Collecting {
-            id,
-            before,
-            pods: self.inputs.selected(id),
-            at: 0,
-            resolved: IdMap::default(),
-            found: Vec::new(),
-        })));
-    }
-
-    /// Visits the next pod of a list that is collected anew; returns false when the list is complete.
-    pub(super) fn collect_next(&mut self, collecting: &mut Collecting) -> bool {
-        let Some(&pod_id) = collecting.pods.get(collecting.at) else {
-            return false;
-        };
-        collecting.at += 1;
-        self.work.addresses_visited += 1;
-        let service = &self.services[collecting.id];
-        let tolerant = self.is_tolerant(&service.facts);
-        let Some(pod) = self.inputs.get(pod_id) else {
-            return true;
-        };
-        let port_set = pod.port_set();
-        if let Some((ip, ready)) = shown(pod, service, tolerant) {
-            // Pods of one template share their ports, so each distinct list is resolved once.
-            let ports = collecting
-                .resolved
-                .entry(port_set)
-                .or_insert_with(|| self.ports_of(pod_id, collecting.id));
-            collecting.found.push((pod_id, ip, ready, ports.clone()));
-        }
-        true
-    }
-
-    /// Finishes a list, once all pods have been visited.
-    pub(super) fn finish_collecting(&mut self, collecting: Collecting) {
-        let Collecting {
-            id, before, found, ..
-        } = collecting;
-        let facts = &self.services[id].facts;
-        let portless = facts.no_cluster_ip && facts.ports.is_empty();
-        let members = Members::collect(portless, found, by_uid(&self.inputs));
-        let priority = match &before {
-            Some(before) if before.members.loses_to(&members) => Priority::Remove,
-            Some(before) if !members.loses_to(&before.members) => Priority::Rest,
-            _ => Priority::Add,
-        };
-        let (changes, pending) =
-            before.map_or((0, Priority::Rest), |before| (before.changes, before.priority));
-        self.services[id].endpoints = Some(Box::new(ServiceEndpoints {
-            members,
-            changes: changes + 1,
-            priority: priority.min(pending),
-        }));
-        self.mark(id);
-    }
-
-    // === what Services change ===
-
+impl EndpointsDesk<'_> {
     /// Starts to manage the object of a Service that has become managed.
     pub(super) fn manage_endpoints(&mut self, id: ServiceId) {
-        if !self.settings.outputs.endpoints {
+        if !self.ctx.settings.outputs.endpoints {
             return;
         }
-        self.collect_endpoints(id, None);
         let name = &self.services[id].facts.name;
-        let id = self.endpoints.find(name).unwrap_or_else(|| {
+        let id = self.endpoints.objects.find(name).unwrap_or_else(|| {
             let entry = Endpoints::new(name.clone(), Phase::Managed);
-            self.endpoints.insert(entry)
+            self.endpoints.objects.insert(entry)
         });
-        let entry = &mut self.endpoints[id];
+        let entry = &mut self.endpoints.objects[id];
         entry.object.phase = Phase::Managed;
         entry.object.interference = None;
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
-        self.endpoints.want(id);
+        // The evaluation that follows queues all others: a start would queue a hundred thousand at once.
+        if entry.object.needs_refetch {
+            self.endpoints.objects.want(id);
+        }
     }
 
     /// Stops managing the object of a Service that is no longer managed: it stays as it is.
     pub(super) fn unmanage_endpoints(&mut self, id: ServiceId) {
         let service = &mut self.services[id];
         service.endpoints = None;
-        if let Some(id) = self.endpoints.find(&service.facts.name) {
-            let entry = &mut self.endpoints[id];
+        if let Some(id) = self.endpoints.objects.find(&service.facts.name) {
+            let entry = &mut self.endpoints.objects[id];
             entry.object.phase = Phase::Unmanaged;
             entry.object.rewrite = false;
             (entry.object.trigger, entry.object.flight_trigger) = (None, None);
-            if entry.object.is_nothing() {
-                self.endpoints.remove(id);
+            if entry.object.is_untracked() {
+                self.endpoints.objects.remove(id);
             }
         }
     }
@@ -242,69 +182,84 @@ impl NamespaceState {
     pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
         let Some(id) = self
             .endpoints
+            .objects
             .find(name)
-            .filter(|_| self.settings.outputs.endpoints)
+            .filter(|_| self.ctx.settings.outputs.endpoints)
         else {
             return;
         };
-        let entry = &mut self.endpoints[id];
+        let entry = &mut self.endpoints.objects[id];
         // Until Endpoints are listed, perhaps for days, none of them is known. If there is an object, it will be found
         // to be a leftover then.
-        if self.starting
-            && self.pending_lists.has(Kind::Endpoints)
-            && entry.object.is_nothing()
-            && !self.endpoints.has_arrived(name)
+        if self.ctx.starting
+            && self.ctx.pending_lists.has(Kind::Endpoints)
+            && entry.object.is_untracked()
+            && !self.endpoints.objects.has_arrived(name)
         {
-            self.endpoints.remove(id);
+            self.endpoints.objects.remove(id);
             return;
         }
-        let entry = &mut self.endpoints[id];
+        let entry = &mut self.endpoints.objects[id];
         entry.object.phase = Phase::Deleting;
         entry.object.change(Priority::Add);
-        self.endpoints.want(id);
+        self.endpoints.objects.want(id);
     }
 
     /// Leaves alone the object of a Service without a selector, even if it was to be deleted with another Service of
     /// that name.
     pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
-        if let Some(id) = self.endpoints.find(name) {
-            self.endpoints[id].object.phase = Phase::Unmanaged;
+        if let Some(id) = self.endpoints.objects.find(name) {
+            self.endpoints.objects[id].object.phase = Phase::Unmanaged;
         }
     }
 
     /// Does what [`NamespaceState::forget`] does, for Endpoints.
     pub(super) fn forget_endpoints(&mut self) {
-        self.endpoints = Objects::default();
-        self.forget_mirror_contents();
-        for (_, service) in self.services.iter() {
-            if service.endpoints.is_some() {
-                let entry = Endpoints::new(service.facts.name.clone(), Phase::Managed);
-                let id = self.endpoints.insert(entry);
-                self.endpoints.want(id);
-            }
+        let endpoints = std::mem::take(&mut self.endpoints.objects);
+        self.services.queue(Round::drop(endpoints));
+        self.services.visit_all(Visit::RenewEndpoints);
+    }
+
+    /// Gives a Service's object a new entry, if this process manages it. The next evaluation queues it.
+    pub(super) fn renew_endpoints(&mut self, id: ServiceId) {
+        let service = &mut self.services[id];
+        if let Some(endpoints) = &mut service.endpoints {
+            endpoints.renewed = true;
+            let entry = Endpoints::new(service.facts.name.clone(), Phase::Managed);
+            self.endpoints.objects.insert(entry);
+            self.services.mark(id);
         }
     }
 
     /// Queues the object of a Service that has been evaluated, if its members changed.
     pub(super) fn evaluate_endpoints(&mut self, id: ServiceId, trigger: Option<Time>) {
+        let unwritten = self.services.is_unwritten(id);
         let service = &mut self.services[id];
         let Some(endpoints) = &mut service.endpoints else {
             return;
         };
         let changes = std::mem::take(&mut endpoints.changes);
+        let renewed = std::mem::take(&mut endpoints.renewed);
         let priority = std::mem::replace(&mut endpoints.priority, Priority::Rest);
-        if changes == 0 {
+        if changes == 0 && !renewed {
             return;
         }
         let id = self
             .endpoints
+            .objects
             .find(&service.facts.name)
             .expect("a managed Service has an entry for its Endpoints");
-        let entry = &mut self.endpoints[id];
+        self.endpoints.objects.want(id);
+        if changes == 0 {
+            return;
+        }
+        let entry = &mut self.endpoints.objects[id];
         entry.object.priority = entry.object.priority.min(priority);
         entry.object.change_by(changes);
         entry.object.rewrite = true;
-        entry.object.trigger = earliest(entry.object.trigger, trigger);
-        self.endpoints.want(id);
+        // As with slices.
+        let replaces = unwritten && entry.object.remote.is_none();
+        let before = entry.object.trigger.filter(|_| !replaces);
+        entry.object.trigger = earliest(before, trigger);
     }
 }

@@ -17,12 +17,16 @@
 //!
 //! In each phase an object is in sync with the API server, or has a request due, or has one in flight, never two.
 //! [`next_step`] decides which request is due, and [`effect`] what an answer means: these two are the whole protocol.
-//! [`Published`] has what differs between kinds: how objects are stored, what they should hold, and how that is
-//! compared with what was read. [`ObjectState`] has the only retry clock of an object.
+//! [`Publishing`] has what differs between kinds: what objects should hold, and how that is compared with what was read. [`ObjectState`] has the only retry clock of an object.
 
 mod driver;
+mod notices;
 
-use super::{NamespaceState, WorkItem};
+pub(super) use driver::Lifecycle;
+pub(super) use notices::Notices;
+
+use super::WorkItem;
+use super::context::Context;
 use crate::core::body::{Encode, Request};
 use crate::core::compact::table::{EntryId, Named, Table};
 use crate::core::events::Notice;
@@ -35,7 +39,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::vec::IntoIter;
 
 /// The result of a request, as far as the API server's answer proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -247,7 +250,13 @@ pub(super) struct Objects<T: Published> {
     blocked: BTreeSet<T::Id>,
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.
-    arrivals: KeyedMap<Box<str>, (u8, T::Facts)>,
+    /// Boxed, since they are moved whenever the map grows.
+    arrivals: KeyedMap<Box<str>, Box<(u8, T::Facts)>>,
+    /// The same, in the order in which they are to be adopted: that of [`adoption_order`].
+    adoption: BTreeSet<(Option<Time>, Box<str>)>,
+    /// Objects that may be due, but not before all others have been planned, by their position in a plan. Used only
+    /// where more are wanted than are planned in one go.
+    last: BTreeSet<(u8, T::Id)>,
 }
 
 impl<T: Published> Default for Objects<T> {
@@ -257,6 +266,8 @@ impl<T: Published> Default for Objects<T> {
             wanted: BTreeSet::new(),
             blocked: BTreeSet::new(),
             arrivals: KeyedMap::default(),
+            adoption: BTreeSet::new(),
+            last: BTreeSet::new(),
         }
     }
 }
@@ -283,7 +294,10 @@ impl<T: Published> Objects<T> {
 
     /// Returns whether the next plan has anything to do here.
     pub(super) fn has_to_plan(&self) -> bool {
-        !(self.wanted.is_empty() && self.blocked.is_empty() && self.arrivals.is_empty())
+        !(self.wanted.is_empty()
+            && self.last.is_empty()
+            && self.blocked.is_empty()
+            && self.arrivals.is_empty())
     }
 
     /// Queues an object for the next plan, which checks whether it is due. One that is in flight asks again when its
@@ -301,7 +315,16 @@ impl<T: Published> Objects<T> {
     pub(super) fn remove(&mut self, id: T::Id) -> T {
         self.wanted.remove(&id);
         self.blocked.remove(&id);
+        if !self.last.is_empty() {
+            self.last.retain(|(_, other)| *other != id);
+        }
         self.known.remove(id)
+    }
+
+    /// Returns the object of a name, if a request of it is in flight.
+    pub(super) fn in_flight(&self, name: &str) -> Option<T::Id> {
+        let id = self.known.find(name);
+        id.filter(|id| self.known[*id].as_ref().flight.is_some())
     }
 
     /// Returns whether an object of this name was listed and waits for its pods and Services.
@@ -309,20 +332,53 @@ impl<T: Published> Objects<T> {
         self.arrivals.contains_key(name)
     }
 
-    /// Takes the objects that were listed before their pods and Services were known, each with the epoch of its list,
-    /// in the order in which they are to be adopted.
-    pub(super) fn take_arrivals(&mut self) -> IntoIter<(u8, T::Facts)> {
-        let arrivals = std::mem::take(&mut self.arrivals).into_values();
-        let mut arrivals: Vec<_> = arrivals.collect();
-        arrivals.sort_unstable_by(|(_, a), (_, b)| adoption_order::<T>(a, b));
-        arrivals.into_iter()
+    /// Takes the first, in the order of adoption, of the objects that were listed before their pods and Services were
+    /// known, with the epoch of its list.
+    pub(super) fn take_arrival(&mut self) -> Option<(u8, T::Facts)> {
+        let Some((_, name)) = self.adoption.pop_first() else {
+            self.arrivals = KeyedMap::default();
+            return None;
+        };
+        let arrival = self.arrivals.remove(&name);
+        Some(*arrival.expect("an object that is to be adopted was listed"))
+    }
+
+    /// Keeps an object that was listed before its pods and Service were known.
+    fn keep_arrival(&mut self, epoch: u8, facts: T::Facts) {
+        let name: Box<str> = facts.meta().name().into();
+        self.drop_arrival(&name);
+        self.adoption.insert((facts.created(), name.clone()));
+        self.arrivals.insert(name, Box::new((epoch, facts)));
+    }
+
+    /// Drops what a list showed of an object that waits to be adopted.
+    fn drop_arrival(&mut self, name: &str) {
+        if let Some(arrival) = self.arrivals.remove(name) {
+            self.adoption.remove(&(arrival.1.created(), name.into()));
+        }
+    }
+
+    /// Drops the objects that wait to be adopted and that the list of an epoch did not show.
+    fn drop_older_arrivals(&mut self, epoch: u8) {
+        let older = self.arrivals.iter().filter(|(_, arrival)| arrival.0 != epoch);
+        let older: Vec<_> = older.map(|(name, _)| name.clone()).collect();
+        for name in older {
+            self.drop_arrival(&name);
+        }
+    }
+
+    /// Drops some objects, from a number on, of those that are forgotten. Returns whether more are left.
+    pub(super) fn shed(&mut self, from: usize, count: usize) -> bool {
+        let mut waiting = (0..count).map_while(|_| self.take_arrival());
+        let waits = waiting.by_ref().count() == count;
+        self.known.shed(from, count) || waits
     }
 }
 
 /// Compares two objects of a kind: the older one is adopted first, then the one whose name comes first.
-pub(super) fn adoption_order<T: Published>(a: &T::Facts, b: &T::Facts) -> Ordering {
-    let names = || T::meta(a).name().cmp(T::meta(b).name());
-    T::created(a).cmp(&T::created(b)).then_with(names)
+pub(super) fn adoption_order<F: Whole>(a: &F, b: &F) -> Ordering {
+    let names = || a.meta().name().cmp(b.meta().name());
+    a.created().cmp(&b.created()).then_with(names)
 }
 
 /// The metadata that the lifecycle needs.
@@ -344,31 +400,27 @@ pub(super) trait Metadata {
     }
 }
 
-/// A kind of object that we publish, implemented by what the state keeps of one.
-pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
-    /// The number of an object in the state.
-    type Id: EntryId;
+/// A whole object, as a list or a get shows it.
+pub(super) trait Whole: Clone + fmt::Debug + Sized {
     /// The metadata, as a watch shows it.
     type Meta: Metadata;
-    /// The whole object, as a list or a get shows it.
-    type Facts: Clone + fmt::Debug;
 
-    /// Returns all objects of this kind.
-    fn objects(state: &NamespaceState) -> &Objects<Self>;
-    /// Returns all objects of this kind, to be changed.
-    fn objects_mut(state: &mut NamespaceState) -> &mut Objects<Self>;
-    /// Returns the state of the lifecycle.
-    fn object(&self) -> &ObjectState;
-    /// Returns the state of the lifecycle, to be changed.
-    fn object_mut(&mut self) -> &mut ObjectState;
-    /// Returns the metadata of a whole object.
-    fn meta(facts: &Self::Facts) -> &Self::Meta;
-    /// Returns when a whole object was created, if the order of adoption depends on it.
-    fn created(_facts: &Self::Facts) -> Option<Time> {
-        None
-    }
-    /// Extracts the object of this kind from an answer.
-    fn content(content: Content) -> Option<Self::Facts>;
+    /// Returns the metadata.
+    fn meta(&self) -> &Self::Meta;
+    /// Returns when it was created, if the order of adoption depends on it.
+    fn created(&self) -> Option<Time>;
+    /// Extracts the object from an answer.
+    fn from_content(content: Content) -> Option<Self>;
+}
+
+/// An object that we publish, as the state keeps it. The lifecycle's part of it is an [`ObjectState`].
+pub(super) trait Published:
+    Named + AsRef<ObjectState> + AsMut<ObjectState> + Clone + fmt::Debug + Send + 'static
+{
+    /// The number of an object in the state.
+    type Id: EntryId + Send + 'static;
+    /// The whole object.
+    type Facts: Whole + Send + 'static;
 
     /// Returns the work item that asks for the object's turn.
     fn work_item(&self) -> WorkItem;
@@ -376,47 +428,92 @@ pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
     fn order(&self) -> u8 {
         0
     }
-    /// Returns whether the object is to be deleted, but not before others have taken its place.
-    fn gives_way(&self) -> bool {
-        false
-    }
-    /// Returns whether a managed object must be written, as far as is known without building it.
-    fn differs(&self, state: &NamespaceState) -> bool;
-    /// Returns whether the object's Service cannot be evaluated yet.
-    fn waits_for_slices(&self, state: &NamespaceState) -> bool;
-    /// Builds what a managed object should hold, to be sent; `None` if the API server turns out to have exactly that.
-    fn build<E: Encode>(state: &mut NamespaceState, id: Self::Id, encoder: &mut E) -> Option<E::Body>;
-    /// Records that what was built is sent: it counts as published from here on.
-    fn depart(state: &mut NamespaceState, id: Self::Id, flight: Flight) {
-        Self::objects_mut(state)[id].object_mut().depart(flight);
-    }
     /// Records that the API server has what was sent.
     fn accepted(&mut self) {}
+}
 
-    /// Takes in an unknown object that was listed or read whole.
-    fn arrive(state: &mut NamespaceState, facts: Self::Facts, epoch: u8);
-    /// Takes in an unknown object that a watch has shown.
-    fn appear(state: &mut NamespaceState, meta: &Self::Meta, epoch: u8);
-    /// Handles a version of a known object that a watch has shown and that is not ours.
-    fn changed_by_others(state: &mut NamespaceState, id: Self::Id, meta: &Self::Meta);
-    /// Compares an object that was read, while nothing of ours was in flight, with what it should hold.
-    fn reconcile_observed(state: &mut NamespaceState, id: Self::Id, facts: Self::Facts);
-    /// Handles an object that a watch or a list shows to be gone, or no longer ours.
-    fn vanish(state: &mut NamespaceState, id: Self::Id, version: u64);
-    /// Handles an object that the API server does not have: a managed one is created again, others are forgotten.
-    fn remake(state: &mut NamespaceState, id: Self::Id);
-    /// Handles a managed object that has been given to another manager.
-    fn give_away(state: &mut NamespaceState, id: Self::Id) {
-        Self::remake(state, id);
-    }
-    /// Forgets an object.
-    fn forget(state: &mut NamespaceState, id: Self::Id) {
-        Self::objects_mut(state).remove(id);
-    }
-    /// Handles an answer to a request of an object that has been forgotten since.
-    fn answered_late(_state: &mut NamespaceState, _name: &str, _outcome: &Outcome) {}
-    /// Returns the Event that tells people of a failed request, where they should hear of it.
-    fn failure_notice(&self, state: &NamespaceState, flight: Flight, message: String) -> Option<Notice>;
+/// A view of the owners that objects of one kind depend on, with what differs between kinds. The lifecycle itself uses
+/// nothing of it but the objects and the context.
+pub(super) trait Publishing:
+    AsRef<Objects<<Self as Publishing>::Entry>>
+    + AsMut<Objects<<Self as Publishing>::Entry>>
+    + AsRef<Context>
+    + AsMut<Context>
+    + Sized
+{
+    /// What is kept of an object.
+    type Entry: Published;
+
+    /// Returns whether a managed object must be written, as far as is known without building it.
+    fn differs(&self, entry: &Self::Entry) -> bool;
+    /// Returns whether the object's Service cannot be evaluated yet.
+    fn waits_for_slices(&self, entry: &Self::Entry) -> bool;
+    /// Builds what a managed object should hold, to be sent: it counts as published from here on. `None` if the API
+    /// server turns out to have exactly that.
+    fn build<E: Encode>(&mut self, id: Id<Self>, encoder: &mut E) -> Option<E::Body>;
+    /// Handles a version that a watch has shown and that is not ours. `known` is the object, unless it is unknown.
+    fn seen(&mut self, known: Option<Id<Self>>, meta: &Meta<Self>, epoch: u8);
+    /// Takes in an object that was listed or read whole. One that is known, and of which no request is in flight, is
+    /// compared with what it should hold.
+    fn read(&mut self, known: Option<Id<Self>>, facts: Facts<Self>, epoch: u8);
+    /// Handles an object that the API server does not have any more, or not as ours.
+    fn gone(&mut self, id: Id<Self>, gone: Gone);
+    /// Returns the Event that tells users of what is wrong with an object, where they should hear of it.
+    fn notice(&self, entry: &Self::Entry, trouble: Trouble, message: String) -> Option<Notice>;
+}
+
+/// The number of an object at a desk.
+pub(super) type Id<P> = <<P as Publishing>::Entry as Published>::Id;
+/// A whole object at a desk.
+pub(super) type Facts<P> = <<P as Publishing>::Entry as Published>::Facts;
+/// The metadata of an object at a desk.
+pub(super) type Meta<P> = <Facts<P> as Whole>::Meta;
+
+/// Returns the objects of a kind.
+fn objects<P: Publishing>(desk: &P) -> &Objects<P::Entry> {
+    desk.as_ref()
+}
+
+/// Returns the objects of a kind, to be changed.
+fn objects_mut<P: Publishing>(desk: &mut P) -> &mut Objects<P::Entry> {
+    desk.as_mut()
+}
+
+/// Returns the state of the lifecycle of one object.
+fn object_of<P: Publishing>(desk: &P, id: Id<P>) -> &ObjectState {
+    objects(desk)[id].as_ref()
+}
+
+/// Returns the state of the lifecycle of one object, to be changed.
+fn object_mut<P: Publishing>(desk: &mut P, id: Id<P>) -> &mut ObjectState {
+    objects_mut(desk)[id].as_mut()
+}
+
+/// Returns the context, to be changed.
+fn context_mut<P: Publishing>(desk: &mut P) -> &mut Context {
+    desk.as_mut()
+}
+
+/// How an object has gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Gone {
+    /// A watch or a list shows it to be gone, or no longer ours, as of this resourceVersion. It may be there again.
+    Shown(u64),
+    /// The API server does not have it: a managed one is created again, others are forgotten.
+    Missing,
+    /// It was managed, and has been given to another manager.
+    GivenAway,
+    /// Nothing is known of it that could matter later: it is forgotten.
+    Unneeded,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Trouble {
+    /// A request failed.
+    Failed(Flight),
+    /// Another controller writes it too.
+    Rival,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! [`Endpoints`]: super::endpoints::Endpoints
 
 mod assignment;
+mod notices;
 mod output;
 mod preparation;
 
@@ -17,12 +18,15 @@ pub(super) use preparation::Preparation;
 
 use assignment::Places;
 
-use super::NamespaceState;
-use super::lifecycle::Metadata as _;
-use super::lifecycle::Objects;
-use super::withdraw::{Leaving, MOST_WAIT};
+use super::context::Context;
+use super::endpoints::{EndpointsNews, EndpointsObjects};
+use super::fresh_name;
+use super::lifecycle::{Metadata as _, Notices as _, Objects};
+use super::services::Services;
+use super::slices::Slices;
+use super::withdraw::{MOST_WAIT, MirrorWaits, Ready, Released};
 use crate::core::compact::small::SmallSet;
-use crate::core::facts::EndpointsFacts;
+use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
@@ -35,23 +39,113 @@ use std::vec::IntoIter;
 /// The mirrors of a namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mirrors {
+    objects: Objects<MirroredSlice>,
     /// By the name of the Service, which is also that of its Endpoints.
     by_name: KeyedMap<Arc<str>, Mirror>,
     /// Mirrors to be evaluated.
     dirty: BTreeSet<Arc<str>>,
     syncs: Vec<MirrorSync>,
     totals: MirrorTotals,
+    /// What concerns slices that give way to others, in the order in which it happened.
+    waits: Vec<MirrorWaits>,
+}
+
+/// The mirrors, and what they depend on: Services and Endpoints. Of slices only the names count, which must differ.
+pub(super) struct Mirroring<'a> {
+    pub(super) ctx: &'a mut Context,
+    pub(super) services: &'a Services,
+    pub(super) slices: &'a Slices,
+    pub(super) endpoints: &'a mut EndpointsObjects,
+    pub(super) mirrors: &'a mut Mirrors,
 }
 
 impl Mirrors {
-    /// Drops the evaluations that nobody has taken.
-    pub(super) fn clear_syncs(&mut self) {
-        self.syncs.clear();
+    /// Returns whether there are no slices, and none wait.
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
     }
 
-    /// Returns whether mirrors are to be evaluated.
-    pub(super) fn has_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+    /// Returns the number of Services whose Endpoints may be mirrored.
+    pub(super) fn services(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Returns whether a slice has this name.
+    pub(super) fn has_slice(&self, name: &str) -> bool {
+        self.objects.find(name).is_some()
+    }
+
+    /// Returns whether the next plan has anything to do here.
+    pub(super) fn has_to_plan(&self) -> bool {
+        self.objects.has_to_plan() || !self.dirty.is_empty()
+    }
+
+    /// Takes the next of the slices that were listed before their pods and Services were known.
+    pub(super) fn take_arrival(&mut self) -> Option<(u8, SliceFacts)> {
+        self.objects.take_arrival()
+    }
+
+    /// Takes the evaluations since the last call.
+    pub(super) fn take_syncs(&mut self) -> Vec<MirrorSync> {
+        std::mem::take(&mut self.syncs)
+    }
+
+    /// Returns the sizes of the mirrors.
+    pub(super) fn totals(&self) -> MirrorTotals {
+        self.totals
+    }
+
+    /// Takes what concerns slices that give way to others.
+    pub(super) fn take_waits(&mut self) -> Vec<MirrorWaits> {
+        std::mem::take(&mut self.waits)
+    }
+
+    /// Handles what becomes of a slice that gives way to others.
+    pub(super) fn release(&mut self, released: Released) {
+        let (Released::Goes(id) | Released::IsRead(id)) = released;
+        let Some(slice) = self.objects.get_mut(id) else {
+            return;
+        };
+        let due = match released {
+            Released::Goes(_) => {
+                slice.object.let_go();
+                true
+            }
+            Released::IsRead(_) => slice.object.mark_unread(),
+        };
+        if due {
+            self.objects.want(id);
+        }
+    }
+
+    /// Ends the wait of a slice, if it gives way to others.
+    fn leave(&mut self, id: MirroredSliceId) {
+        let slice = &mut self.objects[id];
+        if std::mem::take(&mut slice.object.gives_way) {
+            self.waits
+                .push(MirrorWaits::Leave(slice.service_name.clone(), id));
+        }
+    }
+
+    /// Takes in the content of a slice, or forgets it, if it gives way to others.
+    fn learn(&mut self, id: MirroredSliceId, held: Option<Ready>) {
+        let slice = &self.objects[id];
+        if slice.object.gives_way {
+            self.waits
+                .push(MirrorWaits::Learn(slice.service_name.clone(), id, held));
+        }
+    }
+
+    /// Notes that a request of a slice was answered, if it gives way to others.
+    pub(super) fn note_answer(&mut self, slice: &str) {
+        let Some(id) = self.objects.find(slice) else {
+            return;
+        };
+        let slice = &self.objects[id];
+        if slice.object.gives_way {
+            self.waits
+                .push(MirrorWaits::Answered(slice.service_name.clone(), id));
+        }
     }
 
     /// Takes the names of the mirrors to be evaluated.
@@ -85,7 +179,7 @@ struct Mirror {
     /// True if the Endpoints are too complicated to be mirrored, of which people were told.
     refused: bool,
     /// What was to be done with the slices when this was last decided.
-    stance: Option<Stance>,
+    action: Option<MirrorAction>,
     /// The changes since the last evaluation.
     moves: Changes,
     /// The number of times in a row that others wrote or deleted its slices, or made some that it does not need, with no
@@ -143,7 +237,7 @@ impl MirrorTotals {
 
 /// What is to be done with the mirrored slices of a Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stance {
+enum MirrorAction {
     /// They show what the Endpoints hold.
     Mirror,
     /// They should, but the Endpoints have not been read yet: they stay as they are.
@@ -154,33 +248,21 @@ enum Stance {
     Withdraw,
 }
 
-impl NamespaceState {
-    /// Takes the evaluations of mirrors since the last call.
-    pub fn take_mirror_syncs(&mut self) -> Vec<MirrorSync> {
-        std::mem::take(&mut self.mirrors.syncs)
-    }
-
-    /// Returns the sizes of the mirrors.
-    pub fn mirror_totals(&self) -> MirrorTotals {
-        self.mirrors.totals
-    }
-
-    // === what Services and Endpoints change ===
-
-    fn stance(&self, name: &str) -> Stance {
+impl Mirroring<'_> {
+    fn action(&self, name: &str) -> MirrorAction {
         let service = self.services.find(name).map(|id| &self.services[id].facts);
         let endpoints = self.endpoints.find(name).map(|id| &self.endpoints[id]);
         match (service, endpoints) {
-            (Some(service), _) if service.is_managed() && !service.custom => Stance::GiveWay,
+            (Some(service), _) if service.is_managed() && !service.custom => MirrorAction::GiveWay,
             (Some(service), Some(endpoints)) if service.selectorless && endpoints.may_be_mirrored() => {
                 let mirror = self.mirrors.by_name.get(name);
                 if mirror.is_some_and(|mirror| mirror.content.is_some()) {
-                    Stance::Mirror
+                    MirrorAction::Mirror
                 } else {
-                    Stance::Unread
+                    MirrorAction::Unread
                 }
             }
-            _ => Stance::Withdraw,
+            _ => MirrorAction::Withdraw,
         }
     }
 
@@ -196,14 +278,23 @@ impl NamespaceState {
 
     /// Queues one slice of a mirror to be evaluated: the others need no look, of which there may be tens of thousands.
     fn touch_mirrored(&mut self, id: MirroredSliceId) {
-        let name = self.mirrored[id].service_name.clone();
+        let name = self.mirrors.objects[id].service_name.clone();
         if let Some(mirror) = self.mirrors.by_name.get_mut(&name)
-            && self.mirrored[id].object.phase != Phase::Unmanaged
+            && self.mirrors.objects[id].object.phase != Phase::Unmanaged
         {
             mirror.touched.insert(id);
             self.mirrors.dirty.insert(name.clone());
         }
         self.read_to_mirror(&name);
+    }
+
+    /// Takes in the content of a slice that was read, if it gives way to others.
+    fn learn_read(&mut self, id: MirroredSliceId, facts: &SliceFacts) {
+        if self.mirrors.objects[id].object.gives_way {
+            let held = Ready::of(facts);
+            self.ctx.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
+            self.mirrors.learn(id, Some(held));
+        }
     }
 
     /// Queues a mirror to be evaluated, as far as it has changed.
@@ -215,50 +306,30 @@ impl NamespaceState {
 
     /// Queues Endpoints that are mirrored to be fetched, unless this version of them is known.
     pub(super) fn read_to_mirror(&mut self, name: &str) {
-        if !self.settings.outputs.mirrored || !matches!(self.stance(name), Stance::Mirror | Stance::Unread) {
+        if !self.ctx.settings.outputs.mirrored
+            || !matches!(self.action(name), MirrorAction::Mirror | MirrorAction::Unread)
+        {
             return;
         }
-        let Some(id) = self.endpoints.find(name) else {
-            return;
-        };
         let mirror = self.mirrors.by_name.get(name);
         let read = mirror.and_then(|mirror| mirror.read.as_ref());
-        let object = &mut self.endpoints[id].object;
-        let known = read.is_some() && read == object.remote.as_ref();
-        if object.phase == Phase::Unmanaged && object.flight.is_none() && !known && !object.needs_refetch {
-            object.mark_stale();
-            self.endpoints.want(id);
-        }
+        self.endpoints.read_for_mirror(name, read);
     }
 
-    /// Takes in Endpoints that were read whole. If they are mirrored, the facts lose all but their metadata to the next plan,
-    /// which lays them out.
-    pub(super) fn mirror_content(&mut self, facts: &mut EndpointsFacts) {
-        if !self.settings.outputs.mirrored {
-            return;
+    /// Takes in what is new of Endpoints.
+    pub(super) fn hear(&mut self, news: EndpointsNews) {
+        match news {
+            EndpointsNews::Changed(name) => self.touch_mirror(&name),
+            EndpointsNews::Gone(name) => self.forget_mirror_content(&name),
+            EndpointsNews::Read { facts, before_start } => {
+                // The next plan lays them out.
+                let name = facts.meta.name.clone();
+                let mirror = self.mirrors.by_name.entry(name.clone()).or_default();
+                self.mirrors.dirty.insert(name);
+                mirror.read = Some(facts.meta.remote());
+                mirror.arrived = Some(Arrived { facts, before_start });
+            }
         }
-        let name = &facts.meta.name;
-        let service = self.services.find(name).map(|id| &self.services[id].facts);
-        if !facts.meta.may_be_mirrored() || !service.is_some_and(|service| service.selectorless) {
-            return self.touch_mirror(&name.clone());
-        }
-        let mirror = self.mirrors.by_name.entry(name.clone()).or_default();
-        self.mirrors.dirty.insert(name.clone());
-        let (subsets, labels) = (
-            std::mem::take(&mut facts.subsets),
-            std::mem::take(&mut facts.labels),
-        );
-        mirror.read = Some(facts.meta.remote());
-        mirror.arrived = Some(Arrived {
-            facts: Box::new(EndpointsFacts {
-                meta: facts.meta.clone(),
-                labels,
-                extras: std::mem::take(&mut facts.extras),
-                over_capacity: facts.over_capacity.take(),
-                subsets,
-            }),
-            before_start: self.starting,
-        });
     }
 
     /// Drops what is known of Endpoints that are gone.
@@ -282,17 +353,17 @@ impl NamespaceState {
     pub(super) fn forget_mirror(&mut self, name: &str) {
         let mirror = self.mirrors.by_name.remove(name);
         for id in mirror.iter().flat_map(|mirror| mirror.slices.iter()) {
-            self.replacements.leave(name, Leaving::Mirrored(id));
-            self.mirrored.remove(id);
+            self.mirrors.leave(id);
+            self.mirrors.objects.remove(id);
         }
         let counted = mirror.map(|mirror| mirror.counted).unwrap_or_default();
         self.mirrors.totals.replace(counted, MirrorTotals::default());
     }
 
-    /// Does what [`NamespaceState::forget`] does, for mirrored slices.
-    pub(super) fn forget_mirrored(&mut self) {
-        self.mirrored = Objects::default();
-        self.replacements.forget_mirrored();
+    /// Does what [`NamespaceState::forget`] does, for mirrored slices. Returns the slices, which are yet to be dropped.
+    pub(super) fn forget_mirrored(&mut self) -> Objects<MirroredSlice> {
+        let slices = std::mem::take(&mut self.mirrors.objects);
+        self.mirrors.waits.push(MirrorWaits::ForgetAll);
         for (name, mirror) in &mut self.mirrors.by_name {
             mirror.slices = SmallSet::default();
             mirror.unread = SmallSet::default();
@@ -301,32 +372,43 @@ impl NamespaceState {
             mirror.losses = 0;
             self.mirrors.dirty.insert(name.clone());
         }
+        slices
     }
 
     // === evaluation ===
 
-    /// Notes what is to be done with the slices of a Service. What others did to them under another stance is no reason to
+    /// Notes what is to be done with the slices of a Service. What others did to them under another action is no reason to
     /// wait. Returns the losses that count.
-    fn take_stance(&mut self, name: &str, stance: Stance, losses: u8, slices: &[MirroredSliceId]) -> u8 {
+    fn take_action(
+        &mut self,
+        name: &str,
+        action: MirrorAction,
+        losses: u8,
+        slices: &[MirroredSliceId],
+    ) -> u8 {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
             return losses;
         };
-        let before = mirror.stance.replace(stance);
-        if stance == Stance::Unread
-            || before.is_none_or(|before| before == stance || before == Stance::Unread)
+        let before = mirror.action.replace(action);
+        if action == MirrorAction::Unread
+            || before.is_none_or(|before| before == action || before == MirrorAction::Unread)
         {
             return losses;
         }
         mirror.losses = 0;
         for id in slices {
-            self.mirrored[*id].object.losses = 0;
+            self.mirrors.objects[*id].object.losses = 0;
         }
         0
     }
 
     /// Evaluates the mirror of a slice whose content could not be read, and is no longer waited for.
     pub(super) fn stop_waiting_for_mirrored(&mut self, slice: &str) {
-        let slice = self.mirrored.find(slice).map(|id| &self.mirrored[id]);
+        let slice = self
+            .mirrors
+            .objects
+            .find(slice)
+            .map(|id| &self.mirrors.objects[id]);
         if let Some(slice) = slice.filter(|slice| slice.is_unreadable()) {
             let name = slice.service_name.clone();
             self.evaluate_later(&name);
@@ -343,12 +425,12 @@ impl NamespaceState {
         priority: Priority,
         contested: bool,
     ) {
-        let slice = &mut self.mirrored[id];
+        let slice = &mut self.mirrors.objects[id];
         slice.object.phase = Phase::Managed;
         (slice.family, slice.ports) = (Some(group.family), group.ports.clone());
-        (slice.gives_way, slice.gives_way_until, slice.appeared) = (false, None, false);
-        self.replacements.leave(&content.name, Leaving::Mirrored(id));
-        let slice = &mut self.mirrored[id];
+        (slice.gives_way_until, slice.appeared) = (None, false);
+        self.mirrors.leave(id);
+        let slice = &mut self.mirrors.objects[id];
         let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
         // What the API server has is changing while a write is in flight.
         if matches!(slice.object.flight, Some(Flight::Create | Flight::Update)) {
@@ -367,37 +449,38 @@ impl NamespaceState {
     /// Deletes a slice that nobody needs. One that gives way to others stays until they are there. `at_once` means that
     /// nothing that is written for its Service has to come first.
     fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, at_once: bool, contested: bool) {
-        let slice = &mut self.mirrored[id];
+        let slice = &mut self.mirrors.objects[id];
         (slice.desired, slice.place) = (None, None);
         if slice.object.remote.is_none() && !slice.object.needs_refetch && slice.object.flight.is_none() {
             return self.drop_mirrored(id);
         }
         // One that has waited for as long as it does once does not wait again.
-        let until = *slice.gives_way_until.get_or_insert(self.now + MOST_WAIT);
+        let until = *slice.gives_way_until.get_or_insert(self.ctx.now + MOST_WAIT);
         if !gives_way {
             slice.gives_way_until = None;
         }
         let known = slice.object.phase == Phase::Deleting
-            && slice.gives_way == gives_way
+            && slice.object.gives_way == gives_way
             && (slice.at_once || !at_once);
         slice.object.phase = Phase::Deleting;
         slice.at_once = at_once;
         slice.object.rewrite = false;
         slice.object.needs_refetch &= slice.object.remote.is_none() || gives_way;
-        slice.gives_way = gives_way;
         let service = slice.service_name.clone();
         let appeared = std::mem::take(&mut slice.appeared);
         if gives_way {
-            self.replacements.enter(&service, Leaving::Mirrored(id), until);
+            slice.object.gives_way = true;
+            let service = service.clone();
+            self.mirrors.waits.push(MirrorWaits::Enter { service, id, until });
         } else {
-            self.replacements.leave(&service, Leaving::Mirrored(id));
+            self.mirrors.leave(id);
         }
         if let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
             mirror.unread.remove(&id);
             if appeared {
                 // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
                 mirror.losses = mirror.losses.saturating_add(1);
-                self.mirrored[id].object.wait_for_turn();
+                self.mirrors.objects[id].object.wait_for_turn();
             }
         }
         if !known {
@@ -412,7 +495,7 @@ impl NamespaceState {
 
     /// Queues a slice. Unless `news` gives a reason to write at once, it counts how often others have written.
     fn queue_mirrored(&mut self, id: MirroredSliceId, priority: Priority, news: bool) {
-        let slice = &mut self.mirrored[id];
+        let slice = &mut self.mirrors.objects[id];
         let losses = match self.mirrors.by_name.get_mut(&slice.service_name) {
             Some(mirror) => {
                 mirror.losses = mirror.losses.max(slice.object.losses);
@@ -426,15 +509,15 @@ impl NamespaceState {
             slice.object.priority = slice.object.priority.min(priority);
         }
         let contested = slice.object.raise_losses(losses);
-        self.mirrored.want(id);
+        self.mirrors.objects.want(id);
         if contested {
-            self.notify_contested::<MirroredSlice>(id);
+            self.notify_contested(id);
         }
     }
 
     /// Creates a slice that the API server does not have yet.
     fn create_mirrored(&mut self, service: &Arc<str>) -> MirroredSliceId {
-        let name = self.fresh_name(service);
+        let name = fresh_name(self.ctx, self.slices, self.mirrors, service);
         let slice = MirroredSlice::new(name, service.clone(), Phase::Managed);
         self.insert_mirrored(slice)
     }
@@ -442,7 +525,7 @@ impl NamespaceState {
     fn insert_mirrored(&mut self, slice: MirroredSlice) -> MirroredSliceId {
         let service = slice.service_name.clone();
         let phase = slice.object.phase;
-        let id = self.mirrored.insert(slice);
+        let id = self.mirrors.objects.insert(slice);
         if phase == Phase::Unmanaged {
             return id;
         }
@@ -456,9 +539,8 @@ impl NamespaceState {
     }
 
     fn drop_mirrored(&mut self, id: MirroredSliceId) {
-        let slice = self.mirrored.remove(id);
-        self.replacements
-            .leave(&slice.service_name, Leaving::Mirrored(id));
+        self.mirrors.leave(id);
+        let slice = self.mirrors.objects.remove(id);
         if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
             mirror.slices.remove(&id);
             mirror.unread.remove(&id);

@@ -14,17 +14,17 @@
 
 mod replacement;
 
-pub(super) use self::replacement::Leaving;
+pub(super) use self::replacement::Ready;
 
-use self::replacement::{Next, Ready, Replacement, Replacing, Scan};
-use super::NamespaceState;
-use super::passes::Pass;
+use self::replacement::{Leaving, Next, Replacement, Replacing, Scan};
+use super::Placement;
+use super::services::Pass;
 use crate::core::compact::small::SmallSet;
 use crate::core::events::Source;
 use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{MirroredSliceId, ServiceId, SliceId};
-use crate::core::object::{Flight, ObjectState, Phase};
+use crate::core::object::{Flight, Phase};
 use crate::core::slices::Slice;
 use crate::core::work::Budget;
 use std::collections::BTreeSet;
@@ -44,11 +44,46 @@ pub(super) struct Replacements {
     deadlines: BTreeSet<(Duration, Arc<str>)>,
     /// The Services of which something has changed since the last plan. May name some whose slices do not wait any more.
     changed: BTreeSet<Arc<str>>,
+    /// What mirrors have to know, in the order in which it happened.
+    released: Vec<Released>,
+}
+
+/// What mirrored slices do that give way to others, or have done so.
+#[derive(Clone, Debug)]
+pub(super) enum MirrorWaits {
+    /// A slice gives way, until then at the latest.
+    Enter {
+        /// Its Service.
+        service: Arc<str>,
+        /// The slice.
+        id: MirroredSliceId,
+        /// The end of the wait.
+        until: Duration,
+    },
+    /// A slice waits no longer.
+    Leave(Arc<str>, MirroredSliceId),
+    /// The content of a slice that waits was read, or is not known any more.
+    Learn(Arc<str>, MirroredSliceId, Option<Ready>),
+    /// A request of a slice that waits was answered, so that it may have to be read now.
+    Answered(Arc<str>, MirroredSliceId),
+    /// All slices of the Service that wait are to be looked at.
+    Look(Arc<str>),
+    /// All mirrored slices are forgotten.
+    ForgetAll,
+}
+
+/// What becomes of a mirrored slice that waits for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Released {
+    /// It goes.
+    Goes(MirroredSliceId),
+    /// It is read, so that it can be compared with those that take its place.
+    IsRead(MirroredSliceId),
 }
 
 impl Replacements {
     /// Has a slice give way to others, until then at the latest.
-    pub(super) fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
+    fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
         self.by_service
             .entry(service.clone())
             .or_default()
@@ -58,7 +93,7 @@ impl Replacements {
     }
 
     /// Ends the wait of a slice.
-    pub(super) fn leave(&mut self, service: &str, leaving: Leaving) {
+    fn leave(&mut self, service: &str, leaving: Leaving) {
         if let Some(replacement) = self.change(service) {
             replacement.leave(leaving);
             if replacement.is_empty() {
@@ -81,6 +116,16 @@ impl Replacements {
         !self.changed.is_empty()
     }
 
+    /// Takes what becomes of mirrored slices that wait for others.
+    pub(super) fn take_released(&mut self) -> Vec<Released> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Returns when slices that give way are to be looked at again.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+
     /// Forgets the slices that were published for annotations, and those that take the place of others.
     pub(super) fn forget_slices(&mut self) {
         for replacement in self.by_service.values_mut() {
@@ -100,7 +145,7 @@ impl Replacements {
     }
 
     /// Forgets the slices that mirror Endpoints.
-    pub(super) fn forget_mirrored(&mut self) {
+    fn forget_mirrored(&mut self) {
         for replacement in self.by_service.values_mut() {
             replacement.leave_all(|leaving| matches!(leaving, Leaving::Mirrored(_)));
         }
@@ -108,37 +153,32 @@ impl Replacements {
     }
 }
 
-impl NamespaceState {
-    /// Tells the state the time. What waits for it is looked at by [`Self::look_at_one`].
-    pub fn advance(&mut self, now: Duration) {
-        self.now = self.now.max(now);
-    }
-
-    /// Returns when to call [`Self::look_at_one`] next.
-    pub fn next_look(&self) -> Option<Duration> {
-        let looks = [
-            self.next_look_at_leases(),
-            self.next_look_at_leaving(),
-            self.next_look_at_corrections(),
-        ];
-        looks.into_iter().flatten().min()
-    }
-
-    /// Returns when to call [`Self::look_at_leaving`] next.
-    pub fn next_look_at_leaving(&self) -> Option<Duration> {
-        self.replacements.deadlines.first().map(|(until, _)| *until)
-    }
-
-    /// Looks at one of the Leases, or at the slices of one Service, whose time has come, but leaves the visits to Services to
-    /// [`Self::step_passes`]. Returns false if there is none.
-    pub fn look_at_one(&mut self, now: Duration) -> bool {
-        self.advance(now);
-        self.begin_look_at_lease(now) || self.look_at_leaving(now) || self.look_at_correction(now)
+impl Placement<'_> {
+    /// Takes in what mirrored slices do that give way to others.
+    pub(super) fn hear(&mut self, waits: MirrorWaits) {
+        match waits {
+            MirrorWaits::Enter { service, id, until } => {
+                self.replacements.enter(&service, Leaving::Mirrored(id), until);
+            }
+            MirrorWaits::Leave(service, id) => self.replacements.leave(&service, Leaving::Mirrored(id)),
+            MirrorWaits::Learn(service, id, held) => {
+                if let Some(replacement) = self.replacements.change(&service) {
+                    replacement.learn(Leaving::Mirrored(id), held);
+                }
+            }
+            MirrorWaits::Answered(service, id) => {
+                if let Some(replacement) = self.replacements.change(&service) {
+                    replacement.ask_again(Leaving::Mirrored(id));
+                }
+            }
+            MirrorWaits::Look(service) => self.check_replacement(&service),
+            MirrorWaits::ForgetAll => self.replacements.forget_mirrored(),
+        }
     }
 
     /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.
-    pub fn look_at_leaving(&mut self, now: Duration) -> bool {
-        self.advance(now);
+    pub(super) fn look_at_leaving(&mut self, now: Duration) -> bool {
+        self.ctx.advance(now);
         let deadlines = &mut self.replacements.deadlines;
         if deadlines.first().is_none_or(|(until, _)| *until > now) {
             return false;
@@ -151,7 +191,7 @@ impl NamespaceState {
 
     /// Returns whether a slice was published for an annotation of the Service that no longer counts.
     pub(super) fn is_abandoned(&self, slice: &Slice, facts: &ServiceFacts) -> bool {
-        slice.manager == Manager::Custom && self.settings.outputs.custom && !facts.custom
+        slice.manager == Manager::Custom && self.ctx.settings.outputs.custom && !facts.custom
     }
 
     /// Returns whether slices for a selector are published for a Service, by this process or another.
@@ -171,12 +211,12 @@ impl NamespaceState {
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Deleting;
         slice.service = ServiceId::NONE;
-        slice.gives_way = waits;
+        slice.object.gives_way = waits;
         slice.object.change_by(1);
         self.slices.want(id);
         if waits {
             self.replacements
-                .enter(&name, Leaving::Custom(id), self.now + MOST_WAIT);
+                .enter(&name, Leaving::Custom(id), self.ctx.now + MOST_WAIT);
         }
     }
 
@@ -185,8 +225,8 @@ impl NamespaceState {
     pub(super) fn withdraw_abandoned(&mut self, service: ServiceId) {
         let facts = &self.services[service].facts;
         let name = facts.name.clone();
-        if self.settings.outputs.custom && !facts.custom && self.unmanaged.contains_key(&name) {
-            self.passes.push_back(Pass::Withdraw(service, SliceId::NONE));
+        if self.ctx.settings.outputs.custom && !facts.custom && self.slices.unmanaged_set(&name).is_some() {
+            self.services.queue(Pass::Withdraw(service, SliceId::NONE));
         }
         self.check_replacement(&name);
     }
@@ -197,7 +237,7 @@ impl NamespaceState {
         let Some(state) = self.services.get(service) else {
             return (None, 0);
         };
-        let some = next_before(self.unmanaged.get(&state.facts.name), before);
+        let some = next_before(self.slices.unmanaged_set(&state.facts.name), before);
         for id in &some {
             let (slice, facts) = (&self.slices[*id], &self.services[service].facts);
             if slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts) {
@@ -210,7 +250,7 @@ impl NamespaceState {
     /// Ends the wait of a slice that is needed again, or gone.
     pub(super) fn stop_waiting(&mut self, id: SliceId) {
         let slice = &mut self.slices[id];
-        if std::mem::take(&mut slice.gives_way) {
+        if std::mem::take(&mut slice.object.gives_way) {
             self.replacements.leave(&slice.service_name, Leaving::Custom(id));
         }
     }
@@ -219,7 +259,7 @@ impl NamespaceState {
     fn replacing(&self, name: &str, replacement: &Replacement) -> Replacing {
         let service = self.services.find(name).map(|id| &self.services[id]);
         let ours = service.filter(|service| {
-            self.settings.outputs.slices && service.facts.is_managed() && !service.facts.custom
+            self.ctx.settings.outputs.slices && service.facts.is_managed() && !service.facts.custom
         });
         let Some(service) = ours else {
             return replacement.others();
@@ -229,7 +269,7 @@ impl NamespaceState {
         let complete = settled
             && !service.dirty
             && service.awaiting == 0
-            && !self.pending_lists.any()
+            && !self.ctx.pending_lists.any()
             && families.any(|family| family.managed > 0);
         Replacing::Ours { complete, hold }
     }
@@ -266,18 +306,6 @@ impl NamespaceState {
         }
     }
 
-    /// Notes that a request of a mirrored slice has been answered, which may have to be read now.
-    pub(super) fn note_mirrored_answer(&mut self, slice: &str) {
-        if self.replacements.by_service.is_empty() {
-            return;
-        }
-        if let Some(id) = self.mirrored.find(slice)
-            && let Some(replacement) = self.replacements.change(&self.mirrored[id].service_name)
-        {
-            replacement.ask_again(Leaving::Mirrored(id));
-        }
-    }
-
     /// Looks at the slices that give way, and at those that take their place, as far as something has changed and as the budget
     /// goes. Returns true when all is done.
     pub(super) fn step_replacements(&mut self, budget: &mut Budget) -> bool {
@@ -285,12 +313,12 @@ impl NamespaceState {
             if budget.is_spent() {
                 return false;
             }
-            let before = self.work.total();
-            self.work.slices_touched += 1;
+            let before = self.ctx.work.total();
+            self.ctx.work.slices_touched += 1;
             if self.step_replacement(&name) {
                 self.replacements.changed.remove(&name);
             }
-            budget.spend(self.work.total() - before);
+            budget.spend(self.ctx.work.total() - before);
         }
         true
     }
@@ -314,7 +342,7 @@ impl NamespaceState {
         if let Scan::Unmanaged(before) | Scan::Ours(before) = scan {
             let ours = service.map(|id| &self.services[id].slices);
             let (slices, next): (_, fn(SliceId) -> Scan) = match scan {
-                Scan::Unmanaged(_) => (self.unmanaged.get(name), Scan::Unmanaged),
+                Scan::Unmanaged(_) => (self.slices.unmanaged_set(name), Scan::Unmanaged),
                 _ => (ours, Scan::Ours),
             };
             let some = next_before(slices, before);
@@ -333,7 +361,7 @@ impl NamespaceState {
         let Some(replacement) = self.replacements.by_service.get_mut(name) else {
             return true;
         };
-        match replacement.next(replacing, self.now, &mut self.work) {
+        match replacement.next(replacing, self.ctx.now, &mut self.ctx.work) {
             Next::Goes(leaving) => {
                 self.replacements.leave(name, leaving);
                 self.let_go(leaving);
@@ -379,7 +407,7 @@ impl NamespaceState {
                     let mut slots = slice.slots.iter();
                     let ready = slots.position(|slot| slot.published.ready());
                     let looked_at = ready.map_or(slice.slots.len(), |at| at + 1);
-                    self.work.endpoints_visited += looked_at as u64;
+                    self.ctx.work.endpoints_visited += looked_at as u64;
                     ready.is_some()
                 };
                 replacement.forget_other(id);
@@ -406,26 +434,6 @@ impl NamespaceState {
         replacement.is_some_and(|replacement| counts && replacement.note_other(id))
     }
 
-    fn leaving_object(&mut self, leaving: Leaving) -> (&mut ObjectState, &mut bool) {
-        match leaving {
-            Leaving::Custom(id) => {
-                let slice = &mut self.slices[id];
-                (&mut slice.object, &mut slice.gives_way)
-            }
-            Leaving::Mirrored(id) => {
-                let slice = &mut self.mirrored[id];
-                (&mut slice.object, &mut slice.gives_way)
-            }
-        }
-    }
-
-    fn want_leaving(&mut self, leaving: Leaving) {
-        match leaving {
-            Leaving::Custom(id) => self.slices.want(id),
-            Leaving::Mirrored(id) => self.mirrored.want(id),
-        }
-    }
-
     /// Lets slices go that were published for the annotation of a Service that is gone: those for one that is made again under its
     /// name take the place of nothing. Returns false if there are none.
     pub(super) fn let_some_go(&mut self, service: ServiceId) -> bool {
@@ -435,7 +443,7 @@ impl NamespaceState {
             let Some(leaving) = replacement.and_then(|replacement| replacement.first_custom()) else {
                 return false;
             };
-            self.work.slices_touched += 1;
+            self.ctx.work.slices_touched += 1;
             self.replacements.leave(&name, leaving);
             self.let_go(leaving);
         }
@@ -444,18 +452,24 @@ impl NamespaceState {
 
     /// Has a slice deleted that no longer waits for others.
     fn let_go(&mut self, leaving: Leaving) {
-        let (object, gives_way) = self.leaving_object(leaving);
-        *gives_way = false;
-        object.needs_refetch &= object.remote.is_none() || object.is_outdated();
-        self.want_leaving(leaving);
+        match leaving {
+            Leaving::Custom(id) => {
+                self.slices[id].object.let_go();
+                self.slices.want(id);
+            }
+            Leaving::Mirrored(id) => self.replacements.released.push(Released::Goes(id)),
+        }
     }
 
     /// Has a slice read, so that it can be compared with those that take its place.
     fn read_leaving(&mut self, leaving: Leaving) {
-        let (object, _) = self.leaving_object(leaving);
-        if object.remote.is_some() && object.flight.is_none() && !object.needs_refetch {
-            object.needs_refetch = true;
-            self.want_leaving(leaving);
+        match leaving {
+            Leaving::Custom(id) => {
+                if self.slices[id].object.mark_unread() {
+                    self.slices.want(id);
+                }
+            }
+            Leaving::Mirrored(id) => self.replacements.released.push(Released::IsRead(id)),
         }
     }
 
@@ -466,10 +480,10 @@ impl NamespaceState {
             return;
         };
         let other = slice.manager == Manager::Builtin && slice.object.phase == Phase::Unmanaged;
-        if slice.gives_way || other {
+        if slice.object.gives_way || other {
             let held = Ready::of(facts);
-            self.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
-            if slice.gives_way {
+            self.ctx.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
+            if slice.object.gives_way {
                 replacement.learn(Leaving::Custom(id), Some(held));
             } else {
                 replacement.learn_other(id, held);
@@ -481,34 +495,11 @@ impl NamespaceState {
     pub(super) fn drop_content(&mut self, id: SliceId) {
         let slice = &self.slices[id];
         if let Some(replacement) = self.replacements.change(&slice.service_name) {
-            if slice.gives_way {
+            if slice.object.gives_way {
                 replacement.learn(Leaving::Custom(id), None);
             } else {
                 replacement.forget(id);
             }
-        }
-    }
-
-    /// Keeps the content of a mirrored slice that was read, if it gives way.
-    pub(super) fn hold_mirrored_content(&mut self, id: MirroredSliceId, facts: &SliceFacts) {
-        if self.mirrored[id].gives_way {
-            let held = Ready::of(facts);
-            self.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
-            self.learn_mirrored(id, Some(held));
-        }
-    }
-
-    /// Forgets the content of a mirrored slice that has changed.
-    pub(super) fn drop_mirrored_content(&mut self, id: MirroredSliceId) {
-        self.learn_mirrored(id, None);
-    }
-
-    fn learn_mirrored(&mut self, id: MirroredSliceId, held: Option<Ready>) {
-        let slice = &self.mirrored[id];
-        if slice.gives_way
-            && let Some(replacement) = self.replacements.change(&slice.service_name)
-        {
-            replacement.learn(Leaving::Mirrored(id), held);
         }
     }
 }

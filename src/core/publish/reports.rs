@@ -90,7 +90,7 @@ struct Waiting {
 
 impl Reports {
     /// Adds a report of an object of a namespace. If it is wanted, `noticed` is when the change was noticed.
-    pub fn say(
+    pub fn push(
         &mut self,
         namespace: &Hashed<Arc<str>>,
         object: ObjectName,

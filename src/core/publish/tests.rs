@@ -23,8 +23,8 @@ fn key(namespace: &str, name: &str) -> Hashed<ObjectKey> {
     })
 }
 
-fn say(reports: &mut Reports, key: &ObjectKey, report: Report) {
-    reports.say(
+fn push(reports: &mut Reports, key: &ObjectKey, report: Report) {
+    reports.push(
         &Hashed::new(key.namespace.clone()),
         key.object.clone(),
         report,
@@ -87,11 +87,11 @@ fn a_write_that_is_wanted_after_an_empty_reply_is_not_lost_however_late_both_are
         publisher.wanted(&k, &want(&k, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
         // The pod has flipped back before the grant: nothing is due. Then it flips again.
-        say(&mut reports, &k, Report::Replied(Reply::Nothing));
+        push(&mut reports, &k, Report::Replied(Reply::Nothing));
         if read_between {
             hand_on(&mut reports, &mut publisher, NOW);
         }
-        say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
+        push(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
         hand_on(&mut reports, &mut publisher, NOW);
         assert_eq!(
             granted(&mut publisher, NOW),
@@ -107,8 +107,8 @@ fn a_request_carries_what_was_wanted_before_it_was_built() {
     let k = key("ns", "k");
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
-    say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
-    say(&mut reports, &k, Report::Replied(Reply::Built(update())));
+    push(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
+    push(&mut reports, &k, Report::Replied(Reply::Built(update())));
     let replied = hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(replied, [Replied::Send(update())]);
     publisher.answered(&k, landing(Load::Answered, NOW), NOW);
@@ -123,11 +123,11 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
     let k = key("ns", "k");
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
-    say(&mut reports, &k, Report::Replied(Reply::Built(update())));
+    push(&mut reports, &k, Report::Replied(Reply::Built(update())));
     hand_on(&mut reports, &mut publisher, NOW);
     publisher.answered(&k, landing(Load::Answered, NOW), NOW);
-    say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
-    say(&mut reports, &k, Report::Replied(Reply::Settled));
+    push(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
+    push(&mut reports, &k, Report::Replied(Reply::Settled));
     hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k));
 }
@@ -135,14 +135,14 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
 #[test]
 fn what_a_namespace_says_of_many_objects_does_not_hold_up_another() {
     let mut reports = Reports::default();
-    let say = |reports: &mut Reports, key: Hashed<ObjectKey>| {
-        say(reports, &key, Report::Wanted(want(&key, Retry::Now)));
+    let push_to = |reports: &mut Reports, key: Hashed<ObjectKey>| {
+        push(reports, &key, Report::Wanted(want(&key, Retry::Now)));
     };
     for number in 0..100_000 {
-        say(&mut reports, key("tenant", &format!("k{number}")));
+        push_to(&mut reports, key("tenant", &format!("k{number}")));
     }
-    say(&mut reports, key("other", "first"));
-    say(&mut reports, key("other", "second"));
+    push_to(&mut reports, key("other", "first"));
+    push_to(&mut reports, key("other", "second"));
     let mut taken = std::iter::from_fn(|| match reports.take()? {
         Taken::Role(_) => panic!("no role has changed"),
         Taken::Reported(key, _) => Some(key),
@@ -356,7 +356,7 @@ fn a_writer_that_stood_still_while_the_lease_was_lost_and_won_again_keeps_what_t
     publisher.wanted(&old, &want(&old, Retry::Now), NOW);
     reports.change_role(Role::Standby);
     reports.change_role(Role::Leader);
-    say(&mut reports, &new, Report::Wanted(want(&new, Retry::Now)));
+    push(&mut reports, &new, Report::Wanted(want(&new, Retry::Now)));
     hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(new.clone()));
     publisher.replied(&new, Reply::Nothing, NOW);

@@ -61,8 +61,8 @@ fn right(workers: usize) -> RangeInclusive<f64> {
 }
 
 /// An answer while more waits than the window lets go.
-fn answer(took: Duration, in_flight: usize) -> Flown {
-    Flown {
+fn answer(took: Duration, in_flight: usize) -> Completed {
+    Completed {
         sign: Sign::Answered,
         took,
         in_flight,
@@ -70,8 +70,8 @@ fn answer(took: Duration, in_flight: usize) -> Flown {
     }
 }
 
-fn overload(in_flight: usize) -> Flown {
-    Flown {
+fn overload(in_flight: usize) -> Completed {
+    Completed {
         sign: Sign::Overloaded,
         ..answer(MS, in_flight)
     }
@@ -220,7 +220,7 @@ fn many_requests_after_a_pause_find_the_window_open() {
     for _ in 0..1000 {
         server.now += SECOND;
         window.answered(
-            Flown {
+            Completed {
                 held_back: false,
                 ..answer(5 * MS, 1)
             },

@@ -116,7 +116,7 @@ fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
         );
         found.about(Rank::Endpoint, pod, text);
     }
-    if stored.odd {
+    if stored.has_foreign_fields {
         let text = format!("{name}: has fields that are never written");
         found.about(Rank::Endpoint, pod, text);
     }

@@ -2,8 +2,8 @@
 
 use crate::core::excerpt::Excerpt;
 use crate::core::facts::{ANNOTATION_FOLLOWED, PodFacts, ServiceFacts};
+use crate::core::followed_leases::lease::{LeaseFacts, Vacancy, duration, holder_name, is_lease_name};
 use crate::core::inputs::cut_hostname;
-use crate::core::leader::{LeaseFacts, Vacancy, duration, holder_name, is_lease_name};
 use crate::core::namespace::{LeaderStatus, NamespaceState};
 use crate::core::time::Time;
 use crate::inspect::text::listed;

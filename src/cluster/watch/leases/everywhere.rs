@@ -11,7 +11,7 @@ use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::watch::initial::Way;
 use crate::cluster::watch::serving::{Listed, Shown, Subject, Work, serve};
-use crate::core::leader::{LeaseEvent, LeaseFacts};
+use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts};
 use crate::core::leadership::Demand;
 use futures::FutureExt as _;
 use kube::client::Body;

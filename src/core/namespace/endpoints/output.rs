@@ -1,7 +1,7 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
 use super::server::Verdict;
-use super::{Endpoints, address_of, by_uid};
+use super::{Endpoints, EndpointsDesk, EndpointsNews};
 use crate::core::body::{
     AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
 };
@@ -9,13 +9,17 @@ use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
 use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
-use crate::core::namespace::addresses::ServiceEndpoints;
-use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Outcome, Published};
-use crate::core::namespace::{NamespaceState, WorkItem};
+use crate::core::namespace::WorkItem;
+use crate::core::namespace::context::Context;
+use crate::core::namespace::lifecycle::{
+    Content, Gone, Granted, Lifecycle as _, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
+};
+use crate::core::namespace::services::{ServiceEndpoints, address_of, by_uid};
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
+use crate::core::time::Time;
 use std::net::IpAddr;
 
 impl Named for Endpoints {
@@ -43,37 +47,40 @@ impl Metadata for EndpointsMeta {
     }
 }
 
-impl Published for Endpoints {
-    type Id = EndpointsId;
-    type Meta = EndpointsMeta;
-    type Facts = EndpointsFacts;
-
-    fn objects(state: &NamespaceState) -> &Objects<Self> {
-        &state.endpoints
-    }
-
-    fn objects_mut(state: &mut NamespaceState) -> &mut Objects<Self> {
-        &mut state.endpoints
-    }
-
-    fn object(&self) -> &ObjectState {
+impl AsRef<ObjectState> for Endpoints {
+    fn as_ref(&self) -> &ObjectState {
         &self.object
     }
+}
 
-    fn object_mut(&mut self) -> &mut ObjectState {
+impl AsMut<ObjectState> for Endpoints {
+    fn as_mut(&mut self) -> &mut ObjectState {
         &mut self.object
     }
+}
 
-    fn meta(facts: &EndpointsFacts) -> &EndpointsMeta {
-        &facts.meta
+impl Whole for EndpointsFacts {
+    type Meta = EndpointsMeta;
+
+    fn meta(&self) -> &EndpointsMeta {
+        &self.meta
     }
 
-    fn content(content: Content) -> Option<EndpointsFacts> {
+    fn created(&self) -> Option<Time> {
+        None
+    }
+
+    fn from_content(content: Content) -> Option<Self> {
         match content {
             Content::Endpoints(facts) => Some(*facts),
             Content::Slice(_) => None,
         }
     }
+}
+
+impl Published for Endpoints {
+    type Id = EndpointsId;
+    type Facts = EndpointsFacts;
 
     fn work_item(&self) -> WorkItem {
         let object = ObjectName::endpoints(self.name.clone());
@@ -89,28 +96,68 @@ impl Published for Endpoints {
         }
     }
 
-    fn differs(&self, _state: &NamespaceState) -> bool {
-        self.object.remote.is_none() || self.object.rewrite
+    fn accepted(&mut self) {
+        self.published = Some(self.departing);
+        // A mark of others that forbids it may be gone with this write. What we have written is read before it is
+        // mirrored, and shows then whether it may be.
+        self.mirrorable = true;
+    }
+}
+
+impl AsRef<Objects<Endpoints>> for EndpointsDesk<'_> {
+    fn as_ref(&self) -> &Objects<Endpoints> {
+        &self.endpoints.objects
+    }
+}
+
+impl AsMut<Objects<Endpoints>> for EndpointsDesk<'_> {
+    fn as_mut(&mut self) -> &mut Objects<Endpoints> {
+        &mut self.endpoints.objects
+    }
+}
+
+impl AsRef<Context> for EndpointsDesk<'_> {
+    fn as_ref(&self) -> &Context {
+        self.ctx
+    }
+}
+
+impl AsMut<Context> for EndpointsDesk<'_> {
+    fn as_mut(&mut self) -> &mut Context {
+        self.ctx
+    }
+}
+
+impl Publishing for EndpointsDesk<'_> {
+    type Entry = Endpoints;
+
+    fn differs(&self, entry: &Endpoints) -> bool {
+        let on_server = entry.object.remote.is_some();
+        let deferred = || {
+            self.services
+                .is_deferred_by_name(self.ctx, &entry.name, on_server)
+        };
+        (!on_server || entry.object.rewrite) && !deferred()
     }
 
-    fn waits_for_slices(&self, state: &NamespaceState) -> bool {
-        let awaiting = |id| state.services[id].awaiting > 0;
-        self.object.phase == Phase::Managed && state.services.find(&self.name).is_some_and(awaiting)
+    fn waits_for_slices(&self, entry: &Endpoints) -> bool {
+        let awaiting = |id| self.services[id].awaiting > 0;
+        entry.object.phase == Phase::Managed && self.services.find(&entry.name).is_some_and(awaiting)
     }
 
     /// Builds nothing if all that changed has changed back, or is not shown.
-    fn build<E: Encode>(state: &mut NamespaceState, id: EndpointsId, encoder: &mut E) -> Option<E::Body> {
-        let entry = &state.endpoints[id];
-        let service = state.services.find(&entry.name)?;
-        let published = state.published(service);
-        let body = state.endpoints_body(service, &published);
-        let (visited, read) = (body.addresses() as u64, state.listed_ports(service));
+    fn build<E: Encode>(&mut self, id: EndpointsId, encoder: &mut E) -> Option<E::Body> {
+        let entry = &self.endpoints.objects[id];
+        let service = self.services.find(&entry.name)?;
+        let published = self.published(service);
+        let body = self.endpoints_body(service, &published);
+        let (visited, read) = (body.addresses() as u64, self.listed_ports(service));
         let departing = body.fingerprint();
         let same = entry.published == Some(departing);
         let body = (!same).then(|| encoder.endpoints(body));
-        state.work.addresses_visited += visited;
-        state.work.ports_read += read;
-        let entry = &mut state.endpoints[id];
+        self.ctx.work.addresses_visited += visited;
+        self.ctx.work.ports_read += read;
+        let entry = &mut self.endpoints.objects[id];
         if same {
             let object = &mut entry.object;
             (object.rewrite, object.trigger, object.changes) = (false, None, 0);
@@ -120,17 +167,63 @@ impl Published for Endpoints {
         body
     }
 
-    fn accepted(&mut self) {
-        self.published = Some(self.departing);
-        // A mark of others that forbids it may be gone with this write. What we have written is read before it is
-        // mirrored, and shows then whether it may be.
-        self.mirrorable = true;
+    fn seen(&mut self, known: Option<EndpointsId>, meta: &EndpointsMeta, epoch: u8) {
+        match known {
+            Some(id) => self.changed_by_others(id, meta),
+            None => self.appear(meta, epoch),
+        }
     }
 
+    fn read(&mut self, known: Option<EndpointsId>, facts: EndpointsFacts, epoch: u8) {
+        match known {
+            Some(id) => self.reconcile_observed(id, facts),
+            None => self.arrive(facts, epoch),
+        }
+    }
+
+    fn gone(&mut self, id: EndpointsId, gone: Gone) {
+        match gone {
+            Gone::Shown(version) => self.vanish(id, version),
+            // One that was given away is created again too: the object with a Service's name is ours whatever it says.
+            Gone::Missing | Gone::GivenAway => self.remake(id),
+            Gone::Unneeded => drop(self.endpoints.objects.remove(id)),
+        }
+    }
+
+    fn notice(&self, entry: &Endpoints, trouble: Trouble, message: String) -> Option<Notice> {
+        let flight = match trouble {
+            Trouble::Failed(flight) => flight,
+            Trouble::Rival => {
+                let service = self.services.find(&entry.name)?;
+                return Some(self.services.rival_notice(&self.ctx.namespace, service, message));
+            }
+        };
+        let remote = entry.object.remote.as_ref();
+        Some(Notice {
+            source: Source::Endpoints,
+            involved: Involved {
+                kind: InvolvedKind::Endpoints,
+                namespace: self.ctx.namespace.clone(),
+                name: entry.name.clone(),
+                uid: remote.map_or_else(Uid::none, |remote| remote.uid.clone()),
+                version: remote.map(|remote| remote.version),
+            },
+            warning: true,
+            reason: match flight {
+                Flight::Create => "FailedToCreateEndpoint",
+                _ => "FailedToUpdateEndpoint",
+            },
+            message,
+        })
+    }
+}
+
+impl EndpointsDesk<'_> {
     /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.
-    fn arrive(state: &mut NamespaceState, facts: EndpointsFacts, epoch: u8) {
+    fn arrive(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
-        let left = state.starting && state.settings.outputs.endpoints && state.services.find(&name).is_none();
+        let left =
+            self.ctx.starting && self.ctx.settings.outputs.endpoints && self.services.find(&name).is_none();
         let phase = if left {
             Phase::Leftover { confirmed: false }
         } else {
@@ -138,21 +231,21 @@ impl Published for Endpoints {
         };
         let mut entry = Endpoints::new(name, phase);
         entry.object.epoch = epoch;
-        let id = state.endpoints.insert(entry);
-        state.observed::<Endpoints>(id, facts);
+        let id = self.endpoints.objects.insert(entry);
+        self.observed(id, facts);
     }
 
     /// Takes in an object that a watch shows and that was not known: written since it was listed, or it would have
     /// arrived then.
-    fn appear(state: &mut NamespaceState, meta: &EndpointsMeta, epoch: u8) {
-        let managed = |id| state.services[id].endpoints.is_some();
-        let phase = if state.services.find(&meta.name).is_some_and(managed) {
+    fn appear(&mut self, meta: &EndpointsMeta, epoch: u8) {
+        let managed = |id| self.services[id].endpoints.is_some();
+        let phase = if self.services.find(&meta.name).is_some_and(managed) {
             Phase::Managed
-        } else if state.starting
-            && state.settings.outputs.endpoints
+        } else if self.ctx.starting
+            && self.ctx.settings.outputs.endpoints
             && meta.ours
             && !meta.leader
-            && state.services.find(&meta.name).is_none()
+            && self.services.find(&meta.name).is_none()
         {
             // It may still be a leftover.
             Phase::Leftover { confirmed: false }
@@ -162,13 +255,13 @@ impl Published for Endpoints {
         };
         let mut entry = Endpoints::new(meta.name.clone(), phase);
         (entry.object.epoch, entry.object.seen) = (epoch, meta.version);
-        let id = state.endpoints.insert(entry);
-        Self::changed_by_others(state, id, meta);
+        let id = self.endpoints.objects.insert(entry);
+        self.changed_by_others(id, meta);
     }
 
     /// Handles a version of an object that is not known to be what it should be. A managed object is fetched.
-    fn changed_by_others(state: &mut NamespaceState, id: EndpointsId, meta: &EndpointsMeta) {
-        let entry = &mut state.endpoints[id];
+    fn changed_by_others(&mut self, id: EndpointsId, meta: &EndpointsMeta) {
+        let entry = &mut self.endpoints.objects[id];
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
         entry.published = None;
         if entry.object.phase == Phase::Managed {
@@ -179,18 +272,20 @@ impl Published for Endpoints {
         }
         entry.mirrorable = meta.may_be_mirrored();
         if matches!(entry.object.phase, Phase::Managed | Phase::Leftover { .. }) {
-            state.endpoints.want(id);
+            self.endpoints.objects.want(id);
         }
-        state.touch_mirror(&meta.name);
+        self.endpoints
+            .news
+            .push(EndpointsNews::Changed(meta.name.clone()));
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
-    fn reconcile_observed(state: &mut NamespaceState, id: EndpointsId, mut facts: EndpointsFacts) {
-        state.endpoints[id].mirrorable = facts.meta.may_be_mirrored();
-        state.mirror_content(&mut facts);
-        let verdict = state.services.find(&facts.meta.name).map(|id| {
-            let service = &mut state.services[id];
-            if state.starting
+    fn reconcile_observed(&mut self, id: EndpointsId, mut facts: EndpointsFacts) {
+        self.endpoints.objects[id].mirrorable = facts.meta.may_be_mirrored();
+        self.tell_mirrors(&mut facts);
+        let verdict = self.services.find(&facts.meta.name).map(|id| {
+            let service = &mut self.services[id];
+            if self.ctx.starting
                 && facts.meta.ours
                 && service.facts.is_managed()
                 && !service.facts.custom
@@ -199,15 +294,15 @@ impl Published for Endpoints {
                 // The object is older than this process, so the Service's creation is long past.
                 service.trigger = None;
             }
-            let verdict = state.judge_endpoints(id, &facts);
-            state.work.ports_read += 4 * state.listed_ports(id);
-            if let (Some(endpoints), Verdict::Same(_)) = (&mut state.services[id].endpoints, &verdict) {
+            let verdict = self.judge_endpoints(id, &facts);
+            self.ctx.work.ports_read += 4 * self.listed_ports(id);
+            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id].endpoints, &verdict) {
                 // It was compared with the current members.
                 (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
             }
             verdict
         });
-        let entry = &mut state.endpoints[id];
+        let entry = &mut self.endpoints.objects[id];
         let EndpointsFacts { meta, extras, .. } = facts;
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
         let moved = entry.object.read(meta.remote());
@@ -230,21 +325,21 @@ impl Published for Endpoints {
             (Phase::Unmanaged, _) if !entry.object.needs_refetch => entry.object.succeed(),
             _ => {}
         }
-        state.endpoints.want(id);
+        self.endpoints.objects.want(id);
     }
 
-    fn vanish(state: &mut NamespaceState, id: EndpointsId, version: u64) {
-        let entry = &mut state.endpoints[id];
+    fn vanish(&mut self, id: EndpointsId, version: u64) {
+        let entry = &mut self.endpoints.objects[id];
         entry.gone = version;
         // A request in flight is answered first: a later version has already replaced the one that is gone.
         if entry.object.flight.is_none() && entry.object.is_news(version) {
-            state.lost::<Self>(id);
+            self.lost(id);
         }
     }
 
     /// One that was given away is created again too: the object with a Service's name is ours whatever it says.
-    fn remake(state: &mut NamespaceState, id: EndpointsId) {
-        let entry = &mut state.endpoints[id];
+    fn remake(&mut self, id: EndpointsId) {
+        let entry = &mut self.endpoints.objects[id];
         entry.published = None;
         // A watch may have shown another object of the name while a request for this one was out.
         let object = &entry.object;
@@ -256,30 +351,100 @@ impl Published for Endpoints {
         let name = entry.name.clone();
         if entry.object.phase == Phase::Managed {
             entry.object.priority = entry.object.priority.min(Priority::Add);
-            state.endpoints.want(id);
+            self.endpoints.objects.want(id);
         } else if again {
             entry.object.phase = Phase::Unmanaged;
             entry.object.mark_stale();
-            state.endpoints.want(id);
+            self.endpoints.objects.want(id);
         } else {
-            state.endpoints.remove(id);
+            self.endpoints.objects.remove(id);
         }
-        state.forget_mirror_content(&name);
+        self.endpoints.news.push(EndpointsNews::Gone(name));
+    }
+
+    /// Tells mirrors of Endpoints that were read whole. If they are mirrored, the facts lose all but their metadata.
+    fn tell_mirrors(&mut self, facts: &mut EndpointsFacts) {
+        if !self.ctx.settings.outputs.mirrored {
+            return;
+        }
+        let name = &facts.meta.name;
+        let service = self.services.find(name).map(|id| &self.services[id].facts);
+        let news = if facts.meta.may_be_mirrored() && service.is_some_and(|service| service.selectorless) {
+            let meta = facts.meta.clone();
+            let whole = std::mem::replace(facts, EndpointsFacts::only(meta));
+            EndpointsNews::Read {
+                facts: Box::new(whole),
+                before_start: self.ctx.starting,
+            }
+        } else {
+            EndpointsNews::Changed(name.clone())
+        };
+        self.endpoints.news.push(news);
+    }
+
+    /// Adopts what the API server has for a managed Service.
+    pub(in crate::core::namespace) fn adopt_for_service(
+        &mut self,
+        name: &str,
+        facts: Option<EndpointsFacts>,
+    ) {
+        let entry = self.endpoints.objects.find(name);
+        let entry = entry.expect("a managed Service has an entry for its Endpoints");
+        match facts {
+            Some(facts) => self.observed(entry, facts),
+            None => self.remake(entry),
+        }
+    }
+
+    /// Builds the request of an object whose turn has come.
+    pub(in crate::core::namespace) fn grant<E: Encode>(
+        &mut self,
+        name: &str,
+        encoder: &mut E,
+    ) -> Option<Granted<E::Body>> {
+        let pending = self.ctx.pending_lists.any();
+        if let Some(id) = self.endpoints.objects.find(name)
+            && let object = &mut self.endpoints.objects[id].object
+            && matches!(object.phase, Phase::Leftover { .. })
+            && object.flight.is_none()
+            && !object.needs_refetch
+            && !pending
+            && self.services.find(name).is_some()
+        {
+            // The Service has been created since.
+            object.phase = Phase::Unmanaged;
+            return None;
+        }
+        self.grant_one(name, encoder)
+    }
+
+    /// Handles the answer to a request. Returns the object if it is due again.
+    pub(in crate::core::namespace) fn answer(
+        &mut self,
+        name: &str,
+        outcome: Outcome,
+        why: Option<&str>,
+    ) -> Option<WorkItem> {
+        if self.endpoints.objects.in_flight(name).is_none() {
+            self.answered_late(name, &outcome);
+            return None;
+        }
+        self.answered(name, outcome, why)
     }
 
     /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may
     /// be from before the request was carried out, and the Service may be gone when the watch shows the object that it
     /// made, which then could not be told from what others make.
-    fn answered_late(state: &mut NamespaceState, name: &str, outcome: &Outcome) {
+    fn answered_late(&mut self, name: &str, outcome: &Outcome) {
         match outcome {
-            Outcome::Written(_) | Outcome::Unknown if state.settings.outputs.endpoints => {}
+            Outcome::Written(_) | Outcome::Unknown if self.ctx.settings.outputs.endpoints => {}
             _ => return,
         }
-        let id = state.endpoints.find(name).unwrap_or_else(|| {
+        let id = self.endpoints.objects.find(name).unwrap_or_else(|| {
             let left = Phase::Leftover { confirmed: false };
-            state.endpoints.insert(Endpoints::new(name.into(), left))
+            self.endpoints.objects.insert(Endpoints::new(name.into(), left))
         });
-        let entry = &mut state.endpoints[id];
+        let entry = &mut self.endpoints.objects[id];
         let known = |remote: &Remote| !entry.object.is_news(remote.version);
         if entry.object.phase == Phase::Unmanaged
             || matches!(outcome, Outcome::Written(remote) if known(remote))
@@ -288,31 +453,10 @@ impl Published for Endpoints {
         }
         // The API server may have gone back from the version in the answer since.
         entry.object.needs_refetch = true;
-        state.endpoints.want(id);
+        self.endpoints.objects.want(id);
     }
 
-    fn failure_notice(&self, state: &NamespaceState, flight: Flight, message: String) -> Option<Notice> {
-        let remote = self.object.remote.as_ref();
-        Some(Notice {
-            source: Source::Endpoints,
-            involved: Involved {
-                kind: InvolvedKind::Endpoints,
-                namespace: state.namespace.clone(),
-                name: self.name.clone(),
-                uid: remote.map_or_else(Uid::none, |remote| remote.uid.clone()),
-                version: remote.map(|remote| remote.version),
-            },
-            warning: true,
-            reason: match flight {
-                Flight::Create => "FailedToCreateEndpoint",
-                _ => "FailedToUpdateEndpoint",
-            },
-            message,
-        })
-    }
-}
-
-impl NamespaceState {
+    /// Returns what an address of a Service's object should be.
     pub(super) fn address_body<'a>(
         &'a self,
         id: PodId,
@@ -340,7 +484,7 @@ impl NamespaceState {
     /// Returns the subsets that a managed Service's object should have.
     fn published(&self, id: ServiceId) -> Subsets<SlicePort, AddressBody<'_>> {
         let (service, members) = (&self.services[id].facts, &self.endpoints_of(id).members);
-        let published = members.publish(MAX_ADDRESSES, by_uid(&self.inputs));
+        let published = members.publish(MAX_ADDRESSES, by_uid(self.inputs));
         // Read once, since the fingerprint and the encoding both need them.
         let addresses = |pods: Vec<PodId>| {
             let body = |pod| {
@@ -376,17 +520,18 @@ impl NamespaceState {
         let service = &self.services[id].facts;
         let object = self
             .endpoints
+            .objects
             .find(&service.name)
-            .map(|id| &self.endpoints[id].object);
+            .map(|id| &self.endpoints.objects[id].object);
         EndpointsBody {
             metadata: BodyMetadata {
-                namespace: &self.namespace,
+                namespace: &self.ctx.namespace,
                 name: &service.name,
                 subject: Subject::EndpointsOf(service),
                 remote: object.and_then(|object| object.remote.as_ref()),
                 extras: object.and_then(|object| object.extras.as_deref()),
                 trigger: object.and_then(|object| object.trigger),
-                clear_managed_fields: self.settings.clear_managed_fields
+                clear_managed_fields: self.ctx.settings.clear_managed_fields
                     && object.is_some_and(|object| !object.updated),
                 truncated: published.truncated,
             },

@@ -1,12 +1,11 @@
 //! Endpoints as the API server has them: adopting them, and correcting what others did to them.
 
-use super::{Endpoints, by_uid};
+use super::{Endpoints, EndpointsDesk};
 use crate::core::body::endpoints_labels;
-use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
+use crate::core::facts::{AddressFacts, EndpointsFacts, LABEL_HEADLESS};
 use crate::core::ids::{PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
-use crate::core::namespace::addresses::ServiceEndpoints;
-use crate::core::namespace::{NamespaceState, Service};
+use crate::core::namespace::services::{Service, ServiceEndpoints, by_uid};
 use crate::core::object::Phase;
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
@@ -39,29 +38,14 @@ impl Endpoints {
     }
 }
 
-impl NamespaceState {
-    /// Applies a whole object from the list of an epoch.
-    pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
-        self.listed::<Endpoints>(facts, epoch);
-    }
-
-    /// Applies the metadata of an object from a watch.
-    pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
-        self.watched::<Endpoints>(meta, epoch);
-    }
-
-    /// Handles an object that is gone, as of a resourceVersion.
-    pub fn endpoints_gone(&mut self, name: &str, version: u64) {
-        self.vanished::<Endpoints>(name, version);
-    }
-
+impl EndpointsDesk<'_> {
     /// Compares what the API server has with what it should have. Order and packing do not count.
     pub(super) fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
         let service = &self.services[id];
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
             return Verdict::Differs(Priority::Rest);
         };
-        let order = by_uid(&self.inputs);
+        let order = by_uid(self.inputs);
         let mut priority = Priority::Add;
         let mut resolve = |list: &[AddressFacts], ready: bool| -> Option<Vec<PodId>> {
             let mut found = Vec::with_capacity(list.len());
@@ -99,7 +83,7 @@ impl NamespaceState {
         match accepted {
             // If there are too many addresses, others may have chosen which of them are there: then the object is not
             // known to be what we would write.
-            Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(&self.inputs)) => {
+            Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(self.inputs)) => {
                 Verdict::Same(None)
             }
             Some(_) => Verdict::Same(Some(self.endpoints_fingerprint(id))),

@@ -1,56 +1,57 @@
 //! The driver of the lifecycle, the same for every kind of [`Published`] objects.
 
-use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
+use super::notices::Notices as _;
+use super::{
+    Effect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step, Whole,
+    context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
+};
 use crate::core::body::{Encode, Preconditions, Request};
-use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Editor, Flight, Interference, Phase};
+use crate::core::compact::table::Named as _;
+use crate::core::namespace::WorkItem;
+use crate::core::namespace::context::Context;
+use crate::core::object::{Editor, Flight, Interference, ObjectState, Phase};
+use crate::core::work::Budget;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// The failures that reads of an object count as at most which others change faster than it is read: half a second.
 const MOST_OUTDATED: u8 = 3;
+/// The most objects of a kind that are planned in one go.
+const MOST_PLANNED: usize = 1024;
+/// The first position in a plan of those that take endpoints away.
+const FIRST_THAT_REMOVES: u8 = 2;
 
-impl NamespaceState {
-    /// Does what [`NamespaceState::grant`] does, for one kind.
-    pub(in crate::core::namespace) fn grant_one<T: Published, E: Encode>(
-        &mut self,
-        name: &str,
-        encoder: &mut E,
-    ) -> Option<Granted<E::Body>> {
-        let id = T::objects(self).find(name)?;
-        let entry = &T::objects(self)[id];
-        let object = entry.object();
+/// What is done with objects of any kind.
+pub(in crate::core::namespace) trait Lifecycle: Publishing {
+    /// Builds the request of an object whose turn has come, or returns `None` if nothing is due any more.
+    fn grant_one<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<Granted<E::Body>> {
+        let id = objects(self).find(name)?;
+        let entry = &objects(self)[id];
+        let object: &ObjectState = entry.as_ref();
         if object.flight.is_some() {
             return None;
         }
         if !self.is_due(entry) {
             // What others did to it is as it should be by now.
-            T::objects_mut(self)[id].object_mut().interference = None;
+            object_mut(self, id).interference = None;
             return None;
         }
         let step = next_step(object);
-        if self.is_blocked(entry) {
-            T::objects_mut(self).blocked.insert(id);
-            return None;
-        }
-        if step != Step::Fetch
-            && matches!(object.phase, Phase::Leftover { .. })
-            && self.services.find(name).is_some()
-        {
-            // The Service has been created since.
-            T::objects_mut(self)[id].object_mut().phase = Phase::Unmanaged;
+        if is_blocked(self, entry) {
+            objects_mut(self).blocked.insert(id);
             return None;
         }
         let request = match step {
             Step::Fetch => Request::Fetch,
             Step::Write => {
-                let Some(body) = T::build(self, id, encoder) else {
-                    if let Some(entry) = T::objects_mut(self).get_mut(id) {
-                        entry.object_mut().interference = None;
+                let Some(body) = self.build(id, encoder) else {
+                    if let Some(entry) = objects_mut(self).get_mut(id) {
+                        entry.as_mut().interference = None;
                     }
                     return None;
                 };
-                self.work.bytes_built += E::size(&body) as u64;
-                match T::objects(self)[id].object().remote {
+                context_mut(self).work.bytes_built += E::size(&body) as u64;
+                match object_of(self, id).remote {
                     Some(_) => Request::Update(body),
                     None => Request::Create(body),
                 }
@@ -58,29 +59,21 @@ impl NamespaceState {
             Step::Delete => Request::Delete(Preconditions::same_version(object.remote.as_ref()?)),
             Step::Probe => Request::Probe,
             Step::Forget => {
-                T::forget(self, id);
+                self.gone(id, Gone::Unneeded);
                 return None;
             }
             Step::Rest => return None,
         };
-        let changes = T::objects(self)[id].object().changes;
-        T::depart(self, id, request.flight());
+        let object = object_mut(self, id);
+        let changes = object.changes;
+        object.depart(request.flight());
         Some(Granted { request, changes })
     }
 
-    /// Does what [`NamespaceState::outcome`] does, for one kind.
-    pub(in crate::core::namespace) fn answered<T: Published>(
-        &mut self,
-        name: &str,
-        mut outcome: Outcome,
-        why: Option<&str>,
-    ) -> Option<WorkItem> {
-        let asked = |id: &T::Id| T::objects(self)[*id].object().flight.is_some();
-        let Some(id) = T::objects(self).find(name).filter(asked) else {
-            T::answered_late(self, name, &outcome);
-            return None;
-        };
-        let object = T::objects_mut(self)[id].object_mut();
+    /// Handles the answer to an object's request. Returns the object if it is due again.
+    fn answered(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+        let id = objects(self).in_flight(name)?;
+        let object = object_mut(self, id);
         let (before, failures) = (object.phase, object.failures);
         let flight = object.flight.take()?;
         let bytes = outcome.too_large();
@@ -93,31 +86,30 @@ impl NamespaceState {
             object.remote.as_ref().map(|remote| remote.version),
             object.unanswered,
         );
-        let differed = flight == Flight::Fetch && self.differs_from_desired(&T::objects(self)[id]);
-        self.take_effect::<T>(id, flight, effect, outcome);
+        let differed = flight == Flight::Fetch && differs_from_desired(self, id);
+        take_effect(self, id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
-        let entry = T::objects_mut(self).get_mut(id)?;
+        let object: &ObjectState = objects(self).get(id)?.as_ref();
         if flight == Flight::Fetch && effect != Effect::Failed {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
             let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
-            let now = entry.object().remote.as_ref().map(|remote| remote.version);
+            let now = object.remote.as_ref().map(|remote| remote.version);
             let changed = effect == Effect::Read && before == Phase::Managed && now != version;
-            let differs = self.differs_from_desired(&T::objects(self)[id]);
+            let contested = object.is_contested();
+            let differs = differs_from_desired(self, id);
             if appeared || (changed && !unanswered) {
                 // While an object is left to other clients, one of them may put right what another has changed.
-                let contested = T::objects(self)[id].object().is_contested();
                 let settled = changed && differed && !differs && !contested;
-                self.note_foreign_version::<T>(id, &editor, settled);
+                self.note_foreign_version(id, &editor, settled);
             }
-            let entry = &mut T::objects_mut(self)[id];
-            if entry.object_mut().looked(others) {
-                self.notify_contested::<T>(id);
+            if object_mut(self, id).looked(others) {
+                self.notify_contested(id);
             }
-            let object = T::objects_mut(self)[id].object_mut();
+            let object = object_mut(self, id);
             if !differs {
                 // Whatever was done has been taken back.
                 object.interference = None;
@@ -128,137 +120,62 @@ impl NamespaceState {
                 }));
             }
         }
-        let entry = T::objects_mut(self).get_mut(id)?;
+        let entry = objects(self).get(id)?;
         // A replacement has another name, and asks for its turn by itself.
         if entry.name() != name {
             return None;
         }
-        let object = entry.object();
-        if object.phase == Phase::Unmanaged && object.is_nothing() {
-            T::forget(self, id);
+        let object: &ObjectState = entry.as_ref();
+        if object.phase == Phase::Unmanaged && object.is_untracked() {
+            self.gone(id, Gone::Unneeded);
             return None;
         }
         // Failures of unmanaged objects matter to nobody, and a read says nothing about our requests.
         if object.failures > failures && object.phase != Phase::Unmanaged && effect != Effect::Read {
-            self.notify_failure::<T>(id, flight, bytes, why);
+            self.notify_failure(id, flight, bytes, why);
         }
-        let entry = &T::objects(self)[id];
-        if self.is_blocked(entry) {
-            T::objects_mut(self).blocked.insert(id);
+        let entry = &objects(self)[id];
+        if is_blocked(self, entry) {
+            objects_mut(self).blocked.insert(id);
             return None;
         }
         self.is_due(entry).then(|| entry.work_item())
     }
 
-    /// Applies the effect of an answer to the object.
-    fn take_effect<T: Published>(&mut self, id: T::Id, flight: Flight, effect: Effect, outcome: Outcome) {
-        let entry = &mut T::objects_mut(self)[id];
-        let object = entry.object_mut();
-        match (effect, outcome) {
-            (Effect::Accepted, Outcome::Written(remote)) => {
-                object.written(flight, remote);
-                entry.accepted();
-                self.notify_corrected::<T>(id);
-            }
-            (Effect::Read, Outcome::Fetched { content, .. }) => {
-                self.count_read(content.units());
-                if let Some(facts) = T::content(content) {
-                    self.observed::<T>(id, facts);
-                }
-            }
-            (Effect::NeverCreated, _) => object.needs_refetch = false,
-            (Effect::Deleted, _) => {
-                object.undo_departure();
-                self.forget_arrival::<T>(id);
-                T::remake(self, id);
-            }
-            (Effect::Lost, _) => {
-                object.undo_departure();
-                // If the object was not there yet, nothing else counts this against the next try.
-                if flight == Flight::Create && object.lose() {
-                    self.notify_contested::<T>(id);
-                }
-                self.lost::<T>(id);
-            }
-            (Effect::GivenAway, _) => {
-                object.interference = None;
-                self.forget_arrival::<T>(id);
-                T::give_away(self, id);
-            }
-            (Effect::Confirmed, _) => {
-                if let Phase::Leftover { confirmed } = &mut object.phase {
-                    *confirmed = true;
-                }
-            }
-            // A Service that was created since the probe has changed the object's phase, or will when the watch shows
-            // it.
-            (Effect::Spared, _) => {
-                if matches!(object.phase, Phase::Leftover { .. }) {
-                    object.phase = Phase::Unmanaged;
-                }
-            }
-            (Effect::Terminating, _) => {
-                object.undo_departure();
-                object.fail(false);
-            }
-            (_, outcome) => {
-                set_back(object, flight, &outcome);
-                // Versions that a watch showed while the request was in flight were left until now.
-                object.needs_refetch |= object.is_outdated();
-            }
-        }
-    }
-
-    /// Returns whether an object is published, and not what it should be.
-    fn differs_from_desired<T: Published>(&self, entry: &T) -> bool {
-        entry.object().phase == Phase::Managed && entry.differs(self)
-    }
-
     /// Returns whether an object has a request due.
-    pub(in crate::core::namespace) fn is_due<T: Published>(&self, entry: &T) -> bool {
-        let object = entry.object();
+    fn is_due(&self, entry: &Self::Entry) -> bool {
+        let object: &ObjectState = entry.as_ref();
         match object.phase {
-            Phase::Managed => object.needs_refetch || entry.differs(self),
+            Phase::Managed => object.needs_refetch || self.differs(entry),
             // Whatever made its turn come early: it goes when it gives way no longer.
-            Phase::Deleting => object.needs_refetch || !entry.gives_way(),
+            Phase::Deleting => object.needs_refetch || !object.gives_way,
             Phase::Adopting { .. } | Phase::Leftover { .. } => true,
             // Fetched only to learn whether the API server has it at all.
             Phase::Unmanaged => object.needs_refetch,
         }
     }
 
-    /// Returns whether an object must not be written now: a list is pending, or its Service has not been evaluated in
-    /// full. Fetching it is always allowed.
-    fn is_blocked<T: Published>(&self, entry: &T) -> bool {
-        let object = entry.object();
-        let plans = matches!(
-            object.phase,
-            Phase::Managed | Phase::Deleting | Phase::Leftover { .. }
-        );
-        plans && !object.needs_refetch && (self.pending_lists.any() || entry.waits_for_slices(self))
-    }
-
-    /// Adds the work items of a kind that are due, in the order in which they should go.
-    pub(in crate::core::namespace) fn plan_due<T: Published>(&mut self, items: &mut Vec<WorkItem>) {
-        let wanted = std::mem::take(&mut T::objects_mut(self).wanted);
-        let due = wanted.into_iter().filter_map(|id| {
-            let entry = T::objects(self).get(id)?;
-            let waits = entry.object().flight.is_none() && self.is_due(entry);
-            waits.then(|| (entry.order(), entry.work_item()))
-        });
-        let mut due: SmallVec<[_; 4]> = due.collect();
-        due.sort_unstable_by(|(a, item), (b, other)| {
-            a.cmp(b).then_with(|| item.object.name.cmp(&other.object.name))
-        });
-        items.extend(due.into_iter().map(|(_, item)| item));
+    /// Adds the work items of a kind that are due, in the order in which they should go. Returns false if the budget ends
+    /// before all have been looked at.
+    fn plan_due(&mut self, items: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+        while objects(self).wanted.len() > MOST_PLANNED || !objects(self).last.is_empty() {
+            plan_some(self, items);
+            budget.spend(MOST_PLANNED as u64);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        let wanted = std::mem::take(&mut objects_mut(self).wanted);
+        add_due(self, wanted.into_iter(), items);
+        true
     }
 
     /// Queues the objects that could not be written, now that their Services have been evaluated.
-    pub(in crate::core::namespace) fn release_blocked<T: Published>(&mut self) {
-        let blocked = std::mem::take(&mut T::objects_mut(self).blocked);
+    fn release_blocked(&mut self) {
+        let blocked = std::mem::take(&mut objects_mut(self).blocked);
         for id in blocked {
-            let still = self.is_blocked(&T::objects(self)[id]);
-            let objects = T::objects_mut(self);
+            let still = is_blocked(self, &objects(self)[id]);
+            let objects = objects_mut(self);
             if still {
                 objects.blocked.insert(id);
             } else {
@@ -269,16 +186,16 @@ impl NamespaceState {
 
     /// Applies a whole object from the list of an epoch. Its meaning depends on pods and Services, so it is adopted,
     /// or compared with what it should hold, as soon as all of those are known.
-    pub(in crate::core::namespace) fn listed<T: Published>(&mut self, facts: T::Facts, epoch: u8) {
-        let meta = T::meta(&facts);
+    fn listed(&mut self, facts: Facts<Self>, epoch: u8) {
+        let meta = facts.meta();
         let (name, version) = (meta.name(), meta.version());
         if meta.is_deleting() {
-            return self.deleted::<T>(name);
+            return deleted(self, name);
         }
-        let objects = T::objects_mut(self);
+        let objects = objects_mut(self);
         let known = objects.find(name);
         if let Some(id) = known {
-            let object = objects[id].object_mut();
+            let object = objects[id].as_mut();
             object.epoch = epoch;
             if object.flight.is_some() {
                 object.seen = object.seen.max(version);
@@ -286,9 +203,9 @@ impl NamespaceState {
             }
         }
         // An earlier arrival would be from another list.
-        objects.arrivals.remove(name);
+        objects.drop_arrival(name);
         let is_news = known.is_none_or(|id| {
-            let object = objects[id].object();
+            let object = objects[id].as_ref();
             let remote = object.remote.as_ref();
             let older = remote.is_some_and(|remote| remote.version > version);
             let looks = matches!(object.phase, Phase::Adopting { .. }) || object.needs_refetch;
@@ -297,89 +214,79 @@ impl NamespaceState {
         if !is_news {
             return;
         }
-        if self.pending_lists.hides_inputs() {
-            let name = name.into();
-            T::objects_mut(self).arrivals.insert(name, (epoch, facts));
+        if context_mut(self).pending_lists.hides_inputs() {
+            objects_mut(self).keep_arrival(epoch, facts);
             return;
         }
         match known {
-            Some(id) => self.observed::<T>(id, facts),
-            None => T::arrive(self, facts, epoch),
+            Some(id) => self.observed(id, facts),
+            None => self.arrived(facts, epoch),
         }
     }
 
     /// Applies the metadata of an object from a watch. The version of our own write is nothing new; any other means
     /// that somebody else wrote.
-    pub(in crate::core::namespace) fn watched<T: Published>(&mut self, meta: &T::Meta, epoch: u8) {
+    fn watched(&mut self, meta: &Meta<Self>, epoch: u8) {
         if meta.is_deleting() {
-            return self.deleted::<T>(meta.name());
+            return deleted(self, meta.name());
         }
-        let objects = T::objects_mut(self);
-        if let Some((_, facts)) = objects.arrivals.get(meta.name()) {
-            if T::meta(facts).version() >= meta.version() {
+        let objects = objects_mut(self);
+        if let Some(arrival) = objects.arrivals.get(meta.name()) {
+            if arrival.1.meta().version() >= meta.version() {
                 return;
             }
-            objects.arrivals.remove(meta.name());
+            objects.drop_arrival(meta.name());
         }
         let Some(id) = objects.find(meta.name()) else {
-            return T::appear(self, meta, epoch);
+            return self.seen(None, meta, epoch);
         };
-        let object = objects[id].object_mut();
+        let object = objects[id].as_mut();
         object.epoch = epoch;
         object.seen = object.seen.max(meta.version());
         if object.flight.is_none() && object.is_news(meta.version()) {
-            T::changed_by_others(self, id, meta);
+            self.seen(Some(id), meta, epoch);
         }
     }
 
     /// Handles an object that is no longer ours, as of a resourceVersion.
-    pub(in crate::core::namespace) fn vanished<T: Published>(&mut self, name: &str, version: u64) {
-        let objects = T::objects_mut(self);
-        let older = |(_, facts): &(u8, T::Facts)| T::meta(facts).version() <= version;
-        if objects.arrivals.get(name).is_some_and(older) {
-            objects.arrivals.remove(name);
+    fn vanished(&mut self, name: &str, version: u64) {
+        let objects = objects_mut(self);
+        let arrival = objects.arrivals.get(name);
+        if arrival.is_some_and(|arrival| arrival.1.meta().version() <= version) {
+            objects.drop_arrival(name);
         }
         let Some(id) = objects.find(name) else { return };
-        let object = objects[id].object_mut();
+        let object = objects[id].as_mut();
         object.seen = object.seen.max(version);
-        T::vanish(self, id, version);
-    }
-
-    /// Handles an object that the API server does not have, or is about to delete.
-    fn deleted<T: Published>(&mut self, name: &str) {
-        let objects = T::objects_mut(self);
-        match objects.find(name) {
-            Some(id) => self.lost::<T>(id),
-            None => drop(objects.arrivals.remove(name)),
-        }
+        self.gone(id, Gone::Shown(version));
     }
 
     /// Handles an object that others have deleted, or turned into something else.
-    pub(in crate::core::namespace) fn lost<T: Published>(&mut self, id: T::Id) {
-        let object = T::objects_mut(self)[id].object_mut();
+    fn lost(&mut self, id: Id<Self>) {
+        let object = object_mut(self, id);
         // What this process deletes itself, it has deleted for an earlier Service of the name.
         let ours = object.flight == Some(Flight::Delete);
         if object.remote.is_some() && object.phase == Phase::Managed && !ours {
             object.interference = Some(Box::new(Interference::Removed));
         }
         if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {
-            self.notify_contested::<T>(id);
+            self.notify_contested(id);
         }
-        self.forget_arrival::<T>(id);
-        T::remake(self, id);
+        forget_arrival(self, id);
+        self.gone(id, Gone::Missing);
     }
 
-    /// Drops what a list showed of an object: the API server does not have it, or not as ours.
-    fn forget_arrival<T: Published>(&mut self, id: T::Id) {
-        let objects = T::objects_mut(self);
-        objects.arrivals.remove(objects.known[id].name());
+    /// Takes in an unknown object that was listed or read whole.
+    fn arrived(&mut self, facts: Facts<Self>, epoch: u8) {
+        self.read(None, facts, epoch);
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
-    pub(in crate::core::namespace) fn observed<T: Published>(&mut self, id: T::Id, facts: T::Facts) {
-        T::reconcile_observed(self, id, facts);
-        let objects = T::objects_mut(self);
-        if let Some(object) = objects.get_mut(id).map(T::object_mut) {
+    fn observed(&mut self, id: Id<Self>, facts: Facts<Self>) {
+        let epoch = object_of(self, id).epoch;
+        self.read(Some(id), facts, epoch);
+        let objects = objects_mut(self);
+        if let Some(object) = objects.get_mut(id).map(AsMut::as_mut) {
             object.needs_refetch = object.is_outdated();
             if object.needs_refetch {
                 // Somebody wrote during the read, so it needs a refetch, but not as often as they write.
@@ -393,18 +300,154 @@ impl NamespaceState {
         }
     }
 
-    /// Completes the list of an epoch: what it did not show is gone.
-    pub(in crate::core::namespace) fn sweep<T: Published>(&mut self, epoch: u8, version: u64) {
-        let objects = T::objects(self).iter();
-        let gone = objects.filter(|(_, entry)| entry.object().is_unlisted(epoch, version));
-        let gone: Vec<_> = gone.map(|(id, _)| id).collect();
-        for id in gone {
-            // One may take others with it.
-            if let Some(name) = T::objects(self).get(id).map(|entry| entry.name().to_owned()) {
-                self.vanished::<T>(&name, version);
+    /// Handles those of the objects with some numbers that the list of an epoch did not show: they are gone. Returns whether
+    /// there are more objects.
+    fn sweep_some(&mut self, epoch: u8, version: u64, numbers: Range<usize>) -> bool {
+        let end = numbers.end;
+        for number in numbers {
+            let entry = objects(self).get(number.into());
+            let gone = entry.filter(|entry| entry.as_ref().is_unlisted(epoch, version));
+            if let Some(name) = gone.map(|entry| entry.name().to_owned()) {
+                self.vanished(&name, version);
             }
         }
-        let objects = T::objects_mut(self);
-        objects.arrivals.retain(|_, (at, _)| *at == epoch);
+        let objects = objects_mut(self);
+        let more = end < objects.end();
+        if !more {
+            objects.drop_older_arrivals(epoch);
+        }
+        more
     }
+}
+
+impl<P: Publishing> Lifecycle for P {}
+
+/// Applies the effect of an answer to the object.
+fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: Effect, outcome: Outcome) {
+    let entry = &mut objects_mut(desk)[id];
+    let object = entry.as_mut();
+    match (effect, outcome) {
+        (Effect::Accepted, Outcome::Written(remote)) => {
+            object.written(flight, remote);
+            entry.accepted();
+            desk.notify_corrected(id);
+        }
+        (Effect::Read, Outcome::Fetched { content, .. }) => {
+            context_mut(desk).count_read(content.units());
+            if let Some(facts) = Whole::from_content(content) {
+                desk.observed(id, facts);
+            }
+        }
+        (Effect::NeverCreated, _) => object.needs_refetch = false,
+        (Effect::Deleted, _) => {
+            object.undo_departure();
+            forget_arrival(desk, id);
+            desk.gone(id, Gone::Missing);
+        }
+        (Effect::Lost, _) => {
+            object.undo_departure();
+            // If the object was not there yet, nothing else counts this against the next try.
+            if flight == Flight::Create && object.lose() {
+                desk.notify_contested(id);
+            }
+            desk.lost(id);
+        }
+        (Effect::GivenAway, _) => {
+            object.interference = None;
+            forget_arrival(desk, id);
+            desk.gone(id, Gone::GivenAway);
+        }
+        (Effect::Confirmed, _) => {
+            if let Phase::Leftover { confirmed } = &mut object.phase {
+                *confirmed = true;
+            }
+        }
+        // A Service that was created since the probe has changed the object's phase, or will when the watch shows
+        // it.
+        (Effect::Spared, _) => {
+            if matches!(object.phase, Phase::Leftover { .. }) {
+                object.phase = Phase::Unmanaged;
+            }
+        }
+        (Effect::Terminating, _) => {
+            object.undo_departure();
+            object.fail(false);
+        }
+        (_, outcome) => {
+            set_back(object, flight, &outcome);
+            // Versions that a watch showed while the request was in flight were left until now.
+            object.needs_refetch |= object.is_outdated();
+        }
+    }
+}
+
+/// Returns whether an object is published, and not what it should be.
+fn differs_from_desired<P: Publishing>(desk: &P, id: Id<P>) -> bool {
+    let entry = &objects(desk)[id];
+    entry.as_ref().phase == Phase::Managed && desk.differs(entry)
+}
+
+/// Returns whether an object must not be written now: a list is pending, or its Service has not been evaluated in
+/// full. Fetching it is always allowed.
+fn is_blocked<P: Publishing>(desk: &P, entry: &P::Entry) -> bool {
+    let object: &ObjectState = entry.as_ref();
+    let plans = matches!(
+        object.phase,
+        Phase::Managed | Phase::Deleting | Phase::Leftover { .. }
+    );
+    let context: &Context = desk.as_ref();
+    plans && !object.needs_refetch && (context.pending_lists.any() || desk.waits_for_slices(entry))
+}
+
+/// Handles an object that the API server does not have, or is about to delete.
+fn deleted<P: Publishing>(desk: &mut P, name: &str) {
+    let objects = objects_mut(desk);
+    match objects.find(name) {
+        Some(id) => desk.lost(id),
+        None => objects.drop_arrival(name),
+    }
+}
+
+/// Drops what a list showed of an object: the API server does not have it, or not as ours.
+fn forget_arrival<P: Publishing>(desk: &mut P, id: Id<P>) {
+    let objects = objects_mut(desk);
+    let name = objects.known[id].name().to_owned();
+    objects.drop_arrival(&name);
+}
+
+/// Does what [`Lifecycle::plan_due`] does, for some of very many objects: those that add come first, and those that remove
+/// when none of them is left, so that an endpoint that moves is in its new slice before it leaves the old one.
+fn plan_some<P: Publishing>(desk: &mut P, items: &mut Vec<WorkItem>) {
+    let objects = objects_mut(desk);
+    let mut some: Vec<Id<P>> = Vec::with_capacity(MOST_PLANNED);
+    if objects.wanted.is_empty() {
+        let last = std::iter::from_fn(|| objects.last.pop_first());
+        some.extend(last.take(MOST_PLANNED).map(|(_, id)| id));
+    } else {
+        for _ in 0..MOST_PLANNED {
+            let Some(id) = objects.wanted.pop_first() else {
+                break;
+            };
+            match objects.known.get(id).map(P::Entry::order) {
+                Some(order) if order >= FIRST_THAT_REMOVES => drop(objects.last.insert((order, id))),
+                Some(_) => some.push(id),
+                None => {}
+            }
+        }
+    }
+    add_due(desk, some.into_iter(), items);
+}
+
+/// Adds the work items of those objects that are due, in the order in which they should go.
+fn add_due<P: Publishing>(desk: &P, wanted: impl Iterator<Item = Id<P>>, items: &mut Vec<WorkItem>) {
+    let due = wanted.filter_map(|id| {
+        let entry = objects(desk).get(id)?;
+        let waits = entry.as_ref().flight.is_none() && desk.is_due(entry);
+        waits.then(|| (entry.order(), entry.work_item()))
+    });
+    let mut due: SmallVec<[_; 4]> = due.collect();
+    due.sort_unstable_by(|(a, item), (b, other)| {
+        a.cmp(b).then_with(|| item.object.name.cmp(&other.object.name))
+    });
+    items.extend(due.into_iter().map(|(_, item)| item));
 }

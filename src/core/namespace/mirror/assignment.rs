@@ -3,11 +3,11 @@
 //! A mirror may have tens of thousands of slices. So an evaluation looks only at those that have changed, unless the
 //! Endpoints or the Service have, and is carried out in steps.
 
-use super::{MirrorSync, MirrorTotals, MirroredSlice, Stance};
+use super::{MirrorAction, MirrorSync, MirrorTotals, MirroredSlice, Mirroring};
 use crate::core::compact::small::SmallSet;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
-use crate::core::namespace::NamespaceState;
+use crate::core::namespace::withdraw::MirrorWaits;
 use crate::core::queue::Priority;
 use crate::core::work::Budget;
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(in crate::core::namespace) struct Assignment {
     name: Arc<str>,
-    stance: Stance,
+    action: MirrorAction,
     /// True if all slices and groups are looked at.
     whole: bool,
     /// Slices whose group is yet to be found.
@@ -78,38 +78,54 @@ impl Matched {
     }
 }
 
-impl NamespaceState {
+impl Mirroring<'_> {
+    /// Begins to evaluate a mirror, and charges for that.
+    pub(in crate::core::namespace) fn begin_counted(
+        &mut self,
+        name: &Arc<str>,
+        budget: &mut Budget,
+    ) -> Option<Box<Assignment>> {
+        let before = self.ctx.work.total();
+        let assignment = self.begin_assignment(name);
+        budget.spend(1 + self.ctx.work.total() - before);
+        assignment.map(Box::new)
+    }
+
     /// Begins to bring the mirrored slices of a Service up to date. `None` if there is nothing to be done now.
-    pub(in crate::core::namespace) fn begin_assignment(&mut self, name: &Arc<str>) -> Option<Assignment> {
+    fn begin_assignment(&mut self, name: &Arc<str>) -> Option<Assignment> {
         if self.is_adopting_mirrored(name) {
             // Evaluated as soon as the content of all of its slices is known.
             return None;
         }
-        let stance = self.stance(name);
+        let action = self.action(name);
         let mirror = self.mirrors.by_name.get(name)?;
         let mut losses = mirror.losses;
         let groups = mirror
             .content
             .as_deref()
             .map_or(0, |content| content.groups.len());
-        let fits = stance != Stance::Mirror || mirror.places.slices.len() == groups;
-        let whole = mirror.whole || mirror.stance != Some(stance) || !fits;
+        let fits = action != MirrorAction::Mirror || mirror.places.slices.len() == groups;
+        let whole = mirror.whole || mirror.action != Some(action) || !fits;
         let slices = if whole { &mirror.slices } else { &mirror.touched };
         let slices: Vec<_> = slices.iter().collect();
-        self.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
+        self.ctx.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
         if whole {
-            losses = self.take_stance(name, stance, losses, &slices);
+            losses = self.take_action(name, action, losses, &slices);
         }
-        let waits = stance == Stance::GiveWay;
+        let waits = action == MirrorAction::GiveWay;
         let mirror = self.mirrors.by_name.get_mut(name)?;
-        if stance == Stance::Unread {
+        if action == MirrorAction::Unread {
             // What has changed is looked at when the Endpoints have been read.
             return None;
         }
         mirror.whole = false;
         mirror.touched = SmallSet::default();
         let mut priority = Priority::Rest;
-        if let Some(content) = mirror.content.as_deref().filter(|_| stance == Stance::Mirror) {
+        if let Some(content) = mirror
+            .content
+            .as_deref()
+            .filter(|_| action == MirrorAction::Mirror)
+        {
             let moves = std::mem::take(&mut mirror.moves);
             self.mirrors.syncs.push(MirrorSync {
                 added: moves.added,
@@ -129,7 +145,7 @@ impl NamespaceState {
         }
         Some(Assignment {
             name: name.clone(),
-            stance,
+            action,
             whole,
             slices: slices.into_iter(),
             found: Vec::new(),
@@ -153,7 +169,10 @@ impl NamespaceState {
         };
         let content = mirror.content.take();
         let mut places = std::mem::take(&mut mirror.places);
-        let done = match content.as_deref().filter(|_| assignment.stance == Stance::Mirror) {
+        let done = match content
+            .as_deref()
+            .filter(|_| assignment.action == MirrorAction::Mirror)
+        {
             Some(content) => self.assign_some(assignment, content, &mut places, budget),
             None => self.withdraw_some(assignment, budget),
         };
@@ -185,7 +204,7 @@ impl NamespaceState {
             }
             let groups = if assignment.whole { content.groups.len() } else { 0 };
             let units = (groups / 16 + assignment.unplaced.len()) as u64;
-            self.work.endpoints_laid_out += units;
+            self.ctx.work.endpoints_laid_out += units;
             budget.spend(units);
             let matched = self.finish_matching(assignment, content);
             assignment.matched = Some(matched);
@@ -206,7 +225,7 @@ impl NamespaceState {
             } else {
                 break true;
             }
-            self.work.slices_touched += 1;
+            self.ctx.work.slices_touched += 1;
             budget.spend(1);
         };
         assignment.matched = Some(matched);
@@ -222,8 +241,8 @@ impl NamespaceState {
         content: &MirroredObject,
         places: &mut Places,
     ) {
-        self.work.slices_touched += 1;
-        let slice = &mut self.mirrored[id];
+        self.ctx.work.slices_touched += 1;
+        let slice = &mut self.mirrors.objects[id];
         let before = slice.place.take().filter(|_| !assignment.whole);
         let family = slice.family.filter(|_| slice.is_usable());
         let at = family.and_then(|family| content.position(family, &slice.ports));
@@ -243,13 +262,13 @@ impl NamespaceState {
             (slice.object.remote.is_none(), !same, slice.name.clone())
         };
         if let Some(other) = places.slices[at] {
-            if rank(&self.mirrored[other]) < rank(&self.mirrored[id]) {
+            if rank(&self.mirrors.objects[other]) < rank(&self.mirrors.objects[id]) {
                 return assignment.unplaced.push(id);
             }
-            self.mirrored[other].place = None;
+            self.mirrors.objects[other].place = None;
             assignment.unplaced.push(other);
         }
-        self.mirrored[id].place = Some(at);
+        self.mirrors.objects[id].place = Some(at);
         places.set(at, Some(id));
     }
 
@@ -262,14 +281,14 @@ impl NamespaceState {
         groups.sort_unstable();
         groups.dedup();
         let mut unplaced = std::mem::take(&mut assignment.unplaced);
-        unplaced.sort_by_cached_key(|&id| self.mirrored[id].name.clone());
+        unplaced.sort_by_cached_key(|&id| self.mirrors.objects[id].name.clone());
         let mut matched = Matched {
             groups: groups.into_iter(),
             spare: Default::default(),
             left: VecDeque::new(),
         };
         for id in unplaced {
-            let slice = &self.mirrored[id];
+            let slice = &self.mirrors.objects[id];
             match slice.family.filter(|_| slice.object.remote.is_some()) {
                 Some(family) => matched.spare[family.index()].push_back(id),
                 None => matched.left.push_back(id),
@@ -292,10 +311,10 @@ impl NamespaceState {
         // Slices of Endpoints that are being deleted would go with them.
         let id = known.or_else(|| (!content.deleting).then(|| self.create_mirrored(&assignment.name)));
         let Some(id) = id else { return };
-        self.mirrored[id].place = Some(at);
+        self.mirrors.objects[id].place = Some(at);
         places.set(at, Some(id));
         self.publish_mirrored(id, content, group, assignment.priority, assignment.contested);
-        let object = &self.mirrored[id].object;
+        let object = &self.mirrors.objects[id].object;
         assignment.updates |= object.remote.is_some() && object.rewrite;
     }
 
@@ -305,7 +324,7 @@ impl NamespaceState {
                 return true;
             };
             self.withdraw(id, assignment.waits, true, assignment.contested);
-            self.work.slices_touched += 1;
+            self.ctx.work.slices_touched += 1;
             budget.spend(1);
         }
         false
@@ -316,7 +335,7 @@ impl NamespaceState {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
             return;
         };
-        if assignment.stance != Stance::Mirror {
+        if assignment.action != MirrorAction::Mirror {
             mirror.forget_content();
             mirror.told = LeftOut::default();
             mirror.places = Places::default();
@@ -338,7 +357,7 @@ impl NamespaceState {
             self.mirrors.by_name.remove(name);
         }
         if assignment.waits {
-            self.check_replacement(name);
+            self.mirrors.waits.push(MirrorWaits::Look(name.clone()));
         }
     }
 }

@@ -1,15 +1,20 @@
 //! Mirrored slices as published objects: what they should hold, and what the lifecycle needs of them.
 
+use super::notices::involved_endpoints;
+use super::{Mirroring, Mirrors};
 use crate::core::address::Family;
 use crate::core::body::{Encode, Metadata as BodyMetadata, SliceBody, Subject};
 use crate::core::compact::table::Named;
-use crate::core::events::{Involved, InvolvedKind, Notice, Source};
+use crate::core::events::{Notice, Source};
 use crate::core::facts::{Extras, Owners, SliceFacts, SliceMeta};
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{MirroredGroup, MirroredObject, observed_fingerprint};
-use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Published};
-use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
+use crate::core::namespace::context::Context;
+use crate::core::namespace::lifecycle::{
+    Gone, Granted, Lifecycle as _, Metadata as _, Objects, Published, Publishing, Trouble,
+};
+use crate::core::namespace::{WorkItem, fresh_name};
+use crate::core::object::{ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
 use std::sync::Arc;
@@ -38,8 +43,6 @@ pub(in crate::core::namespace) struct MirroredSlice {
     pub(super) place: Option<usize>,
     /// True if it is to be deleted, and nothing that is written for its Service has to come first.
     pub(super) at_once: bool,
-    /// True if it is to be deleted once others have taken its place.
-    pub(in crate::core::namespace) gives_way: bool,
     /// When it goes at the latest, since it has begun to give way.
     pub(in crate::core::namespace) gives_way_until: Option<Duration>,
     /// True if a watch showed it first, so that somebody else has made it, and it has not been needed yet.
@@ -60,7 +63,6 @@ impl MirroredSlice {
             desired: None,
             place: None,
             at_once: false,
-            gives_way: false,
             gives_way_until: None,
             appeared: false,
         }
@@ -106,37 +108,21 @@ impl Named for MirroredSlice {
     }
 }
 
-impl Published for MirroredSlice {
-    type Id = MirroredSliceId;
-    type Meta = SliceMeta;
-    type Facts = SliceFacts;
-
-    fn objects(state: &NamespaceState) -> &Objects<Self> {
-        &state.mirrored
-    }
-
-    fn objects_mut(state: &mut NamespaceState) -> &mut Objects<Self> {
-        &mut state.mirrored
-    }
-
-    fn object(&self) -> &ObjectState {
+impl AsRef<ObjectState> for MirroredSlice {
+    fn as_ref(&self) -> &ObjectState {
         &self.object
     }
+}
 
-    fn object_mut(&mut self) -> &mut ObjectState {
+impl AsMut<ObjectState> for MirroredSlice {
+    fn as_mut(&mut self) -> &mut ObjectState {
         &mut self.object
     }
+}
 
-    fn meta(facts: &SliceFacts) -> &SliceMeta {
-        &facts.meta
-    }
-
-    fn content(content: Content) -> Option<SliceFacts> {
-        match content {
-            Content::Slice(facts) => Some(*facts),
-            Content::Endpoints(_) => None,
-        }
-    }
+impl Published for MirroredSlice {
+    type Id = MirroredSliceId;
+    type Facts = SliceFacts;
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::mirrored(self.name.clone());
@@ -149,10 +135,6 @@ impl Published for MirroredSlice {
         }
     }
 
-    fn gives_way(&self) -> bool {
-        self.gives_way
-    }
-
     /// Slices are created before others are deleted.
     fn order(&self) -> u8 {
         match self.object.phase {
@@ -162,41 +144,75 @@ impl Published for MirroredSlice {
         }
     }
 
+    fn accepted(&mut self) {
+        if let Some((fingerprint, owner)) = self.departing.take() {
+            (self.published, self.owner) = (Some(fingerprint), owner);
+        }
+    }
+}
+
+impl AsRef<Objects<MirroredSlice>> for Mirroring<'_> {
+    fn as_ref(&self) -> &Objects<MirroredSlice> {
+        &self.mirrors.objects
+    }
+}
+
+impl AsMut<Objects<MirroredSlice>> for Mirroring<'_> {
+    fn as_mut(&mut self) -> &mut Objects<MirroredSlice> {
+        &mut self.mirrors.objects
+    }
+}
+
+impl AsRef<Context> for Mirroring<'_> {
+    fn as_ref(&self) -> &Context {
+        self.ctx
+    }
+}
+
+impl AsMut<Context> for Mirroring<'_> {
+    fn as_mut(&mut self) -> &mut Context {
+        self.ctx
+    }
+}
+
+impl Publishing for Mirroring<'_> {
+    type Entry = MirroredSlice;
+
     /// Nothing is created for Endpoints that are being deleted.
-    fn differs(&self, state: &NamespaceState) -> bool {
+    fn differs(&self, slice: &MirroredSlice) -> bool {
         let deleting = || {
-            let content = state.mirrored_content(&self.service_name);
+            let content = self.mirrors.content(&slice.service_name);
             content.is_none_or(|content| content.deleting)
         };
-        match self.object.remote {
-            Some(_) => self.object.rewrite,
+        match slice.object.remote {
+            Some(_) => slice.object.rewrite,
             None => !deleting(),
         }
     }
 
     /// Returns whether another slice of the Service must be fetched first, since it may show the same.
-    fn waits_for_slices(&self, state: &NamespaceState) -> bool {
-        self.object.phase == Phase::Managed && state.is_adopting_mirrored(&self.service_name)
+    fn waits_for_slices(&self, slice: &MirroredSlice) -> bool {
+        slice.object.phase == Phase::Managed && self.is_adopting_mirrored(&slice.service_name)
     }
 
     /// Builds nothing if the API server has what the slice should hold, or if it is not needed any more.
-    fn build<E: Encode>(state: &mut NamespaceState, id: MirroredSliceId, encoder: &mut E) -> Option<E::Body> {
-        let slice = &state.mirrored[id];
-        let content = state.mirrored_content(&slice.service_name)?;
+    fn build<E: Encode>(&mut self, id: MirroredSliceId, encoder: &mut E) -> Option<E::Body> {
+        let slice = &self.mirrors.objects[id];
+        let content = self.mirrors.content(&slice.service_name)?;
         let group = content.group(slice.family?, &slice.ports)?;
         if slice.shows(content, group) {
-            state.mirrored[id].object.rewrite = false;
+            self.mirrors.objects[id].object.rewrite = false;
             return None;
         }
         let body = encoder.mirrored(SliceBody {
             metadata: BodyMetadata {
-                namespace: &state.namespace,
+                namespace: &self.ctx.namespace,
                 name: &slice.name,
                 subject: Subject::Mirrors(content),
                 remote: slice.object.remote.as_ref(),
                 extras: slice.object.extras.as_deref(),
                 trigger: None,
-                clear_managed_fields: state.settings.clear_managed_fields && !slice.object.updated,
+                clear_managed_fields: self.ctx.settings.clear_managed_fields && !slice.object.updated,
                 truncated: false,
             },
             address_type: group.family.as_str(),
@@ -204,67 +220,90 @@ impl Published for MirroredSlice {
             endpoints: content.endpoints_of(group),
         });
         let departing = (group.fingerprint, Owners::from(content.uid.clone()));
-        state.work.addresses_visited += group.size() as u64;
-        state.mirrored[id].departing = Some(departing);
+        self.ctx.work.addresses_visited += group.size() as u64;
+        self.mirrors.objects[id].departing = Some(departing);
         Some(body)
     }
 
-    fn depart(state: &mut NamespaceState, id: MirroredSliceId, flight: Flight) {
-        let slice = &mut state.mirrored[id];
-        let before = slice.object.losses;
-        slice.object.depart(flight);
-        let (losses, service) = (slice.object.losses, slice.service_name.clone());
-        if losses < before {
-            state.limit_mirror_losses(&service, losses);
+    fn seen(&mut self, known: Option<MirroredSliceId>, meta: &SliceMeta, epoch: u8) {
+        match known {
+            Some(id) => self.changed_by_others(id, meta),
+            None => self.appear(meta, epoch),
         }
     }
 
-    fn accepted(&mut self) {
-        if let Some((fingerprint, owner)) = self.departing.take() {
-            (self.published, self.owner) = (Some(fingerprint), owner);
+    fn read(&mut self, known: Option<MirroredSliceId>, facts: SliceFacts, epoch: u8) {
+        match known {
+            Some(id) => self.reconcile_observed(id, facts),
+            None => self.arrive(facts, epoch),
         }
     }
 
-    fn arrive(state: &mut NamespaceState, facts: SliceFacts, epoch: u8) {
-        let id = state.keep_mirrored(&facts.meta, epoch);
-        Self::reconcile_observed(state, id, facts);
+    fn gone(&mut self, id: MirroredSliceId, gone: Gone) {
+        match gone {
+            Gone::Shown(version) => self.vanish(id, version),
+            Gone::Missing | Gone::GivenAway => self.remake(id),
+            Gone::Unneeded => self.drop_mirrored(id),
+        }
+    }
+
+    fn notice(&self, slice: &MirroredSlice, trouble: Trouble, message: String) -> Option<Notice> {
+        if trouble == Trouble::Rival {
+            let service = self.services.find(&slice.service_name)?;
+            return Some(self.services.rival_notice(&self.ctx.namespace, service, message));
+        }
+        let content = self.mirrors.content(&slice.service_name)?;
+        Some(Notice {
+            source: Source::Mirroring,
+            involved: involved_endpoints(&self.ctx.namespace, content),
+            warning: true,
+            reason: "FailedToUpdateEndpointSlices",
+            message: format!("EndpointSlice {}: {message}", slice.name),
+        })
+    }
+}
+
+impl Mirroring<'_> {
+    fn arrive(&mut self, facts: SliceFacts, epoch: u8) {
+        let id = self.keep_mirrored(&facts.meta, epoch);
+        self.reconcile_observed(id, facts);
     }
 
     /// Takes in a slice that is to be fetched before its Service is evaluated: it may show what another is about to be
     /// created for.
-    fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
-        let id = state.keep_mirrored(meta, epoch);
-        let slice = &mut state.mirrored[id];
+    fn appear(&mut self, meta: &SliceMeta, epoch: u8) {
+        let id = self.keep_mirrored(meta, epoch);
+        let slice = &mut self.mirrors.objects[id];
         slice.appeared = true;
         slice.object.priority = Priority::Add;
-        state.mirrored.want(id);
+        self.mirrors.objects.want(id);
     }
 
-    fn changed_by_others(state: &mut NamespaceState, id: MirroredSliceId, meta: &SliceMeta) {
-        let slice = &mut state.mirrored[id];
+    fn changed_by_others(&mut self, id: MirroredSliceId, meta: &SliceMeta) {
+        let slice = &mut self.mirrors.objects[id];
         if slice.service_name != meta.service {
-            state.move_mirrored(id, meta);
+            self.move_mirrored(id, meta);
         } else if slice.object.phase == Phase::Managed {
             slice.object.mark_stale();
-            state.mirrored.want(id);
+            self.mirrors.objects.want(id);
         } else {
             slice.object.remote = Some(meta.remote());
-            state.drop_mirrored_content(id);
+            self.mirrors.learn(id, None);
         }
     }
 
-    fn reconcile_observed(state: &mut NamespaceState, id: MirroredSliceId, facts: SliceFacts) {
-        let slice = &mut state.mirrored[id];
+    fn reconcile_observed(&mut self, id: MirroredSliceId, facts: SliceFacts) {
+        let slice = &mut self.mirrors.objects[id];
         slice.object.needs_refetch = false;
         if facts.meta.deleting {
-            return state.lost::<Self>(id);
+            return self.lost(id);
         }
         if slice.service_name != facts.meta.service {
-            return state.move_mirrored(id, &facts.meta);
+            return self.move_mirrored(id, &facts.meta);
         }
-        state.hold_mirrored_content(id, &facts);
-        let published = observed_fingerprint(&state.namespace, &facts);
-        let slice = &mut state.mirrored[id];
+        self.learn_read(id, &facts);
+        let published = observed_fingerprint(&self.ctx.namespace, &facts);
+        let slice = &mut self.mirrors.objects[id];
         let moved = slice.object.read(facts.meta.remote());
         slice.object.extras = kept(facts.extras, &slice.service_name);
         (slice.published, slice.owner) = (published, facts.meta.owner);
@@ -280,51 +319,36 @@ impl Published for MirroredSlice {
                 slice.object.succeed();
             }
         }
-        if let Some(mirror) = state.mirrors.by_name.get_mut(&slice.service_name) {
+        if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
             mirror.unread.remove(&id);
         }
-        state.touch_mirrored(id);
+        self.touch_mirrored(id);
     }
 
-    fn vanish(state: &mut NamespaceState, id: MirroredSliceId, version: u64) {
-        let object = &state.mirrored[id].object;
+    fn vanish(&mut self, id: MirroredSliceId, version: u64) {
+        let object = &self.mirrors.objects[id].object;
         // A request in flight is answered first.
         if object.flight.is_none() && object.is_news(version) {
-            state.lost::<Self>(id);
+            self.lost(id);
         }
     }
 
     /// Creates a managed slice anew, under another name.
-    fn remake(state: &mut NamespaceState, id: MirroredSliceId) {
-        let slice = &mut state.mirrored[id];
+    fn remake(&mut self, id: MirroredSliceId) {
+        let slice = &mut self.mirrors.objects[id];
         if slice.object.phase != Phase::Managed {
-            return state.drop_mirrored(id);
+            return self.drop_mirrored(id);
         }
         let service = slice.service_name.clone();
-        let name = state.fresh_name(&service);
-        state.mirrored.rename(id, |slice| {
+        let name = fresh_name(self.ctx, self.slices, self.mirrors, &service);
+        self.mirrors.objects.rename(id, |slice| {
             slice.name = name;
             slice.object.forget_remote();
             (slice.published, slice.departing) = (None, None);
             slice.owner = Owners::default();
             slice.object.priority = slice.object.priority.min(Priority::Add);
         });
-        state.touch_mirrored(id);
-    }
-
-    fn forget(state: &mut NamespaceState, id: MirroredSliceId) {
-        state.drop_mirrored(id);
-    }
-
-    fn failure_notice(&self, state: &NamespaceState, _flight: Flight, message: String) -> Option<Notice> {
-        let content = state.mirrored_content(&self.service_name)?;
-        Some(Notice {
-            source: Source::Mirroring,
-            involved: state.involved_endpoints(content),
-            warning: true,
-            reason: "FailedToUpdateEndpointSlices",
-            message: format!("EndpointSlice {}: {message}", self.name),
-        })
+        self.touch_mirrored(id);
     }
 }
 
@@ -339,32 +363,36 @@ fn kept(extras: Extras, service: &str) -> Option<Box<Extras>> {
     (!kept.is_usual(service)).then(|| Box::new(kept))
 }
 
-impl NamespaceState {
-    /// Applies a whole slice that mirrors Endpoints, from the list of an epoch.
-    pub fn apply_mirrored(&mut self, facts: SliceFacts, epoch: u8) {
-        self.listed::<MirroredSlice>(facts, epoch);
-    }
-
-    /// Applies the metadata of a slice that mirrors Endpoints, from a watch.
-    pub fn apply_mirrored_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.watched::<MirroredSlice>(meta, epoch);
-    }
-
-    /// Handles a slice that no longer mirrors Endpoints, as of a resourceVersion.
-    pub fn mirrored_gone(&mut self, name: &str, version: u64) {
-        self.vanished::<MirroredSlice>(name, version);
-    }
-
+impl Mirrors {
     /// Returns what the slices of a Service should show, if that is known.
-    fn mirrored_content(&self, service: &str) -> Option<&MirroredObject> {
-        self.mirrors.by_name.get(service)?.content.as_deref()
+    fn content(&self, service: &str) -> Option<&MirroredObject> {
+        self.by_name.get(service)?.content.as_deref()
+    }
+}
+
+impl Mirroring<'_> {
+    /// Builds the request of a slice whose turn has come.
+    pub(in crate::core::namespace) fn grant<E: Encode>(
+        &mut self,
+        name: &str,
+        encoder: &mut E,
+    ) -> Option<Granted<E::Body>> {
+        let id = self.mirrors.objects.find(name)?;
+        let before = self.mirrors.objects[id].object.losses;
+        let granted = self.grant_one(name, encoder)?;
+        let slice = &self.mirrors.objects[id];
+        if slice.object.losses < before {
+            let (losses, service) = (slice.object.losses, slice.service_name.clone());
+            self.limit_mirror_losses(&service, losses);
+        }
+        Some(granted)
     }
 
     /// Returns whether the content of some slice of a Service is not known yet.
     pub(super) fn is_adopting_mirrored(&self, service: &str) -> bool {
         let mirror = self.mirrors.by_name.get(service);
         let mut unread = mirror.into_iter().flat_map(|mirror| mirror.unread.iter());
-        unread.any(|id| self.mirrored[id].holds_others())
+        unread.any(|id| self.mirrors.objects[id].holds_others())
     }
 
     /// Adds a slice that was not known and whose content is not known yet.
@@ -385,26 +413,15 @@ impl NamespaceState {
     /// Handles a slice whose label names another Service than before: its Endpoints get another slice, and it is treated
     /// as if it had just appeared.
     fn move_mirrored(&mut self, id: MirroredSliceId, meta: &SliceMeta) {
-        let epoch = self.mirrored[id].object.epoch;
-        self.lost::<MirroredSlice>(id);
-        self.apply_mirrored_meta(meta, epoch);
+        let epoch = self.mirrors.objects[id].object.epoch;
+        self.lost(id);
+        self.watched(meta, epoch);
     }
 
     /// Lowers the count of a mirror's losses to that of a slice that was left to others for a while.
     fn limit_mirror_losses(&mut self, service: &str, losses: u8) {
         if let Some(mirror) = self.mirrors.by_name.get_mut(service) {
             mirror.losses = mirror.losses.min(losses);
-        }
-    }
-
-    /// Returns the Endpoints that are mirrored as the object of an Event.
-    pub(in crate::core::namespace) fn involved_endpoints(&self, content: &MirroredObject) -> Involved {
-        Involved {
-            kind: InvolvedKind::Endpoints,
-            namespace: self.namespace.clone(),
-            name: content.name.clone(),
-            uid: content.uid.clone(),
-            version: Some(content.version),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Endpoints that were read are laid out, and compared with what was there before, in steps: one of them may be as large
 //! as a thousand others.
 
-use super::Arrived;
+use super::{Arrived, Mirroring};
 use crate::core::mirror::{Comparison, Laid, Layout, MirroredGroup, MirroredObject};
-use crate::core::namespace::NamespaceState;
 use crate::core::work::Budget;
 use std::sync::Arc;
 
@@ -29,12 +28,12 @@ impl Preparation {
     }
 }
 
-impl NamespaceState {
+impl Mirroring<'_> {
     /// Begins to lay out the Endpoints of a Service, if they have been read.
     pub(in crate::core::namespace) fn begin_preparation(&mut self, name: &Arc<str>) -> Option<Preparation> {
         let mirror = self.mirrors.by_name.get_mut(name)?;
         let Arrived { facts, before_start } = mirror.arrived.take()?;
-        let layout = Layout::new(self.namespace.clone(), facts, self.settings.max_mirrored);
+        let layout = Layout::new(self.ctx.namespace.clone(), facts, self.ctx.settings.max_mirrored);
         Some(Preparation {
             name: name.clone(),
             before_start,
@@ -54,7 +53,7 @@ impl NamespaceState {
             stage,
         } = preparation;
         if let Stage::LayOut(layout) = stage {
-            match layout.step(budget, &mut self.work) {
+            match layout.step(budget, &mut self.ctx.work) {
                 Laid::Partly => return false,
                 Laid::Out(content) => *stage = Stage::Compare(content, Comparison::default()),
                 Laid::TooLarge(meta) => {
@@ -74,7 +73,7 @@ impl NamespaceState {
         else {
             return true;
         };
-        let changes = comparison.step(mirror.content.as_deref(), content, budget, &mut self.work);
+        let changes = comparison.step(mirror.content.as_deref(), content, budget, &mut self.ctx.work);
         let Some(changes) = changes else {
             return false;
         };

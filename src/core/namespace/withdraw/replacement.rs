@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A slice that gives way to others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::core::namespace) enum Leaving {
+pub(super) enum Leaving {
     /// One that was published for an annotation.
     Custom(SliceId),
     /// One that mirrors Endpoints.
@@ -24,7 +24,7 @@ pub(in crate::core::namespace) enum Leaving {
 
 /// The ready endpoints of a slice: those that are not carry no traffic, and take the place of nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Ready {
+pub(in crate::core::namespace) struct Ready {
     /// Their IP addresses, sorted, each once.
     ips: Box<[IpAddr]>,
     /// True if there are any, with IP addresses or with others, such as names.
@@ -32,7 +32,7 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    pub(super) fn of(facts: &SliceFacts) -> Self {
+    pub(in crate::core::namespace) fn of(facts: &SliceFacts) -> Self {
         // Clients take an endpoint without the condition for ready.
         let ready = facts
             .endpoints
@@ -47,7 +47,7 @@ impl Ready {
     }
 
     /// Returns the units of work that it takes to keep it, and to forget it later.
-    pub(super) fn units(&self) -> u64 {
+    pub(in crate::core::namespace) fn units(&self) -> u64 {
         1 + 2 * self.ips.len() as u64
     }
 

@@ -42,6 +42,7 @@ fn service(families: [bool; 2], publish_not_ready: bool, deleting: bool) -> Serv
         uid: Uid::from("web"),
         created: None,
         deleting,
+        foreground: false,
         labels: Labels::default(),
         selector: None,
         annotated: None,

@@ -1,0 +1,432 @@
+//! The Leases that Services of one namespace follow: they publish only the pod that holds the Lease. These Leases belong to
+//! others; this process only reads them.
+//!
+//! [`FollowedLeases`] knows Leases and the numbers of the Services that follow them, and answers two questions: which Services
+//! are to be judged again after a change, and who leads one of them ([`FollowedLeases::judge`], the only place that decides
+//! it). Pods and slices are not known here: the caller passes in which pods a holder may be, and whether other controllers
+//! publish the Service as well. [`lease`] has the rules for one Lease.
+
+mod following;
+pub mod lease;
+
+pub use following::LeaderStatus;
+pub(crate) use following::{Following, Settled};
+
+use self::lease::{
+    Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest, Vacancy, Verdict, holder_name,
+    is_lease_name,
+};
+use super::compact::small::SmallSet;
+use super::hash::KeyedMap;
+use super::ids::{PodId, ServiceId};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a Lease is followed on after the last Service has ceased to follow it, and with it the watch of the namespace's
+/// Leases: to begin to follow takes a list of all of them, which may be megabytes, and one annotation of one Service may
+/// come and go many times a second. The time doubles with each list that comes soon after the last one.
+const KEPT: Duration = Duration::from_secs(60);
+/// The longest such time.
+const KEPT_LONGEST: Duration = Duration::from_secs(960);
+
+/// The Leases that Services of the namespace follow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FollowedLeases {
+    /// Counts the requests to follow, so that late reports of an earlier one are recognized.
+    generation: u64,
+    /// When this process began to follow them.
+    begun: Option<Duration>,
+    listed: bool,
+    followed: KeyedMap<Arc<str>, Followed>,
+    wakes: BTreeSet<(Duration, Arc<str>)>,
+    /// Leases that no Service follows any more, by when they are forgotten.
+    kept: BTreeSet<(Duration, Arc<str>)>,
+    /// How long they are kept.
+    keeps_for: Duration,
+    /// When the watch was last left.
+    left: Option<Duration>,
+    requests: Vec<LeaseRequest>,
+    /// The Leases by the name that their holder's identity begins with.
+    by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
+}
+
+/// A Lease and the Services that follow it.
+#[derive(Clone, Debug, Default)]
+struct Followed {
+    lease: FollowedLease,
+    /// Its entry in [`FollowedLeases::wakes`].
+    wake: Option<Duration>,
+    /// Its entry in [`FollowedLeases::by_holder`].
+    holder: Option<Box<str>>,
+    /// Its entry in [`FollowedLeases::kept`].
+    until: Option<Duration>,
+    services: SmallSet<ServiceId>,
+    /// Those that publish no pod.
+    vacant: SmallSet<ServiceId>,
+}
+
+/// The Services to be judged again after a change of a Lease.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Concerned {
+    /// The Services.
+    pub(crate) services: VecDeque<ServiceId>,
+    /// True if the Lease was seen to change, so that its holder may be taken in.
+    pub(crate) joins: bool,
+}
+
+/// Who leads a Service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Judgement {
+    /// What is published, and why.
+    pub(crate) status: LeaderStatus,
+    /// The member that stays. All others leave.
+    pub(crate) keeps: Option<PodId>,
+    /// The pod to be taken in.
+    pub(crate) takes: Option<PodId>,
+}
+
+impl Judgement {
+    fn nobody(status: LeaderStatus) -> Self {
+        Self {
+            status,
+            keeps: None,
+            takes: None,
+        }
+    }
+}
+
+impl FollowedLeases {
+    /// Returns whether no Lease is followed, and the watch has been left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.followed.is_empty()
+    }
+
+    /// Takes the requests about Leases since the last call.
+    pub(crate) fn take_requests(&mut self) -> Vec<LeaseRequest> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Begins to follow the Lease of a Service.
+    pub(crate) fn follow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) {
+        if !is_lease_name(name) {
+            return;
+        }
+        if self.followed.is_empty() {
+            self.begin(now);
+        }
+        let (begun, listed) = (self.begun, self.listed);
+        let followed = self.followed.entry(name.clone()).or_default();
+        if let Some(until) = followed.until.take() {
+            self.kept.remove(&(until, name.clone()));
+        }
+        followed.services.insert(service);
+        if listed {
+            if followed.lease.ask() {
+                let request = LeaseRequest::Read(self.generation, name.clone());
+                self.requests.push(request);
+            }
+        } else if let Some(begun) = begun {
+            followed.lease.begun(begun);
+        }
+        self.rearm(name);
+    }
+
+    /// Ends what [`Self::follow`] began. If no other Service follows the Lease, it is followed on for a while.
+    pub(crate) fn unfollow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return;
+        };
+        followed.services.remove(&service);
+        followed.vacant.remove(&service);
+        if followed.services.is_empty() && followed.until.is_none() {
+            let until = now + self.keeps_for;
+            followed.until = Some(until);
+            self.kept.insert((until, name.clone()));
+        }
+    }
+
+    /// Begins to follow the namespace's Leases for the first of them.
+    fn begin(&mut self, now: Duration) {
+        let soon = self.left.is_some_and(|left| now < left + 4 * self.keeps_for);
+        self.keeps_for = if soon {
+            KEPT_LONGEST.min(2 * self.keeps_for)
+        } else {
+            KEPT
+        };
+        self.start();
+    }
+
+    /// Forgets one of the Leases that no Service has followed for a while. Returns whether there was one.
+    fn drop_one(&mut self, now: Duration) -> bool {
+        match self.kept.first() {
+            Some((until, _)) if *until <= now => {}
+            _ => return false,
+        }
+        if let Some((_, name)) = self.kept.pop_first() {
+            self.drop_lease(&name, now);
+        }
+        true
+    }
+
+    /// Forgets a Lease that no Service follows, and leaves the watch with the last one.
+    fn drop_lease(&mut self, name: &Arc<str>, now: Duration) {
+        self.index_holder(name, None);
+        if let Some(wake) = self.followed.remove(name).and_then(|followed| followed.wake) {
+            self.wakes.remove(&(wake, name.clone()));
+        }
+        if self.followed.is_empty() {
+            self.left = Some(now);
+            self.requests.push(LeaseRequest::Leave);
+        }
+    }
+
+    /// Forgets what is known of all Leases, because this process no longer follows the outputs. It follows the Leases
+    /// again when it does.
+    pub(crate) fn forget(&mut self, now: Duration) {
+        for (_, name) in std::mem::take(&mut self.kept) {
+            self.drop_lease(&name, now);
+        }
+        if self.followed.is_empty() {
+            return;
+        }
+        self.wakes.clear();
+        self.by_holder = KeyedMap::default();
+        for followed in self.followed.values_mut() {
+            (followed.lease, followed.wake) = (FollowedLease::default(), None);
+            (followed.vacant, followed.holder) = (SmallSet::default(), None);
+        }
+        self.start();
+    }
+
+    fn start(&mut self) {
+        self.generation += 1;
+        (self.begun, self.listed) = (None, false);
+        self.requests.push(LeaseRequest::Follow(self.generation));
+    }
+
+    // === what is learned ===
+
+    /// Returns when to call [`Self::look_at_one`] next.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        let first = |times: &BTreeSet<(Duration, _)>| times.first().map(|(time, _)| *time);
+        [first(&self.wakes), first(&self.kept)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Looks at one of the Leases whose time has come, and returns the Services that this concerns; or forgets one that no
+    /// Service has followed for a while. `None` if there is no such Lease.
+    pub(crate) fn look_at_one(&mut self, now: Duration) -> Option<Concerned> {
+        if self.drop_one(now) {
+            return Some(Concerned::default());
+        }
+        let (wake, name) = self.wakes.first().cloned()?;
+        if wake > now {
+            return None;
+        }
+        self.wakes.pop_first();
+        let followed = self.followed.get_mut(&name);
+        let followed = followed.expect("only a Lease that is followed is looked at");
+        followed.wake = None;
+        let published = followed.services.len() > followed.vacant.len();
+        let (reads, effect) = followed.lease.due(now, published);
+        if reads {
+            let request = LeaseRequest::Read(self.generation, name.clone());
+            self.requests.push(request);
+        }
+        Some(self.enact(&name, effect).unwrap_or_default())
+    }
+
+    /// Applies what was learned of the namespace's Leases. Returns the Services that this concerns, Lease by Lease.
+    pub(crate) fn apply(&mut self, change: &LeaseChange) -> Vec<Concerned> {
+        let LeaseChange {
+            generation,
+            at,
+            ref event,
+        } = *change;
+        if generation != self.generation {
+            return Vec::new();
+        }
+        match event {
+            LeaseEvent::Begun => {
+                self.begun = Some(at);
+                self.apply_to_each(|lease, _| {
+                    lease.begun(at);
+                    Effect::None
+                })
+            }
+            LeaseEvent::Listed(all) => {
+                self.listed = true;
+                let shown: KeyedMap<&str, &LeaseFacts> =
+                    all.iter().map(|facts| (&*facts.name, facts)).collect();
+                self.apply_to_each(|lease, name| {
+                    let shown = shown.get(name).map(|facts| (facts.version, &facts.record));
+                    lease.listed(shown, at)
+                })
+            }
+            LeaseEvent::Seen(facts) => {
+                self.apply_to_one(&facts.name, |lease| lease.seen(facts.version, &facts.record, at))
+            }
+            LeaseEvent::Gone(name, version) => self.apply_to_one(name, |lease| lease.gone(*version)),
+            LeaseEvent::Read(name, answer) => self.apply_to_one(name, |lease| lease.read(answer, at)),
+        }
+    }
+
+    fn apply_to_one(
+        &mut self,
+        name: &Arc<str>,
+        apply: impl FnOnce(&mut FollowedLease) -> Effect,
+    ) -> Vec<Concerned> {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return Vec::new();
+        };
+        let effect = apply(&mut followed.lease);
+        self.enact(name, effect).into_iter().collect()
+    }
+
+    fn apply_to_each(&mut self, mut apply: impl FnMut(&mut FollowedLease, &str) -> Effect) -> Vec<Concerned> {
+        let followed = self.followed.iter_mut();
+        let mut effects: Vec<_> = followed
+            .map(|(name, followed)| (name.clone(), apply(&mut followed.lease, name)))
+            .collect();
+        // The order of what follows must not depend on hashes.
+        effects.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let effects = effects.into_iter();
+        effects
+            .filter_map(|(name, effect)| self.enact(&name, effect))
+            .collect()
+    }
+
+    /// Returns the Services that follow a Lease, as far as a change of it concerns them.
+    fn enact(&mut self, name: &Arc<str>, effect: Effect) -> Option<Concerned> {
+        self.rearm(name);
+        let followed = self.followed.get(name)?;
+        let holder = followed.lease.holder().map(|holder| holder_name(holder).into());
+        self.index_holder(name, holder);
+        let followed = self.followed.get(name)?;
+        let (services, joins) = match effect {
+            Effect::None => return None,
+            Effect::Judge => (&followed.services, false),
+            Effect::Renewed { moved: true } => (&followed.services, true),
+            Effect::Renewed { moved: false } => (&followed.vacant, true),
+        };
+        let services = services.iter().collect();
+        Some(Concerned { services, joins })
+    }
+
+    /// Updates when a Lease is looked at next.
+    fn rearm(&mut self, name: &Arc<str>) {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return;
+        };
+        let wake = followed.lease.wake();
+        if followed.wake == wake {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut followed.wake, wake) {
+            self.wakes.remove(&(old, name.clone()));
+        }
+        self.wakes.extend(wake.map(|wake| (wake, name.clone())));
+    }
+
+    /// Updates under which name a Lease is found by the pod that holds it.
+    fn index_holder(&mut self, name: &Arc<str>, holder: Option<Box<str>>) {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return;
+        };
+        if followed.holder == holder {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut followed.holder, holder.clone())
+            && let Some(leases) = self.by_holder.get_mut(&old)
+        {
+            leases.remove(name);
+            if leases.is_empty() {
+                self.by_holder.remove(&old);
+            }
+        }
+        if let Some(holder) = holder {
+            self.by_holder.entry(holder).or_default().insert(name.clone());
+        }
+    }
+
+    // === who leads ===
+
+    /// Returns the holder that a Lease names, even if its time has run out.
+    pub(crate) fn holder(&self, lease: &str) -> Option<&str> {
+        self.followed.get(lease)?.lease.holder()
+    }
+
+    /// Returns whether any Lease that is followed has a holder.
+    pub(crate) fn have_holders(&self) -> bool {
+        !self.by_holder.is_empty()
+    }
+
+    /// Returns the Services that follow a Lease whose holder has one of these names.
+    pub(crate) fn services_held_by<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<ServiceId> {
+        let names = names.into_iter();
+        let leases = names.filter_map(|name| self.by_holder.get(name));
+        let followed = leases.flatten().filter_map(|lease| self.followed.get(lease));
+        followed.flat_map(|followed| followed.services.iter()).collect()
+    }
+
+    /// Decides who leads a Service that follows a Lease. `joins` says that the Lease was just seen to change, so that its
+    /// holder may be taken in. `candidates` returns the pods that an identity may stand for and that the Service may
+    /// publish, or `None` if there are too many to look at; `others` whether slices of other controllers hold endpoints of
+    /// the Service, or `None` if that is not known. Returns `None` while the Lease is not known.
+    pub(crate) fn judge(
+        &self,
+        lease: &str,
+        following: &Following,
+        joins: bool,
+        candidates: impl FnOnce(&str) -> Option<Vec<PodId>>,
+        others: impl FnOnce() -> Option<bool>,
+    ) -> Option<Judgement> {
+        // A name that no Lease can have is not followed.
+        let no_lease = Verdict::Nobody(Vacancy::NoLease);
+        let followed = self.followed.get(lease);
+        let verdict = followed.map_or(no_lease, |followed| followed.lease.verdict());
+        let identity = match verdict {
+            Verdict::Unknown => return None,
+            Verdict::Nobody(vacancy) => return Some(Judgement::nobody(LeaderStatus::Vacant(vacancy))),
+            Verdict::Held(identity) => identity,
+        };
+        let pods = candidates(identity);
+        Some(match pods.as_deref() {
+            Some([]) => Judgement::nobody(LeaderStatus::NoPod),
+            None | Some([_, _, ..]) => Judgement::nobody(LeaderStatus::SeveralPods),
+            Some(&[pod]) => match others() {
+                Some(true) => Judgement::nobody(LeaderStatus::OthersPublish),
+                _ if following.has(pod) => Judgement {
+                    status: LeaderStatus::Leads,
+                    keeps: Some(pod),
+                    takes: None,
+                },
+                // That a slice has changed is no news of what it holds.
+                None if following.status() == LeaderStatus::OthersPublish => {
+                    Judgement::nobody(LeaderStatus::OthersPublish)
+                }
+                None if joins => Judgement::nobody(LeaderStatus::OthersUnread),
+                Some(false) if joins => Judgement {
+                    status: LeaderStatus::Leads,
+                    keeps: None,
+                    takes: Some(pod),
+                },
+                _ => Judgement::nobody(LeaderStatus::AwaitsRenewal),
+            },
+        })
+    }
+
+    /// Notes whether a Service that follows a Lease publishes no pod: then each renewal of the Lease concerns it.
+    pub(crate) fn note_vacancy(&mut self, service: ServiceId, lease: &str, vacant: bool) {
+        if let Some(followed) = self.followed.get_mut(lease) {
+            if vacant {
+                followed.vacant.insert(service);
+            } else {
+                followed.vacant.remove(&service);
+            }
+        }
+    }
+}

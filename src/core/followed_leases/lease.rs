@@ -1,0 +1,417 @@
+//! Who holds a Lease that a Service follows, as far as this process knows: times are its own, and never compared with
+//! those in the Lease.
+//!
+//! ```text
+//!               list shows it                     seen to change
+//!   unknown ──────────────────► first sight ───────────────────► renewed ◄──┐ seen to change
+//!      ▲                             │                              │ ──────┘
+//!      │ not followed                └──── unchanged for its duration, ─────┘
+//!      │ for a while                       and a read confirms it
+//!                                                   │
+//!                                                expired ── seen to change ──► renewed
+//! ```
+//!
+//! The first sight of a Lease proves nothing: its holder may have stopped renewing it long ago. So a pod is published
+//! only once the Lease was seen to change, and a pod that is published already stays for the Lease's duration at most.
+//! A watch may have been cut without notice. So before a published pod is removed because its time has run out, the
+//! Lease is read once more.
+
+use crate::core::lease::Record;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a Lease that has never been seen may stay unknown before it is read: client-go's default duration, which
+/// also counts for a Lease without one.
+const UNSEEN: Duration = Duration::from_secs(15);
+/// The pause before a read that has failed is repeated. It doubles up to [`LONGEST_PAUSE`].
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between reads.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pause between reads that are refused.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// A Lease at a version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseFacts {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.resourceVersion`.
+    pub version: u64,
+    /// Its content.
+    pub record: Record,
+}
+
+/// The answer to a read of one Lease.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaseAnswer {
+    /// The Lease.
+    Found(LeaseFacts),
+    /// There is none of this name.
+    Missing,
+    /// The API server refused the read, with this message.
+    Refused(Box<str>),
+    /// There was no answer, or one that proves nothing.
+    Failed,
+}
+
+/// A change of what is known of the Leases of a namespace. Times are counted from the start of the process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseChange {
+    /// The number of the request to follow that this comes from. Others are outdated.
+    pub generation: u64,
+    /// When it was received.
+    pub at: Duration,
+    /// The change.
+    pub event: LeaseEvent,
+}
+
+/// What has been learned of the Leases of a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaseEvent {
+    /// This process has begun to follow them.
+    Begun,
+    /// All Leases of the namespace.
+    Listed(Vec<LeaseFacts>),
+    /// The watch shows a Lease.
+    Seen(LeaseFacts),
+    /// The watch shows that a Lease is gone, as of a version.
+    Gone(Arc<str>, u64),
+    /// The answer to a read.
+    Read(Arc<str>, LeaseAnswer),
+}
+
+/// A request about the Leases of a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaseRequest {
+    /// Follow them from now on. What is reported carries this number.
+    Follow(u64),
+    /// Read one of them, under this number.
+    Read(u64, Arc<str>),
+    /// Follow them no longer.
+    Leave,
+}
+
+/// Who leads, as a Lease shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict<'a> {
+    /// Not known yet.
+    Unknown,
+    /// Nobody.
+    Nobody(Vacancy),
+    /// The process with this identity.
+    Held(&'a str),
+}
+
+/// The reason why nobody leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vacancy {
+    /// There is no such Lease.
+    NoLease,
+    /// The Lease names no holder.
+    NoHolder,
+    /// The holder has not renewed the Lease for its duration.
+    Expired,
+    /// This process may not read the Lease.
+    Unreadable,
+}
+
+/// What a change of a Lease means for those who follow it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// The Lease may have another holder, or none.
+    Judge,
+    /// The Lease was seen to change, so its holder is alive.
+    Renewed {
+        /// False if it is the holder of before.
+        moved: bool,
+    },
+}
+
+/// What is known of a Lease.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+enum ObservedLease {
+    #[default]
+    Unknown,
+    Missing,
+    Unreadable,
+    Present {
+        version: u64,
+        record: Record,
+        /// When its holder's time runs out.
+        until: Duration,
+    },
+    Expired {
+        version: u64,
+        record: Record,
+    },
+}
+
+/// A Lease that Services follow.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FollowedLease {
+    observed: ObservedLease,
+    /// True while a read is in flight.
+    reading: bool,
+    /// True if the watch has shown something since the read was sent.
+    overtaken: bool,
+    /// Number of reads that have failed in a row.
+    failures: u32,
+    /// When to look at it next.
+    wake: Option<Duration>,
+}
+
+impl FollowedLease {
+    /// Returns who leads.
+    pub fn verdict(&self) -> Verdict<'_> {
+        match &self.observed {
+            ObservedLease::Unknown => Verdict::Unknown,
+            ObservedLease::Missing => Verdict::Nobody(Vacancy::NoLease),
+            ObservedLease::Unreadable => Verdict::Nobody(Vacancy::Unreadable),
+            ObservedLease::Expired { .. } => Verdict::Nobody(Vacancy::Expired),
+            ObservedLease::Present { record, .. } if record.holder.is_empty() => {
+                Verdict::Nobody(Vacancy::NoHolder)
+            }
+            ObservedLease::Present { record, .. } => Verdict::Held(&record.holder),
+        }
+    }
+
+    /// Returns the holder that the Lease names, even if its time has run out.
+    pub fn holder(&self) -> Option<&str> {
+        let (ObservedLease::Present { record, .. } | ObservedLease::Expired { record, .. }) = &self.observed
+        else {
+            return None;
+        };
+        (!record.holder.is_empty()).then_some(&record.holder)
+    }
+
+    /// Returns when to call [`Self::due`] next.
+    pub fn wake(&self) -> Option<Duration> {
+        self.wake.filter(|_| !self.reading)
+    }
+
+    /// Handles that this process has begun to follow the Leases of the namespace.
+    pub fn begun(&mut self, at: Duration) {
+        if self.observed == ObservedLease::Unknown {
+            self.wake = Some(at + UNSEEN);
+        }
+    }
+
+    /// Handles a list of all Leases, which shows this one or does not. A list is no renewal.
+    pub fn listed(&mut self, shown: Option<(u64, &Record)>, at: Duration) -> Effect {
+        (self.reading, self.overtaken, self.failures) = (false, false, 0);
+        match (&mut self.observed, shown) {
+            (ObservedLease::Missing, None) => Effect::None,
+            (_, None) => self.see(ObservedLease::Missing, None),
+            (
+                ObservedLease::Present { version, record, .. } | ObservedLease::Expired { version, record },
+                Some((new, shown)),
+            ) if record == shown => {
+                *version = new;
+                Effect::None
+            }
+            (_, Some((version, record))) => self.first_sight(version, record, at),
+        }
+    }
+
+    /// Handles an event of the watch.
+    pub fn seen(&mut self, version: u64, record: &Record, at: Duration) -> Effect {
+        self.overtaken = true;
+        match &mut self.observed {
+            // Not yet listed, so it may be of any age.
+            ObservedLease::Unknown => Effect::None,
+            ObservedLease::Unreadable => self.first_sight(version, record, at),
+            ObservedLease::Missing => self.renew(version, record, at, true),
+            ObservedLease::Present { version: known, .. } | ObservedLease::Expired { version: known, .. }
+                if version <= *known =>
+            {
+                Effect::None
+            }
+            ObservedLease::Present {
+                version: known,
+                record: old,
+                ..
+            }
+            | ObservedLease::Expired {
+                version: known,
+                record: old,
+            } => {
+                // Somebody else has edited its metadata.
+                if old == record {
+                    *known = version;
+                    return Effect::None;
+                }
+                let moved = old.holder != record.holder;
+                self.renew(version, record, at, moved)
+            }
+        }
+    }
+
+    /// Handles the deletion of the Lease.
+    pub fn gone(&mut self, as_of: u64) -> Effect {
+        self.overtaken = true;
+        match self.observed {
+            ObservedLease::Present { version, .. } | ObservedLease::Expired { version, .. }
+                if as_of > version =>
+            {
+                self.see(ObservedLease::Missing, None)
+            }
+            _ => Effect::None,
+        }
+    }
+
+    /// Handles the answer to a read.
+    pub fn read(&mut self, answer: &LeaseAnswer, at: Duration) -> Effect {
+        if !std::mem::take(&mut self.reading) {
+            return Effect::None;
+        }
+        let overtaken = std::mem::take(&mut self.overtaken);
+        if *answer == LeaseAnswer::Failed {
+            let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
+            self.failures += 1;
+            self.wake = Some(self.wake.unwrap_or_default().max(at + pause));
+            return Effect::None;
+        }
+        self.failures = 0;
+        match (answer, &self.observed) {
+            // The watch has shown something that may be newer, and nothing is known to compare it with.
+            (_, ObservedLease::Unknown) if overtaken => {
+                self.wake = Some(at + PAUSE);
+                Effect::None
+            }
+            // The watch has shown something newer.
+            (LeaseAnswer::Missing | LeaseAnswer::Refused(_), ObservedLease::Present { until, .. })
+                if overtaken && *until > at =>
+            {
+                Effect::None
+            }
+            (LeaseAnswer::Missing, _) => self.see(ObservedLease::Missing, None),
+            (LeaseAnswer::Refused(_), _) => self.see(ObservedLease::Unreadable, Some(at + REFUSED)),
+            (
+                LeaseAnswer::Found(LeaseFacts { version, record, .. }),
+                ObservedLease::Present {
+                    version: known,
+                    record: old,
+                    until,
+                },
+            ) => {
+                let (until, moved) = (*until, old.holder != record.holder);
+                if old == record && until <= at {
+                    let (version, record) = ((*version).max(*known), record.clone());
+                    return self.see(ObservedLease::Expired { version, record }, None);
+                }
+                match (old == record, *version > *known) {
+                    (true, _) => Effect::None,
+                    (false, true) => self.renew(*version, record, at, moved),
+                    (false, false) if overtaken => Effect::None,
+                    // The API server's store was restored from a copy.
+                    (false, false) => self.first_sight(*version, record, at),
+                }
+            }
+            (LeaseAnswer::Found(found), ObservedLease::Expired { version, record }) => {
+                match (*record == found.record, found.version > *version) {
+                    (false, true) => {
+                        let moved = record.holder != found.record.holder;
+                        self.renew(found.version, &found.record, at, moved)
+                    }
+                    _ => Effect::None,
+                }
+            }
+            (
+                LeaseAnswer::Found(found),
+                ObservedLease::Unknown | ObservedLease::Missing | ObservedLease::Unreadable,
+            ) => self.first_sight(found.version, &found.record, at),
+            (LeaseAnswer::Failed, _) => Effect::None,
+        }
+    }
+
+    /// Asks for a read at once, because a Service has begun to follow the Lease after the list. Returns whether to send
+    /// it.
+    pub fn ask(&mut self) -> bool {
+        let asks = self.observed == ObservedLease::Unknown && !self.reading;
+        if asks {
+            (self.reading, self.overtaken) = (true, false);
+        }
+        asks
+    }
+
+    /// Looks at it, once [`Self::wake`] has come. `published` says whether a pod is published for it. Returns whether to
+    /// read it, and what has changed.
+    pub fn due(&mut self, now: Duration, published: bool) -> (bool, Effect) {
+        if self.wake().is_none_or(|wake| wake > now) {
+            return (false, Effect::None);
+        }
+        match &self.observed {
+            ObservedLease::Present {
+                until,
+                version,
+                record,
+            } if *until <= now && !published => {
+                let (version, record) = (*version, record.clone());
+                (false, self.see(ObservedLease::Expired { version, record }, None))
+            }
+            ObservedLease::Missing | ObservedLease::Expired { .. } => {
+                self.wake = None;
+                (false, Effect::None)
+            }
+            _ => {
+                (self.reading, self.overtaken) = (true, false);
+                (true, Effect::None)
+            }
+        }
+    }
+
+    fn first_sight(&mut self, version: u64, record: &Record, at: Duration) -> Effect {
+        self.present(version, record, at);
+        Effect::Judge
+    }
+
+    fn renew(&mut self, version: u64, record: &Record, at: Duration, moved: bool) -> Effect {
+        self.present(version, record, at);
+        Effect::Renewed { moved }
+    }
+
+    fn present(&mut self, version: u64, record: &Record, at: Duration) {
+        let until = at.saturating_add(duration(record));
+        self.wake = (!record.holder.is_empty()).then_some(until);
+        self.observed = ObservedLease::Present {
+            version,
+            record: record.clone(),
+            until,
+        };
+    }
+
+    fn see(&mut self, observed: ObservedLease, wake: Option<Duration>) -> Effect {
+        (self.observed, self.wake) = (observed, wake);
+        Effect::Judge
+    }
+}
+
+/// Returns how long a holder may go without renewing.
+pub fn duration(record: &Record) -> Duration {
+    match u64::try_from(record.seconds) {
+        Ok(seconds @ 1..) => Duration::from_secs(seconds),
+        _ => UNSEEN,
+    }
+}
+
+/// Returns the name of a pod, host or node that an identity begins with: what precedes the first `_`, which none of these
+/// contains. client-go and controller-runtime append `_` and a UUID to the hostname.
+pub fn holder_name(identity: &str) -> &str {
+    identity.split('_').next().unwrap_or_default()
+}
+
+/// Returns whether a Lease can have this name: a DNS subdomain. It becomes part of a request's path.
+pub fn is_lease_name(name: &str) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let part = |part: &str| {
+        let ends = [part.bytes().next(), part.bytes().next_back()];
+        ends.iter().all(|end| end.is_some_and(alphanumeric))
+            && part.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(part)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Plans and requests: changed Services are evaluated, and the objects that are due are returned; in steps, as thousands of
+//! Services may have changed at once.
+
+use super::NamespaceState;
+use crate::core::body::Encode;
+use crate::core::ids::ServiceId;
+use crate::core::namespace::WorkItem;
+use crate::core::namespace::lifecycle::{Granted, Lifecycle as _, Outcome};
+use crate::core::namespace::mirror::{Assignment, Preparation};
+use crate::core::namespace::rounds::STRIDE;
+use crate::core::namespace::services::Trigger;
+use crate::core::object::{ObjectName, Output};
+use crate::core::work::Budget;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+/// A plan in progress.
+#[derive(Clone, Debug)]
+pub(super) struct Planning {
+    /// Where a process begins to write: the number of the next Service whose trigger time is to be forgotten.
+    untriggered: usize,
+    /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
+    dirty: Option<IntoIter<ServiceId>>,
+    /// The mirrors that were dirty when these Services had been evaluated.
+    mirrors: Option<IntoIter<Arc<str>>>,
+    /// The mirror whose Endpoints are being laid out.
+    preparation: Option<Box<Preparation>>,
+    /// The mirror that is being evaluated.
+    assignment: Option<Box<Assignment>>,
+}
+
+impl NamespaceState {
+    /// Builds the request of an object whose turn has come, from the state at that moment, or returns `None` if
+    /// nothing is due any more. At most one request of an object is in flight at a time.
+    pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
+        let granted = match object.output {
+            Output::Slice => self.placement().grant(&object.name, encoder),
+            Output::Endpoints => self.endpoints_desk().grant(&object.name, encoder),
+            Output::Mirrored => self.mirroring().grant(&object.name, encoder),
+        };
+        self.pass_on();
+        granted
+    }
+
+    /// Handles the answer to an object's request; `why` is what the API server said of a refusal. Returns the object
+    /// if it is due again.
+    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+        let name = &object.name;
+        let due = match object.output {
+            Output::Slice => self.placement().answer(name, outcome, why),
+            Output::Endpoints => {
+                let due = self.endpoints_desk().answer(name, outcome, why);
+                self.pass_on();
+                self.mirroring().read_to_mirror(name);
+                due
+            }
+            Output::Mirrored => {
+                let due = self.mirroring().answered(name, outcome, why);
+                self.mirroring().stop_waiting_for_mirrored(name);
+                self.mirrors.note_answer(name);
+                due
+            }
+        };
+        self.pass_on();
+        due
+    }
+
+    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go. While a
+    /// list is pending, there are none.
+    pub fn plan(&mut self) -> Vec<WorkItem> {
+        let mut wants = Vec::new();
+        let done = self.step_plan(&mut wants, &mut Budget::unlimited());
+        debug_assert!(done, "an unlimited budget is never spent");
+        wants
+    }
+
+    /// Does what [`Self::plan`] does, as far as the budget goes; returns true when the plan is complete. Adds the
+    /// objects that are due by what has been evaluated so far. No event, grant or outcome may come in between.
+    pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+        if self.ctx.pending_lists.any() {
+            return true;
+        }
+        debug_assert!(
+            !self.services.has_passes(),
+            "an event has not been applied in full"
+        );
+        if !self.has_to_plan() {
+            return true;
+        }
+        let resumed = self.planning.is_some();
+        let mut planning = self.planning.take().unwrap_or_else(|| {
+            // They must not pile up where nobody counts and takes them.
+            self.services.take_syncs();
+            self.mirrors.take_syncs();
+            Box::new(Planning {
+                untriggered: 0,
+                dirty: None,
+                mirrors: None,
+                preparation: None,
+                assignment: None,
+            })
+        });
+        // What the step before has left comes first.
+        let mut done = !resumed || self.collect_wants(wants, budget);
+        done = done && self.evaluate_some(&mut planning, budget);
+        let mut placement = self.placement();
+        placement.note_wanted();
+        done = done && placement.step_replacements(budget);
+        self.pass_on();
+        if done {
+            self.placement().release_blocked();
+            self.endpoints_desk().release_blocked();
+            self.mirroring().release_blocked();
+            self.services.planned();
+        }
+        done &= self.collect_wants(wants, budget);
+        if !done {
+            self.planning = Some(planning);
+        }
+        done
+    }
+
+    /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
+    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+        // Few still read Endpoints, and each is written whole.
+        self.placement().plan_due(wants, budget)
+            && self.endpoints_desk().plan_due(wants, budget)
+            && self.mirroring().plan_due(wants, budget)
+    }
+
+    /// Returns whether anything has changed since the last plan. Most messages to a shard are answers and events of its own
+    /// writes, after which nothing is to be planned.
+    fn has_to_plan(&self) -> bool {
+        self.ctx.starting
+            || self.planning.is_some()
+            || self.services.has_dirty()
+            || self.slices.has_to_plan()
+            || self.endpoints.has_to_plan()
+            || self.mirrors.has_to_plan()
+            || self.replacements.has_to_plan()
+    }
+
+    fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+        if !self.adopt_some(budget) || !self.forget_some_triggers(planning, budget) {
+            return false;
+        }
+        let dirty = planning.dirty.get_or_insert_with(|| {
+            if std::mem::take(&mut self.ctx.starting) {
+                self.ctx.rivals.begin_writing(self.ctx.now);
+                self.placement().notify_at_start();
+            }
+            self.services.take_dirty().into_iter()
+        });
+        for id in dirty {
+            let before = self.ctx.work.total();
+            self.evaluate(id);
+            budget.spend(1 + self.ctx.work.total() - before);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        let dirty = planning.mirrors.get_or_insert_with(|| self.mirrors.take_dirty());
+        loop {
+            if let Some(preparation) = &mut planning.preparation {
+                if !self.mirroring().step_preparation(preparation, budget) {
+                    return false;
+                }
+                planning.assignment = self.mirroring().begin_counted(preparation.name(), budget);
+                planning.preparation = None;
+            }
+            if let Some(assignment) = &mut planning.assignment {
+                let done = self.mirroring().step_assignment(assignment, budget);
+                self.pass_on();
+                if !done {
+                    return false;
+                }
+                planning.assignment = None;
+            }
+            if budget.is_spent() {
+                return false;
+            }
+            let Some(name) = dirty.next() else {
+                return true;
+            };
+            planning.preparation = self.mirroring().begin_preparation(&name).map(Box::new);
+            if planning.preparation.is_none() {
+                planning.assignment = self.mirroring().begin_counted(&name, budget);
+            }
+        }
+    }
+
+    /// Adopts the objects that were listed before their pods and Services were known, as far as the budget goes.
+    fn adopt_some(&mut self, budget: &mut Budget) -> bool {
+        while let Some((epoch, facts)) = self.slices.take_arrival() {
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
+            self.apply_slice(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        while let Some((epoch, facts)) = self.endpoints.take_arrival() {
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
+            self.apply_endpoints(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        while let Some((epoch, facts)) = self.mirrors.take_arrival() {
+            let before = self.ctx.work.total();
+            self.ctx.count_read(facts.units());
+            self.apply_mirrored(facts, epoch);
+            budget.spend(1 + self.ctx.work.total() - before);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Forgets the trigger times of changes from before this process wrote, as far as the budget goes.
+    fn forget_some_triggers(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+        while self.ctx.starting && planning.untriggered < self.services.end() {
+            self.services.forget_triggers(planning.untriggered);
+            planning.untriggered += STRIDE;
+            budget.spend(STRIDE as u64);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Brings what is published for a dirty Service up to date.
+    fn evaluate(&mut self, id: ServiceId) {
+        if !self.placement().begin_evaluation(id) {
+            return;
+        }
+        if self.services[id].facts.is_led() {
+            let (mut placement, leases) = self.placement_and_leases();
+            placement.settle_leader(leases, id, false);
+        }
+        let Some(Trigger(trigger)) = self.placement().evaluate(id) else {
+            return;
+        };
+        self.endpoints_desk().evaluate_endpoints(id, trigger);
+        if self.services.take_concluded(id) {
+            self.want_objects_of(id);
+        }
+        let name = self.services[id].facts.name.clone();
+        self.placement().check_replacement(&name);
+        self.pass_on();
+    }
+}

@@ -1,0 +1,147 @@
+//! What can be asked of the state of a namespace, and what is taken from it.
+
+use super::NamespaceState;
+use crate::core::facts::ServiceFacts;
+use crate::core::followed_leases::LeaderStatus;
+use crate::core::ids::Uid;
+use crate::core::labels::Labels;
+use crate::core::namespace::Sizes;
+use crate::core::namespace::mirror::{MirrorSync, MirrorTotals};
+use crate::core::namespace::notifications::Notification;
+use crate::core::namespace::services::{ServiceHealth, SyncReport, Totals, candidates};
+use crate::core::slices::Conditions;
+use crate::core::time::Time;
+use crate::core::work::Work;
+use std::sync::Arc;
+
+impl NamespaceState {
+    /// Returns the namespace's name.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.ctx.namespace
+    }
+
+    /// Returns the work done so far.
+    pub fn work(&self) -> Work {
+        self.ctx.work
+    }
+
+    /// Counts what it takes to take in an object that was read. Returns the units.
+    pub fn count_read(&mut self, units: u64) -> u64 {
+        self.ctx.count_read(units)
+    }
+
+    /// Takes the work done since it was last taken.
+    pub fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.ctx.work)
+    }
+
+    /// Takes the notifications since the last call.
+    pub fn take_notifications(&mut self) -> Vec<Notification> {
+        std::mem::take(&mut self.ctx.notifications)
+    }
+
+    /// Takes the evaluations of the last plan, or of the comparisons since the last call.
+    pub fn take_syncs(&mut self) -> Vec<SyncReport> {
+        self.services.take_syncs()
+    }
+
+    /// Returns the totals of the Services.
+    pub fn totals(&self) -> Totals {
+        self.services.totals()
+    }
+
+    /// Takes the evaluations of mirrors since the last call.
+    pub fn take_mirror_syncs(&mut self) -> Vec<MirrorSync> {
+        self.mirrors.take_syncs()
+    }
+
+    /// Returns the sizes of the mirrors.
+    pub fn mirror_totals(&self) -> MirrorTotals {
+        self.mirrors.totals()
+    }
+
+    /// Returns the number of pods, Services, slices, Endpoints objects, and label sets (whole and projected).
+    pub fn sizes(&self) -> Sizes {
+        let (full_sets, label_sets) = self.inputs.sizes_of_labels();
+        Sizes {
+            pods: self.inputs.len(),
+            services: self.services.len(),
+            slices: self.slices.len(),
+            endpoints: self.endpoints.len(),
+            full_sets,
+            label_sets,
+        }
+    }
+
+    /// Returns whether nothing is known and nothing is queued, so that the state can be dropped.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+            && self.services.is_empty()
+            && self.slices.is_empty()
+            && self.endpoints.is_empty()
+            && self.mirrors.is_empty()
+            && self.leases.is_empty()
+    }
+
+    /// Returns the facts of a Service.
+    pub fn service(&self, name: &str) -> Option<&ServiceFacts> {
+        let id = self.services.find(name)?;
+        Some(&self.services[id].facts)
+    }
+
+    /// Returns the UID, the conditions and the Ready time of a pod.
+    pub fn pod(&self, name: &str) -> Option<(&Uid, Conditions, Option<Time>)> {
+        let pod = self.inputs.pod(self.inputs.find(name)?);
+        Some((pod.uid(), pod.conditions(), pod.ready_time()))
+    }
+
+    /// Returns whether a list is pending, so that nothing can be planned.
+    pub fn is_waiting(&self) -> bool {
+        self.ctx.pending_lists.any()
+    }
+
+    /// Returns whether a Service has changed since it was last evaluated.
+    pub fn is_dirty(&self) -> bool {
+        self.services.has_dirty()
+    }
+
+    /// Takes the names of the Services that have changed since they were last evaluated, or taken here.
+    pub fn take_dirty(&mut self) -> Vec<Arc<str>> {
+        self.services.take_dirty_names()
+    }
+
+    /// Returns how the pods of a Service fare. `None` if nothing is published for it by this process: it is not managed, is
+    /// being deleted, or follows a Lease that is not known. The work grows with its pods.
+    pub fn health(&self, service: &str) -> Option<ServiceHealth<'_>> {
+        self.services.health(&self.ctx, &self.inputs, service)
+    }
+
+    /// Returns each distinct set of labels that pods have, with the names of these pods.
+    pub fn label_sets(&self) -> impl Iterator<Item = (Labels, Vec<&str>)> {
+        self.inputs.label_sets()
+    }
+
+    /// Returns who is published for a Service that follows a Lease, and the holder that the Lease names.
+    pub fn leader(&self, service: &str) -> Option<(LeaderStatus, Option<&str>)> {
+        let service = &self.services[self.services.find(service)?];
+        let status = service.following.as_ref()?.status();
+        Some((status, self.leases.holder(service.facts.followed_lease()?)))
+    }
+
+    /// Returns the pods that the holder of a Service's Lease may be, by name, and of each whether the Service may publish
+    /// it.
+    pub fn leader_candidates(&self, service: &str) -> Vec<(&str, bool)> {
+        let (Some((_, Some(holder))), Some(id)) = (self.leader(service), self.services.find(service)) else {
+            return Vec::new();
+        };
+        let following = self.services[id].following.as_deref();
+        let may = |pod| {
+            following.is_some_and(|following| following.has(pod))
+                || self.services.may_lead(&self.inputs, pod, id)
+        };
+        let pods = candidates(&self.inputs, holder).unwrap_or_default().into_iter();
+        let mut pods: Vec<_> = pods.map(|pod| (self.inputs.pod(pod).name(), may(pod))).collect();
+        pods.sort_unstable();
+        pods
+    }
+}

@@ -1,0 +1,265 @@
+//! Notifications about the annotations that say what is published for a Service: that they begin, change or cease to
+//! count, that they mean nothing, and who leads.
+
+use crate::core::events::{Notice, Source};
+use crate::core::excerpt::{Excerpt, beginning};
+use crate::core::facts::{
+    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, ServiceFacts, TolerateUnready,
+};
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::namespace::Placement;
+use crate::core::namespace::notifications::Notification;
+use crate::core::object::Phase;
+
+/// Why the annotations of a Service do not count that [`ServiceFacts::why_not_custom`] says nothing against.
+const NOT_YET: &str = "this controller does not publish for annotations";
+
+impl Placement<'_> {
+    /// Checks the annotations of a Service that is new or has changed.
+    pub(in crate::core::namespace) fn notify_annotations(&mut self, service: ServiceId) {
+        // While nobody writes, no Event would be recorded: the first plan makes up for it.
+        if !self.ctx.starting {
+            self.notify_selector(service);
+            self.notify_leader_annotation(service);
+            self.notify_unknown_annotations(service);
+        }
+        let facts = &self.services.table[service].facts;
+        if self.ctx.settings.legacy_tolerate_unready
+            && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
+        {
+            self.ctx.notifications.push(Notification::IgnoredAnnotation {
+                service: facts.name.clone(),
+                annotation: ANNOTATION_TOLERATE_UNREADY,
+                value: value.clone(),
+            });
+        }
+    }
+
+    /// Notifies users of what is wrong with the annotations that say what is published, when this process begins to
+    /// write.
+    pub(in crate::core::namespace) fn notify_at_start(&mut self) {
+        if !self.ctx.settings.outputs.custom {
+            return;
+        }
+        let annotated = self.services.table.iter().filter(|(_, service)| {
+            let facts = &service.facts;
+            facts.annotated.is_some() || facts.leader.is_some() || facts.unknown_annotations.is_some()
+        });
+        let annotated: Vec<_> = annotated.map(|(id, _)| id).collect();
+        for service in annotated {
+            self.services.table[service].told_of_others = false;
+            self.notify_selector(service);
+            self.notify_leader_annotation(service);
+            self.notify_unknown_annotations(service);
+        }
+    }
+
+    /// Notifies users of what is wrong with the selector in a Service's annotation, or that it does not count.
+    fn notify_selector(&mut self, service: ServiceId) {
+        let facts = &self.services.table[service].facts;
+        let Some(annotated) = facts
+            .annotated
+            .as_deref()
+            .filter(|_| self.ctx.settings.outputs.custom)
+        else {
+            return;
+        };
+        let (reason, message) = if facts.custom {
+            let Some(problem) = annotated.problem() else {
+                return;
+            };
+            let rest =
+                "no pods are added, and those that are published stay until they are gone or not ready";
+            let message = format!(
+                "The selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; {rest}"
+            );
+            ("InvalidSelector", message)
+        } else {
+            let why = facts.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
+            (
+                "SelectorIgnored",
+                format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
+            )
+        };
+        self.notify_annotated(service, true, reason, message);
+    }
+
+    /// Notifies users of what does not count beside the annotation that names a Lease, or that it does not count
+    /// itself.
+    fn notify_leader_annotation(&mut self, service: ServiceId) {
+        let facts = &self.services.table[service].facts;
+        let Some(leader) = facts
+            .leader
+            .as_deref()
+            .filter(|_| self.ctx.settings.outputs.custom)
+        else {
+            return;
+        };
+        if !facts.custom {
+            let why = facts.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
+            let message = format!("The annotation {ANNOTATION_FOLLOWED} is ignored: {why}");
+            self.notify_annotated(service, true, "LeaderIgnored", message);
+        } else if leader.ignores_not_ready {
+            let message = format!(
+                "publishNotReadyAddresses is ignored: with the annotation {ANNOTATION_FOLLOWED}, a leader that is not \
+                 ready is published as not ready"
+            );
+            self.notify_annotated(service, true, "PublishNotReadyIgnored", message);
+        }
+    }
+
+    /// Notifies users of annotations that look like those of this project and mean nothing.
+    fn notify_unknown_annotations(&mut self, service: ServiceId) {
+        let facts = &self.services.table[service].facts;
+        let unknown = facts.unknown_annotations.as_ref();
+        let Some(unknown) = unknown.filter(|_| self.ctx.settings.outputs.custom) else {
+            return;
+        };
+        let mut message = unknown.problem();
+        message.replace_range(..1, "T");
+        self.notify_annotated(service, true, "UnknownAnnotation", message);
+    }
+
+    /// Notifies users of what the annotations of a new Service do, and of what is wrong with them.
+    pub(in crate::core::namespace) fn notify_new_service(&mut self, service: ServiceId) {
+        self.notify_opted_in(service);
+        self.notify_annotations(service);
+    }
+
+    /// Notifies users that the annotations of a new Service decide what is published for it.
+    fn notify_opted_in(&mut self, service: ServiceId) {
+        let facts = &self.services.table[service].facts;
+        if !self.ctx.starting && facts.custom {
+            let message = opted_in(facts);
+            self.notify_annotated(service, false, "OptedIn", message);
+        }
+    }
+
+    /// Notifies users that the annotations of a Service begin or cease to decide what is published for it, or are about
+    /// to decide otherwise.
+    pub(in crate::core::namespace) fn notify_opting(&mut self, service: ServiceId, new: &ServiceFacts) {
+        let old = &self.services.table[service].facts;
+        if self.ctx.starting || !(old.custom || new.custom) {
+            return;
+        }
+        let same = old.annotated == new.annotated
+            && old.selector == new.selector
+            && old.followed_lease() == new.followed_lease();
+        let (reason, message) = if !old.custom {
+            ("OptedIn", opted_in(new))
+        } else if new.custom {
+            if same {
+                return;
+            }
+            (
+                "OptInChanged",
+                format!("{}; they held {}", opted_in(new), published_by(old)),
+            )
+        } else {
+            let slices = self.slices.of(&self.services.table[service].slices, |slice| {
+                slice.object.phase == Phase::Managed
+            });
+            let (count, are, give) = match slices.len() {
+                1 => ("1 EndpointSlice".to_owned(), "is", "gives"),
+                count => (format!("{count} EndpointSlices"), "are", "give"),
+            };
+            let then = if new.selectorless || new.external {
+                format!("{are} deleted")
+            } else {
+                format!("{give} way to those for the Service's selector")
+            };
+            let why = if new.publishing_annotations().next().is_none() {
+                "No annotation says any more what is published".to_owned()
+            } else {
+                let why = new.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
+                format!("The annotations no longer say what is published, because {why}")
+            };
+            let held = published_by(old);
+            (
+                "OptedOut",
+                format!("{why}: {count} of this controller {then}, which held {held}"),
+            )
+        };
+        self.notify_annotated(service, false, reason, message);
+    }
+
+    /// Notifies users that a pod leads a Service from now on. `holder` is the identity in the Lease, and `from` the pod that led
+    /// before.
+    pub(in crate::core::namespace) fn notify_takeover(
+        &mut self,
+        service: ServiceId,
+        holder: &str,
+        to: PodId,
+        from: Option<Box<str>>,
+    ) {
+        let facts = &self.services.table[service].facts;
+        let Some(lease) = facts.followed_lease() else {
+            return;
+        };
+        let identity: Box<str> = Excerpt::value(holder).to_string().into();
+        let lease: Box<str> = Excerpt::value(lease).to_string().into();
+        let to: Box<str> = self.inputs.pod(to).name().into();
+        let before = match from.as_deref() {
+            None => String::new(),
+            Some(from) if *from == *to => ", as before".to_owned(),
+            Some(from) => format!(", after pod {from}"),
+        };
+        let message = format!("Pod {to} is published as the holder {identity} of the Lease {lease}{before}");
+        self.ctx.notifications.push(Notification::TookOver {
+            service: facts.name.clone(),
+            lease,
+            identity,
+            from,
+            to,
+        });
+        self.ctx.notifications.push(Notification::Event(Notice {
+            source: Source::Custom,
+            involved: self.services.involved(&self.ctx.namespace, service),
+            warning: false,
+            reason: "LeaderPublished",
+            message,
+        }));
+    }
+
+    /// Notifies users, in an Event and in the log, of what annotations do to what is published.
+    pub(in crate::core::namespace) fn notify_annotated(
+        &mut self,
+        service: ServiceId,
+        warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        self.ctx.notifications.push(Notification::Annotated(Notice {
+            source: Source::Custom,
+            involved: self.services.involved(&self.ctx.namespace, service),
+            warning,
+            reason,
+            message,
+        }));
+    }
+}
+
+fn opted_in(facts: &ServiceFacts) -> String {
+    format!(
+        "From now on, EndpointSlices of this controller hold {}",
+        published_by(facts)
+    )
+}
+
+/// Returns which pods the annotations of a Service have published, in words.
+fn published_by(facts: &ServiceFacts) -> String {
+    let selected = match (&facts.selector, &facts.annotated) {
+        (Some(selector), _) => Some(format!("the pods that {} selects", beginning(selector))),
+        // Its selector cannot be used, and another notification says why.
+        (None, Some(_)) => Some("no pods but those that they hold already".to_owned()),
+        (None, None) => None,
+    };
+    let lease = facts
+        .followed_lease()
+        .map(|lease| Excerpt::value(lease).to_string());
+    match (lease, selected) {
+        (None, selected) => selected.unwrap_or_else(|| "no pods".to_owned()),
+        (Some(lease), None) => format!("the holder of the Lease {lease}"),
+        (Some(lease), Some(selected)) => format!("the holder of the Lease {lease} among {selected}"),
+    }
+}

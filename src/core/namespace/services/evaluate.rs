@@ -1,0 +1,435 @@
+//! Evaluation of a Service: endpoints are placed, slices are created and deleted. The packing is that of upstream's
+//! `EndpointSlice` controller (1.36), computed for what changed instead of for everything.
+
+use super::members::is_fit;
+use crate::core::address::Family;
+use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
+use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::inputs::Pod;
+use crate::core::namespace::Placement;
+use crate::core::object::Phase;
+use crate::core::ports::SlicePorts;
+use crate::core::queue::Priority;
+use crate::core::slices::{Conditions, Slice};
+use crate::core::time::{Time, earliest};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The working state of an evaluation in one family.
+pub(super) struct Round {
+    pub(super) service: ServiceId,
+    pub(super) family: Family,
+    /// Changed slices: written in the end, if they still differ then.
+    pub(super) changed: Vec<SliceId>,
+    /// Slices that are no longer needed: reused for new ones, or deleted.
+    pool: VecDeque<SliceId>,
+}
+
+/// The trigger time of the changes that an evaluation has found, if it is known.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core::namespace) struct Trigger(pub(in crate::core::namespace) Option<Time>);
+
+/// The pods of one group that have not been placed yet.
+struct Arrivals {
+    ports: SlicePorts,
+    pods: Vec<PodId>,
+}
+
+impl Placement<'_> {
+    /// Returns whether a dirty Service can be evaluated now.
+    pub(in crate::core::namespace) fn begin_evaluation(&mut self, id: ServiceId) -> bool {
+        let Some(service) = self.services.table.get_mut(id) else {
+            return false;
+        };
+        if !service.dirty {
+            return false;
+        }
+        if service.awaiting > 0 {
+            // Evaluated as soon as the last of its slices is known.
+            self.services.dirty.push(id);
+            return false;
+        }
+        if !service.facts.is_led()
+            && let Some(following) = &mut service.following
+        {
+            following.decide();
+        }
+        true
+    }
+
+    /// Brings the slices of a dirty Service up to date. The work grows with what changed since the last time. Returns the
+    /// trigger time of the changes, or `None` if nothing is published now.
+    pub(in crate::core::namespace) fn evaluate(&mut self, id: ServiceId) -> Option<Trigger> {
+        let service = &mut self.services.table[id];
+        service.dirty = false;
+        // Until it is known who leads, what is published stays.
+        let undecided = service
+            .following
+            .as_ref()
+            .is_some_and(|following| !following.is_decided());
+        if !service.facts.is_managed() || undecided {
+            return None;
+        }
+        self.ctx.work.evaluations += 1;
+        let mut trigger = service.trigger.take();
+        if !std::mem::replace(&mut service.known, true) {
+            trigger = service.facts.created;
+        }
+        for family in Family::ALL {
+            if self.services.table[id].families[family.index()].is_some() {
+                self.evaluate_family(id, family, trigger);
+            }
+        }
+        let facts = &self.services.table[id].facts;
+        if facts.custom && !facts.is_led() {
+            self.notify_other_slices(id);
+        }
+        self.record_sync(id);
+        Some(Trigger(trigger))
+    }
+
+    fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
+        let state = self.services.table[service].family(family);
+        if state.touched.is_empty()
+            && state.to_place.is_empty()
+            && state.managed > 0
+            && state.empties.is_empty()
+            && !state.rehint
+        {
+            return;
+        }
+        let touched = std::mem::take(&mut state.touched);
+        let mut round = Round {
+            service,
+            family,
+            changed: touched,
+            pool: VecDeque::new(),
+        };
+        round
+            .changed
+            .retain(|&id| self.is_live_in(id, service, family) && self.slices[id].touched);
+        self.ctx.work.slices_touched += round.changed.len() as u64;
+
+        let arrivals = if self.waits_for_single_slice(service, family) {
+            Vec::new()
+        } else {
+            self.sort_arrivals(service, family)
+        };
+        self.fill_pool(&mut round, &arrivals);
+        let mut open = if arrivals.is_empty() {
+            IdMap::default()
+        } else {
+            self.open_slices(&round)
+        };
+        for Arrivals { ports, pods } in arrivals {
+            self.pack(&mut round, &ports, pods, &mut open);
+        }
+        self.keep_placeholder(&mut round);
+        self.assign_hints(&mut round);
+        for id in std::mem::take(&mut round.pool) {
+            self.slices[id].pooled = false;
+            self.mark_deleting(id);
+            round.changed.push(id);
+        }
+        self.finish(round, trigger);
+    }
+
+    /// Returns the pods to be placed, by port group, in the order in which they came.
+    fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
+        let queued = std::mem::take(&mut self.services.table[service].family(family).to_place);
+        let mut arrivals: Vec<Arrivals> = Vec::new();
+        // Pods of one template share their ports, so each distinct port list is resolved once.
+        let mut by_port_set: IdMap<u32, usize> = IdMap::default();
+        let mut by_ports: KeyedMap<SlicePorts, usize> = KeyedMap::default();
+        for pod in queued {
+            let Some(port_set) = self.inputs.get(pod).map(Pod::port_set) else {
+                continue;
+            };
+            if !self.services.memberships[pod].unqueue(service, family) {
+                continue;
+            }
+            if !is_fit(
+                self.inputs,
+                self.inputs.pod(pod),
+                &self.services.table[service],
+                family,
+            ) {
+                continue;
+            }
+            let at = *by_port_set.entry(port_set).or_insert_with(|| {
+                let ports = self.ports_of(pod, service);
+                *by_ports.entry(ports).or_insert_with_key(|ports| {
+                    arrivals.push(Arrivals {
+                        ports: ports.clone(),
+                        pods: Vec::new(),
+                    });
+                    arrivals.len() - 1
+                })
+            });
+            arrivals[at].pods.push(pod);
+        }
+        arrivals
+    }
+
+    /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty slice
+    /// of a group that has others is kept, as upstream keeps it.
+    fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
+        let mut empties =
+            std::mem::take(&mut self.services.table[round.service].family(round.family).empties);
+        self.ctx.work.slices_touched += empties.len() as u64;
+        empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
+        empties.dedup();
+        // A set, since there may be as many different port lists as pods.
+        let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
+        for id in empties {
+            if !self.is_live_in(id, round.service, round.family) || !self.slices[id].slots.is_empty() {
+                continue;
+            }
+            let slice = &self.slices[id];
+            let (touched, group) = (slice.touched, slice.group);
+            let state = self.services.table[round.service].family(round.family);
+            let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
+            let wanted = endpoints > 0 || awaited.contains(ports);
+            if wanted && !touched {
+                state.empties.push(id);
+            } else {
+                self.slices[id].pooled = true;
+                round.pool.push_back(id);
+            }
+        }
+    }
+
+    fn name_of(&self, id: SliceId) -> Option<&Arc<str>> {
+        self.slices.get(id).map(|slice| &slice.name)
+    }
+
+    fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
+        let slice = self.slices.get(id);
+        slice.is_some_and(|s| s.object.phase == Phase::Managed && s.service == service && s.family == family)
+    }
+
+    /// Returns the changed slices with room left, by group.
+    fn open_slices(&self, round: &Round) -> IdMap<GroupId, Vec<SliceId>> {
+        let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
+        for id in &round.changed {
+            let slice = &self.slices[*id];
+            if !slice.slots.is_empty() && slice.slots.len() < self.ctx.settings.max_endpoints {
+                open.entry(slice.group).or_default().push(*id);
+            }
+        }
+        open
+    }
+
+    /// Places the pods of one group: changed slices are filled first, the fullest of them first; then, if one
+    /// unchanged slice can take all that are left, the one that they fill best; otherwise new slices.
+    fn pack(
+        &mut self,
+        round: &mut Round,
+        ports: &SlicePorts,
+        pods: Vec<PodId>,
+        open: &mut IdMap<GroupId, Vec<SliceId>>,
+    ) {
+        let group = self.services.table[round.service]
+            .family(round.family)
+            .groups
+            .find(ports);
+        let mut pods = pods.into_iter();
+
+        let mut open = group.and_then(|group| open.remove(&group)).unwrap_or_default();
+        open.sort_unstable_by_key(|id| {
+            let slice = &self.slices[*id];
+            (std::cmp::Reverse(slice.slots.len()), slice.name.clone())
+        });
+        for id in open {
+            self.fill(id, &mut pods);
+        }
+        while pods.len() > 0 {
+            let id = self
+                .unchanged_slice(round, ports, pods.len())
+                .unwrap_or_else(|| self.new_slice(round, ports));
+            self.fill(id, &mut pods);
+            if !std::mem::replace(&mut self.slices[id].touched, true) {
+                round.changed.push(id);
+            }
+        }
+    }
+
+    fn fill(&mut self, id: SliceId, pods: &mut std::vec::IntoIter<PodId>) {
+        while self.slices[id].slots.len() < self.ctx.settings.max_endpoints {
+            let Some(pod) = pods.next() else { break };
+            self.place(pod, id, Conditions::ABSENT, false);
+            let slice = &mut self.slices[id];
+            slice.change(Priority::Add);
+            self.services.table[slice.service].moves.added += 1;
+        }
+    }
+
+    /// Returns the slice of the group that `count` endpoints fill best without exceeding the limit.
+    fn unchanged_slice(&mut self, round: &Round, ports: &SlicePorts, count: usize) -> Option<SliceId> {
+        let room = self
+            .ctx
+            .settings
+            .max_endpoints
+            .checked_sub(count)
+            .filter(|&room| room > 0)?;
+        let groups = &self.services.table[round.service].family(round.family).groups;
+        let fills = &groups.get(groups.find(ports)?).by_fill;
+        let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
+        fitting.find(|&id| !self.slices[id].pooled)
+    }
+
+    /// Returns an empty slice for the group: one that is no longer needed, or one that is yet to be created.
+    fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
+        let id = if let Some(id) = round.pool.pop_front() {
+            self.slices[id].pooled = false;
+            self.leave_group(id);
+            id
+        } else {
+            self.create_slice(round.service, round.family)
+        };
+        self.join_group(id, ports);
+        id
+    }
+
+    /// Creates a managed slice that the API server does not have yet, in no group.
+    fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
+        let service_name = self.services.table[service].facts.name.clone();
+        let name = self.fresh_name(&service_name);
+        let manager = self.services.table[service].facts.manager();
+        let mut slice = Slice::new(name, service_name, manager, Phase::Managed, service);
+        slice.family = family;
+        slice.owner = self.services.table[service].facts.uid.clone().into();
+        slice.change(Priority::Add);
+        let id = self.slices.insert(slice);
+        let service = &mut self.services.table[service];
+        service.slices.insert(id);
+        service.family(family).managed += 1;
+        id
+    }
+
+    /// Adds a managed slice to the group with these ports.
+    pub(in crate::core::namespace) fn join_group(&mut self, id: SliceId, ports: &SlicePorts) {
+        let slice = &mut self.slices[id];
+        let groups = &mut self.services.table[slice.service].family(slice.family).groups;
+        slice.group = groups.obtain(ports);
+        groups.join(slice.group, id, slice.slots.len());
+    }
+
+    /// Removes a managed slice from its group. Its ports must be written anew in any case.
+    fn leave_group(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id];
+        let group = std::mem::replace(&mut slice.group, GroupId::NONE);
+        slice.object.rewrite = true;
+        slice.change(Priority::Add);
+        let fill = slice.slots.len();
+        self.services.table[slice.service]
+            .family(slice.family)
+            .groups
+            .leave(group, id, fill);
+    }
+
+    /// Keeps one slice per family, with no ports and no endpoints, for a Service without endpoints.
+    fn keep_placeholder(&mut self, round: &mut Round) {
+        let no_ports = SlicePorts::default();
+        let state = self.services.table[round.service].family(round.family);
+        if state.managed as usize > round.pool.len() {
+            return;
+        }
+        let without_ports = |id: &SliceId| self.group_ports(*id).is_empty();
+        let at = round
+            .pool
+            .iter()
+            .position(without_ports)
+            .or_else(|| (!round.pool.is_empty()).then_some(0));
+        let id = if let Some(id) = at.and_then(|at| round.pool.remove(at)) {
+            self.slices[id].pooled = false;
+            if !self.group_ports(id).is_empty() {
+                self.leave_group(id);
+                self.join_group(id, &no_ports);
+            }
+            id
+        } else {
+            let id = self.create_slice(round.service, round.family);
+            self.join_group(id, &no_ports);
+            // No traffic depends on it.
+            self.slices[id].object.priority = Priority::Rest;
+            id
+        };
+        self.services.table[round.service]
+            .family(round.family)
+            .empties
+            .push(id);
+        round.changed.push(id);
+    }
+
+    /// Marks a managed slice to be deleted.
+    pub(in crate::core::namespace) fn mark_deleting(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id];
+        slice.object.phase = Phase::Deleting;
+        slice.change(Priority::Add);
+        let (service, fill) = (slice.service, slice.slots.len());
+        let group = std::mem::replace(&mut slice.group, GroupId::NONE);
+        slice.slots = Vec::new();
+        slice.hints = Vec::new();
+        (slice.dirty, slice.removed, slice.touched) = (0, 0, false);
+        slice.object.needs_refetch &= slice.object.remote.is_none();
+        (slice.object.trigger, slice.object.flight_trigger) = (None, None);
+        // If the Service has lost the family, it is gone already.
+        if let Some(state) = &mut self.services.table[service].families[slice.family.index()]
+            && !group.is_none()
+        {
+            state.managed -= 1;
+            state.groups.leave(group, id, fill);
+        }
+    }
+
+    /// Queues the slices that an evaluation changed.
+    fn finish(&mut self, round: Round, trigger: Option<Time>) {
+        let Round {
+            service,
+            family,
+            mut changed,
+            ..
+        } = round;
+        changed.sort_by_cached_key(|&id| (self.slices[id].order(), self.slices[id].name.clone()));
+        changed.dedup();
+        let slices = || changed.iter().map(|&id| &self.slices[id]);
+        // Where endpoints may have moved, the slice that adds them is as urgent as the one that removes them:
+        // otherwise it would be written later.
+        let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
+        let most_urgent = slices()
+            .map(|slice| slice.object.priority)
+            .min()
+            .filter(|_| adds && removes);
+        let unwritten = self.services.is_unwritten(service);
+        for &id in &changed {
+            let slice = &mut self.slices[id];
+            slice.touched = false;
+            slice.object.priority = most_urgent.unwrap_or(slice.object.priority);
+            let differs = match slice.object.phase {
+                Phase::Managed => slice.differs(),
+                _ => slice.object.remote.is_some(),
+            };
+            self.services.table[service].moves.slices += u32::from(differs);
+            if slice.object.phase == Phase::Managed && differs {
+                // A write that waits leaves what the writes before it would have said to those.
+                let replaces = unwritten && slice.object.remote.is_none() && !slice.slots.is_empty();
+                let before = slice.object.trigger.filter(|_| !replaces);
+                slice.object.trigger = earliest(before, trigger);
+            }
+            if slice.object.phase == Phase::Deleting
+                && slice.object.remote.is_none()
+                && !slice.object.needs_refetch
+                && slice.object.flight.is_none()
+            {
+                self.drop_slice(id);
+            } else {
+                self.slices.want(id);
+            }
+        }
+        debug_assert!(
+            self.services.table[service].family(family).managed > 0,
+            "a family keeps a slice"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Services whose annotated selector cannot be used: no pods are added, and those that are published are followed until
+//! they are gone or not ready, whatever their labels. A mistake in a selector so neither empties a Service nor keeps
+//! addresses in it that other pods may get.
+
+use super::Services;
+use super::members::desired;
+use crate::core::facts::{EndpointFacts, SliceFacts};
+use crate::core::followed_leases::Following;
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::inputs::Inputs;
+use crate::core::namespace::Placement;
+use smallvec::SmallVec;
+
+impl Services {
+    /// Returns the pods that belong to a Service: those that it selects, or those that it still follows.
+    pub(in crate::core::namespace) fn pods_of(&self, inputs: &Inputs, id: ServiceId) -> Vec<PodId> {
+        let service = &self.table[id];
+        if let Some(following) = &service.following {
+            return following.members().collect();
+        }
+        inputs.selected(id)
+    }
+}
+
+impl Placement<'_> {
+    /// Returns the pods that belong to a Service: those that it selects, or those that it still follows.
+    pub(in crate::core::namespace) fn pods_of(&self, id: ServiceId) -> Vec<PodId> {
+        self.services.pods_of(self.inputs, id)
+    }
+
+    /// Returns whether a pod that belongs to a Service goes on to.
+    pub(in crate::core::namespace) fn keeps(&self, pod: PodId, service: ServiceId) -> bool {
+        let state = &self.services.table[service];
+        if state.facts.is_led() {
+            return self.services.keeps_leader(self.inputs, pod, service);
+        }
+        if !state.facts.is_frozen() {
+            return self.inputs.selects(service, self.inputs.pod(pod));
+        }
+        let members = &self.services.memberships[pod][self.services.memberships[pod].of(service)];
+        members.iter().any(|member| !member.slice.is_none()) && desired(self.inputs.pod(pod), state).ready()
+    }
+
+    /// Returns whether the API server has been sent an endpoint of a pod for a Service.
+    pub(in crate::core::namespace) fn is_published(&self, pod: PodId, service: ServiceId) -> bool {
+        let members = &self.services.memberships[pod][self.services.memberships[pod].of(service)];
+        members.iter().any(|member| {
+            let slice = self.slices.get(member.slice);
+            slice.is_some_and(|slice| slice.slots[usize::from(member.at)].published.is_published())
+        })
+    }
+
+    /// Removes a pod that has changed from the Services that only follow it or that it leads, unless it stays.
+    /// `reborn` says that another pod has its name now.
+    pub(in crate::core::namespace) fn leave_followed(&mut self, pod: PodId, reborn: bool) {
+        if !self.ctx.settings.outputs.custom {
+            return;
+        }
+        let members = self.services.memberships[pod].iter().map(|member| member.service);
+        let follows = |service: &ServiceId| self.services.table[*service].facts.follows();
+        let mut gone: SmallVec<[ServiceId; 4]> = members
+            .filter(|service| follows(service) && (reborn || !self.keeps(pod, *service)))
+            .collect();
+        gone.dedup();
+        for service in gone.into_iter().rev() {
+            self.remove_member(pod, service);
+        }
+    }
+
+    /// Keeps the pods of a Service that has changed, if they are not those of a selector any more, and forgets them if they
+    /// are again.
+    pub(in crate::core::namespace) fn follow_members(&mut self, id: ServiceId, members: &[PodId]) {
+        let service = &mut self.services.table[id];
+        match (service.following.is_some(), service.facts.follows()) {
+            (false, true) => {
+                let following = Following::new(members.iter().copied(), service.awaiting == 0);
+                service.following = Some(Box::new(following));
+            }
+            (true, false) => service.following = None,
+            _ => {}
+        }
+    }
+
+    /// Begins to follow the pods that an adopted slice shows, until it is decided whom the Service publishes.
+    pub(in crate::core::namespace) fn follow_published(&mut self, service: ServiceId, facts: &SliceFacts) {
+        let following = self.services.table[service].following.as_ref();
+        if following.is_some_and(|following| !following.is_decided()) {
+            for endpoint in &facts.endpoints {
+                self.follow_endpoint(service, endpoint);
+            }
+        }
+    }
+
+    /// Begins to follow the pod of a published endpoint, if it is still there.
+    pub(in crate::core::namespace) fn follow_endpoint(
+        &mut self,
+        service: ServiceId,
+        endpoint: &EndpointFacts,
+    ) {
+        let Some(pod) = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name)) else {
+            return;
+        };
+        let (state, facts) = (self.inputs.pod(pod), &self.services.table[service].facts);
+        let same = endpoint.pod_uid.as_ref() == Some(state.uid());
+        let shown = !facts.is_frozen() || endpoint.ready == Some(true);
+        let stays = || !facts.is_frozen() || desired(state, &self.services.table[service]).ready();
+        if same && shown && !self.services.memberships[pod].has(service) && stays() {
+            self.join(pod, service);
+        }
+    }
+
+    /// Makes pods forget the Services that only follow them, since slices are about to be forgotten.
+    pub(in crate::core::namespace) fn forget_followed(&mut self) {
+        if !self.ctx.settings.outputs.custom {
+            return;
+        }
+        let followers = self
+            .services
+            .table
+            .iter()
+            .filter(|(_, service)| service.facts.follows());
+        let followers: Vec<_> = followers.map(|(id, _)| id).collect();
+        for service in followers {
+            for pod in self.pods_of(service) {
+                self.forget_member(pod, service);
+            }
+            self.services.table[service].following = Some(Box::default());
+        }
+    }
+}

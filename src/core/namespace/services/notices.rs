@@ -1,0 +1,167 @@
+//! Notifications about single Services.
+
+use super::Services;
+use crate::core::events::{Involved, InvolvedKind, Notice, Source};
+use crate::core::excerpt::Excerpt;
+use crate::core::facts::Manager;
+use crate::core::followed_leases::LeaderStatus;
+use crate::core::followed_leases::lease::Vacancy;
+use crate::core::hints::HintEvent;
+use crate::core::ids::ServiceId;
+use crate::core::namespace::Placement;
+use crate::core::namespace::notifications::Notification;
+use std::sync::Arc;
+
+impl Services {
+    /// Returns a Service as the object of an Event.
+    pub(in crate::core::namespace) fn involved(&self, namespace: &Arc<str>, service: ServiceId) -> Involved {
+        let facts = &self.table[service].facts;
+        Involved {
+            kind: InvolvedKind::Service,
+            namespace: namespace.clone(),
+            name: facts.name.clone(),
+            uid: facts.uid.clone(),
+            version: None,
+        }
+    }
+
+    /// Returns the Event that tells users of another controller that writes for a Service.
+    pub(in crate::core::namespace) fn rival_notice(
+        &self,
+        namespace: &Arc<str>,
+        service: ServiceId,
+        message: String,
+    ) -> Notice {
+        Notice {
+            source: Source::Slices,
+            involved: self.involved(namespace, service),
+            warning: true,
+            reason: "AnotherControllerWrites",
+            message,
+        }
+    }
+}
+
+impl Placement<'_> {
+    /// Notifies people that a Service's hints have come or gone.
+    pub(in crate::core::namespace) fn notify_hints(&mut self, service: ServiceId, event: HintEvent) {
+        let HintEvent {
+            warning,
+            reason,
+            message,
+        } = event;
+        self.ctx.notifications.push(Notification::Event(Notice {
+            source: Source::Slices,
+            involved: self.services.involved(&self.ctx.namespace, service),
+            warning,
+            reason,
+            message,
+        }));
+    }
+
+    /// Notifies people that nobody is published for a Service that follows a Lease, if that may need their help.
+    pub(in crate::core::namespace) fn notify_leader(
+        &mut self,
+        service: ServiceId,
+        status: LeaderStatus,
+        holder: &str,
+    ) {
+        let Some(lease) = self.services.table[service].facts.followed_lease() else {
+            return;
+        };
+        let named = || format!(", whose identity is {}", Excerpt::value(holder));
+        let mut identity = String::new();
+        let (reason, why) = match status {
+            LeaderStatus::NoPod => {
+                identity = named();
+                (
+                    "LeaderNotFound",
+                    "no pod that may be published has the name of its holder",
+                )
+            }
+            LeaderStatus::SeveralPods => {
+                identity = named();
+                ("LeaderNotFound", "several pods have the name of its holder")
+            }
+            LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
+            LeaderStatus::Vacant(Vacancy::Expired) => {
+                ("LeaseExpired", "its holder has not renewed it for its duration")
+            }
+            LeaderStatus::Vacant(Vacancy::Unreadable) => {
+                ("LeaseNotReadable", "this controller may not read it")
+            }
+            LeaderStatus::OthersPublish => (
+                "OtherEndpointSlices",
+                "EndpointSlices of other controllers hold endpoints of this Service",
+            ),
+            LeaderStatus::Unknown
+            | LeaderStatus::Leads
+            | LeaderStatus::AwaitsRenewal
+            | LeaderStatus::OthersUnread
+            | LeaderStatus::Vacant(Vacancy::NoHolder) => return,
+        };
+        let message = format!(
+            "Nobody is published for the Lease {}: {why}{identity}",
+            Excerpt::value(lease)
+        );
+        self.notify_annotated(service, true, reason, message);
+    }
+
+    /// Notifies people that others publish slices for a Service whose selector is an annotation: clients unite them all.
+    pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId) {
+        let count = {
+            let state = &self.services.table[service];
+            let others = self.slices.unmanaged_of(&state.facts.name);
+            let mut others = others.filter(|id| {
+                let slice = &self.slices[*id];
+                slice.manager != Manager::Custom && slice.object.remote.is_some()
+            });
+            // This is asked at each evaluation, and there may be many.
+            if state.told_of_others {
+                usize::from(others.next().is_some())
+            } else {
+                others.count()
+            }
+        };
+        let told = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
+        if count > 0 && !told {
+            let message = format!(
+                "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
+            );
+            self.notify_annotated(service, true, "OtherEndpointSlices", message);
+        }
+    }
+
+    /// Notifies people that slices, and which, stay, because those for the Service's selector, which should take their place, hold no
+    /// ready endpoints. `unwritten` means that these could not be written yet.
+    pub(in crate::core::namespace) fn notify_kept(
+        &mut self,
+        name: &str,
+        source: Source,
+        which: &str,
+        unwritten: bool,
+    ) {
+        let Some(service) = self.services.find(name) else {
+            return;
+        };
+        let why = if unwritten {
+            "could not be written yet: does the API server refuse them?"
+        } else {
+            "hold no ready endpoints: does the selector match pods that are ready?"
+        };
+        let message = format!(
+            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector {why}"
+        );
+        self.ctx.notifications.push(Notification::Kept {
+            service: self.services.table[service].facts.name.clone(),
+            message: message.clone().into(),
+        });
+        self.ctx.notifications.push(Notification::Event(Notice {
+            source,
+            involved: self.services.involved(&self.ctx.namespace, service),
+            warning: true,
+            reason: "EndpointSlicesKept",
+            message,
+        }));
+    }
+}

@@ -1,0 +1,401 @@
+//! Passes that visit each pod of a Service, of a node or of the namespace, in steps: there may be a hundred thousand
+//! pods, and other namespaces must not wait for all of them.
+//!
+//! Events are applied one after the other, and the passes of one are finished before the next begins, so the result is
+//! the same however the work is cut into steps. Nothing is planned in between.
+
+use super::Services;
+use super::addresses::{Collecting, ServiceEndpoints};
+use crate::core::address::Family;
+use crate::core::facts::ServiceFacts;
+use crate::core::followed_leases::{Concerned, FollowedLeases};
+use crate::core::hash::KeyedMap;
+use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::inputs::{Matching, PodChange};
+use crate::core::namespace::Placement;
+use crate::core::namespace::rounds::Round;
+use crate::core::time::Time;
+use std::collections::VecDeque;
+
+/// Number of pods to visit before the work is measured.
+const STRIDE: usize = 64;
+/// Units of work that end a step earlier, where a pod takes much, such as one with thousands of ports.
+const PIECE: u64 = 2000;
+
+/// A part of the work that an event causes.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) enum Pass {
+    /// Compares a Service's selector with labels, before the pass that follows.
+    Match(Box<Matching>, Box<Pass>),
+    /// Begins to take pods into a Service, as [`Self::Start`].
+    Begin(ServiceId, Option<Box<KeyedMap<Box<str>, Time>>>),
+    /// Takes pods into a Service; the Ready times are from when it was last managed.
+    Start(ServiceId, VecDeque<PodId>, Option<Box<KeyedMap<Box<str>, Time>>>),
+    /// Makes pods forget a Service.
+    Stop(ServiceId, VecDeque<PodId>),
+    /// Drops a Service that is no longer known.
+    Remove(ServiceId),
+    /// Changes a Service that is managed no longer, or in another way.
+    Replace(ServiceId, Box<ServiceFacts>),
+    /// Adds a new Service, as of the list of an epoch.
+    Insert(Box<ServiceFacts>, u8),
+    /// Notifies people of what is wrong with a Service's annotations.
+    Notification(ServiceId),
+    /// Applies a change of a managed Service.
+    Edit(Box<Edit>),
+    /// Collects the members of a Service's Endpoints object.
+    Collect(Box<Collecting>),
+    /// Visits the pods on a node that has changed.
+    Node(VecDeque<PodId>),
+    /// Visits the Services that follow a Lease that has changed.
+    Lead(Concerned),
+    /// Removes these pods' positions in slices that have been forgotten.
+    Displace(VecDeque<PodId>),
+    /// Withdraws slices of a Service whose annotation no longer counts, from those before this one.
+    Withdraw(ServiceId, SliceId),
+}
+
+/// Work that an event has left to be done.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) enum Queued {
+    /// Visits pods, and needs nothing but the placement.
+    Pass(Pass),
+    /// Visits all Services, or all objects of a kind.
+    Round(Round),
+}
+
+impl From<Pass> for Queued {
+    fn from(pass: Pass) -> Self {
+        Self::Pass(pass)
+    }
+}
+
+impl From<Round> for Queued {
+    fn from(round: Round) -> Self {
+        Self::Round(round)
+    }
+}
+
+/// A change of a managed Service, applied in stages.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) struct Edit {
+    id: ServiceId,
+    old: ServiceFacts,
+    /// The members that its Endpoints object had.
+    endpoints: Option<Box<ServiceEndpoints>>,
+    /// The pods that it had, and from the second stage on those that it still has.
+    members: Vec<PodId>,
+    /// The pods that it selects now.
+    selected: Vec<PodId>,
+    stage: Stage,
+    /// Number of pods visited in this stage.
+    at: usize,
+    /// Number of members, from the first on, that stay.
+    kept: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Remove the members that it no longer selects.
+    Leave,
+    /// Add or drop a family.
+    Family(Family),
+    /// Add the pods that it has begun to select.
+    Join,
+    /// Visit each member, since what is published of it may have changed.
+    Revisit,
+}
+
+impl Edit {
+    pub(in crate::core::namespace) fn new(
+        id: ServiceId,
+        old: ServiceFacts,
+        members: Vec<PodId>,
+        endpoints: Option<Box<ServiceEndpoints>>,
+    ) -> Self {
+        Self {
+            id,
+            old,
+            endpoints,
+            members,
+            selected: Vec::new(),
+            stage: Stage::Leave,
+            at: 0,
+            kept: 0,
+        }
+    }
+}
+
+/// What is to be done outside of the placement, once the pods of a pass have been visited.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) enum Finished {
+    /// A Service has taken in its pods.
+    Start(ServiceId),
+    /// The pods of a Service have forgotten it.
+    Stop(ServiceId),
+    /// Nothing is left of a Service but its name.
+    Remove(ServiceId),
+    /// A Service is managed no longer, or in another way.
+    Replace(ServiceId, Box<ServiceFacts>),
+    /// A Service is new, as of the list of an epoch.
+    Insert(Box<ServiceFacts>, u8),
+    /// The pods have forgotten their places, since the slices are forgotten.
+    Displace,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(in crate::core::namespace) struct Stepped {
+    /// What is left of the pass.
+    pub(in crate::core::namespace) rest: Option<Pass>,
+    /// The number of pods visited.
+    pub(in crate::core::namespace) looked_at: usize,
+    /// What is to be done next.
+    pub(in crate::core::namespace) finished: Option<Finished>,
+}
+
+impl From<(Option<Pass>, usize)> for Stepped {
+    fn from((rest, looked_at): (Option<Pass>, usize)) -> Self {
+        Self {
+            rest,
+            looked_at,
+            finished: None,
+        }
+    }
+}
+
+impl From<(Finished, usize)> for Stepped {
+    fn from((finished, looked_at): (Finished, usize)) -> Self {
+        Self {
+            rest: None,
+            looked_at,
+            finished: Some(finished),
+        }
+    }
+}
+
+impl Services {
+    /// Queues a pass or a round behind all others.
+    pub(in crate::core::namespace) fn queue(&mut self, queued: impl Into<Queued>) {
+        self.passes.push_back(queued.into());
+    }
+
+    /// Queues what is left of a pass or a round before all others.
+    pub(in crate::core::namespace) fn queue_first(&mut self, queued: impl Into<Queued>) {
+        self.passes.push_front(queued.into());
+    }
+
+    /// Takes the next pass or round.
+    pub(in crate::core::namespace) fn next_pass(&mut self) -> Option<Queued> {
+        self.passes.pop_front()
+    }
+
+    /// Returns whether passes are left.
+    pub(in crate::core::namespace) fn has_passes(&self) -> bool {
+        !self.passes.is_empty()
+    }
+}
+
+impl Placement<'_> {
+    /// Continues a pass. `leases` are for the Services that follow one.
+    pub(in crate::core::namespace) fn step(&mut self, leases: &mut FollowedLeases, pass: Pass) -> Stepped {
+        let end = self.ctx.work.total() + PIECE;
+        let stepped = match pass {
+            Pass::Match(mut matching, then) => {
+                let mut done = false;
+                while !done && self.ctx.work.total() < end {
+                    done = self.inputs.step_matching(&mut matching, &mut self.ctx.work);
+                }
+                (Some(if done { *then } else { Pass::Match(matching, then) }), 1)
+            }
+            Pass::Begin(id, times) => {
+                let pods = self.pods_of(id).into();
+                (Some(Pass::Start(id, pods, times)), 1)
+            }
+            Pass::Start(id, mut pods, times) => {
+                let take_in = |state: &mut Self, pod| state.take_in(id, pod, times.as_deref());
+                let looked_at = self.step_pods(&mut pods, take_in);
+                if pods.is_empty() {
+                    return (Finished::Start(id), looked_at).into();
+                }
+                (Some(Pass::Start(id, pods, times)), looked_at)
+            }
+            Pass::Stop(id, mut pods) => {
+                // Only the pods forget their endpoints: the slices keep them.
+                let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
+                if pods.is_empty() {
+                    return (Finished::Stop(id), looked_at).into();
+                }
+                (Some(Pass::Stop(id, pods)), looked_at)
+            }
+            Pass::Node(mut pods) => {
+                let looked_at =
+                    self.step_pods(&mut pods, |state, pod| state.revisit(pod, PodChange::CONTENT));
+                ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
+            }
+            Pass::Lead(Concerned { mut services, joins }) => {
+                let before = services.len();
+                while before - services.len() < STRIDE && self.ctx.work.total() < end {
+                    let Some(service) = services.pop_front() else {
+                        break;
+                    };
+                    self.settle_leader(leases, service, joins);
+                }
+                let looked_at = before - services.len();
+                (
+                    (!services.is_empty()).then_some(Pass::Lead(Concerned { services, joins })),
+                    looked_at,
+                )
+            }
+            Pass::Displace(mut pods) => {
+                let looked_at = self.step_pods(&mut pods, Self::displace);
+                if pods.is_empty() {
+                    return (Finished::Displace, looked_at).into();
+                }
+                (Some(Pass::Displace(pods)), looked_at)
+            }
+            Pass::Edit(mut edit) => {
+                let (rest, looked_at) = self.step_edit(&mut edit);
+                (rest.then_some(Pass::Edit(edit)), looked_at)
+            }
+            Pass::Collect(mut collecting) => {
+                for _ in 0..STRIDE {
+                    if self.ctx.work.total() >= end {
+                        break;
+                    }
+                    if !self.collect_next(&mut collecting) {
+                        self.finish_collecting(*collecting);
+                        return (None, 1).into();
+                    }
+                }
+                (Some(Pass::Collect(collecting)), 1)
+            }
+            Pass::Remove(id) if self.let_some_go(id) => (Some(Pass::Remove(id)), 1),
+            Pass::Remove(id) => return (Finished::Remove(id), 1).into(),
+            Pass::Replace(id, facts) => return (Finished::Replace(id, facts), 1).into(),
+            Pass::Insert(facts, epoch) => return (Finished::Insert(facts, epoch), 1).into(),
+            Pass::Notification(id) => {
+                self.notify_annotations(id);
+                (None, 1)
+            }
+            Pass::Withdraw(id, before) => {
+                let (last, looked_at) = self.withdraw_more(id, before);
+                (last.map(|last| Pass::Withdraw(id, last)), looked_at)
+            }
+        };
+        stepped.into()
+    }
+
+    /// Calls `each` for the next pods, until a step is done. Returns the number of pods visited.
+    fn step_pods(&mut self, pods: &mut VecDeque<PodId>, mut each: impl FnMut(&mut Self, PodId)) -> usize {
+        let (before, end) = (pods.len(), self.ctx.work.total() + PIECE);
+        while before - pods.len() < STRIDE && self.ctx.work.total() < end {
+            let Some(pod) = pods.pop_front() else { break };
+            each(self, pod);
+        }
+        before - pods.len()
+    }
+
+    /// Continues the change of a Service. Returns whether there is more, and the number of pods visited.
+    fn step_edit(&mut self, edit: &mut Edit) -> (bool, usize) {
+        let (id, stage) = (edit.id, edit.stage);
+        let new = &self.services.table[id].facts;
+        let reselected = edit.old.selector != new.selector;
+        let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
+        let pods = match stage {
+            Stage::Leave if reselected => edit.members.len(),
+            Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
+            Stage::Join => edit.selected.len(),
+            // While nobody was added, members may have lost their places, and not got any in a new family.
+            Stage::Revisit
+                if regrouped
+                    || edit.old.publish_not_ready != new.publish_not_ready
+                    || (edit.old.is_frozen() && !new.is_frozen()) =>
+            {
+                edit.members.len()
+            }
+            _ => 0,
+        };
+        let change = PodChange {
+            ports: regrouped,
+            ..PodChange::default()
+        };
+        if edit.at == 0
+            && let Stage::Family(family) = stage
+            && !edit.old.has(family)
+            && new.has(family)
+            && self.ctx.writes_slices(new)
+        {
+            self.services.table[id].families[family.index()] = Some(Box::default());
+        }
+        let mut end = pods.min(edit.at + STRIDE);
+        let spent = self.ctx.work.total() + PIECE;
+        for at in edit.at..end {
+            if self.ctx.work.total() >= spent {
+                end = at;
+                break;
+            }
+            match stage {
+                Stage::Leave => {
+                    let pod = edit.members[at];
+                    let followed = self.services.table[id].facts.is_frozen();
+                    if self.keeps(pod, id) && (!followed || self.is_published(pod, id)) {
+                        edit.members[edit.kept] = pod;
+                        edit.kept += 1;
+                    } else {
+                        self.remove_member(pod, id);
+                    }
+                }
+                Stage::Family(family) => {
+                    let pod = edit.members[at];
+                    if edit.old.has(family) {
+                        self.forget_family(pod, id, family);
+                    } else {
+                        self.join_family(pod, id, family);
+                    }
+                }
+                Stage::Join => self.join_if_new(edit.selected[at], id),
+                Stage::Revisit => {
+                    let pod = edit.members[at];
+                    for at in self.services.memberships[pod].of(id) {
+                        self.visit(pod, at, change);
+                    }
+                }
+            }
+        }
+        let looked_at = end - edit.at;
+        edit.at = end;
+        if end < pods {
+            return (true, looked_at);
+        }
+        edit.at = 0;
+        edit.stage = match stage {
+            Stage::Leave => {
+                if reselected {
+                    edit.members.truncate(edit.kept);
+                }
+                Stage::Family(Family::V4)
+            }
+            Stage::Family(family) => {
+                let has = self.services.table[id].facts.has(family);
+                if edit.old.has(family) && !has {
+                    self.drop_family(id, family);
+                }
+                if family == Family::V4 {
+                    Stage::Family(Family::V6)
+                } else {
+                    if reselected {
+                        edit.selected = self.pods_of(id);
+                    }
+                    Stage::Join
+                }
+            }
+            Stage::Join => Stage::Revisit,
+            Stage::Revisit => {
+                self.finish_edit(id, &edit.old, edit.endpoints.take());
+                return (false, looked_at);
+            }
+        };
+        (true, looked_at)
+    }
+}

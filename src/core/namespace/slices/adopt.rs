@@ -1,0 +1,374 @@
+//! Slices as the API server has them: adopting them, and correcting what others did to them.
+
+use super::duplicates::Keeper;
+use crate::core::address::Family;
+use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
+use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::inputs::PodChange;
+use crate::core::namespace::Placement;
+use crate::core::namespace::lifecycle::{Lifecycle as _, Metadata as _};
+use crate::core::namespace::services::{desired, is_fit};
+use crate::core::object::Phase;
+use crate::core::queue::Priority;
+use crate::core::slices::{Conditions, Slice};
+use crate::core::time::Time;
+use std::sync::Arc;
+
+impl Placement<'_> {
+    /// Adds a slice that was not known, unmanaged until it is attributed to its Service.
+    pub(in crate::core::namespace) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
+        let name: Arc<str> = Arc::from(&*meta.name);
+        let (service, none) = (meta.service.clone(), ServiceId::NONE);
+        let mut slice = Slice::new(name, service, meta.manager, Phase::Unmanaged, none);
+        slice.object.remote = Some(meta.remote());
+        slice.owner = meta.owner.clone();
+        (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
+        self.slices.objects.insert(slice)
+    }
+
+    /// Gives up a managed slice whose object has been given to another manager. As upstream, its endpoints stay
+    /// published there, and the Service gets a slice of ours again when what this one holds changes.
+    pub(in crate::core::namespace) fn yield_remote(&mut self, id: SliceId) {
+        let service = self.slices.objects[id].service_name.clone();
+        let name = self.fresh_name(&service);
+        self.slices.objects.rename(id, |slice| slice.forget_remote(name));
+        self.slices.objects[id].yielded = true;
+    }
+
+    /// Forgets a slice that is not managed.
+    pub(in crate::core::namespace) fn drop_slice(&mut self, id: SliceId) {
+        self.release_hold(id);
+        self.stop_waiting(id);
+        self.drop_content(id);
+        self.slices.duplicates.forget(self.slices.objects[id].service, id);
+        let slice = self.slices.objects.remove(id);
+        if let Some(service) = self.services.get_mut(slice.service) {
+            service.slices.remove(&id);
+            if service.facts.is_led() {
+                self.services.mark(slice.service);
+            }
+        } else if let Some(service) = self.services.find(&slice.service_name)
+            && self.services[service].facts.is_led()
+        {
+            self.services.mark(service);
+        }
+        self.leave_unmanaged(&slice.service_name, id);
+        self.check_replacement(&slice.service_name);
+    }
+
+    fn leave_unmanaged(&mut self, service: &str, id: SliceId) {
+        if let Some(unmanaged) = self.slices.unmanaged.get_mut(service) {
+            unmanaged.remove(&id);
+            if unmanaged.is_empty() {
+                self.slices.unmanaged.remove(service);
+            }
+        }
+    }
+
+    /// Stops the Service from waiting for this slice.
+    pub(in crate::core::namespace) fn release_hold(&mut self, id: SliceId) {
+        let slice = &mut self.slices.objects[id];
+        if slice.object.phase != (Phase::Adopting { blocks: true }) {
+            return;
+        }
+        slice.object.phase = Phase::Adopting { blocks: false };
+        let service = slice.service;
+        self.services[service].awaiting -= 1;
+        self.services.mark(service);
+    }
+
+    /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
+    /// Its endpoints get another object, and it is treated as if it had just appeared.
+    pub(in crate::core::namespace) fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
+        let epoch = self.slices.objects[id].object.epoch;
+        self.lost(id);
+        self.watched(meta, epoch);
+    }
+
+    /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is
+    /// fetched if it is the Service's own, and deleted if not. A slice that was published for the Service's annotation
+    /// is withdrawn if that no longer counts.
+    pub(in crate::core::namespace) fn attribute(&mut self, id: SliceId, holds: bool) {
+        let slice = &self.slices.objects[id];
+        let service = self.services.find(&slice.service_name);
+        let facts = service.map(|service| &self.services[service].facts);
+        match (service, facts) {
+            (Some(service), Some(facts))
+                if self.ctx.writes_slices(facts) && facts.manager() == slice.manager =>
+            {
+                self.claim(id, service, holds);
+            }
+            (_, Some(facts)) if self.is_abandoned(slice, facts) => {
+                self.slices
+                    .unmanaged
+                    .entry(slice.service_name.clone())
+                    .or_default()
+                    .insert(id);
+                self.withdraw_slice(id);
+            }
+            // Where another controller writes slices, it only counts that they are there.
+            _ => {
+                let custom = facts.is_some_and(|facts| facts.custom);
+                self.slices
+                    .unmanaged
+                    .entry(slice.service_name.clone())
+                    .or_default()
+                    .insert(id);
+                self.learn_content(id);
+                if let Some(service) = service.filter(|_| custom) {
+                    self.services.mark(service);
+                }
+            }
+        }
+    }
+
+    /// Gives a Service a slice that names it and whose content is not known.
+    pub(in crate::core::namespace) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
+        self.stop_waiting(id);
+        self.drop_content(id);
+        let state = &mut self.services[service];
+        let slice = &mut self.slices.objects[id];
+        slice.service = service;
+        state.slices.insert(id);
+        if slice.owner.includes(&state.facts.uid) {
+            slice.object.phase = Phase::Adopting { blocks: holds };
+            state.awaiting += u32::from(holds);
+            self.slices.duplicates.reads(service, id);
+        } else {
+            slice.object.phase = Phase::Deleting;
+        }
+        slice.object.change_by(1);
+        self.slices.objects.want(id);
+    }
+
+    /// Adopts a slice of the Service's own as managed.
+    pub(in crate::core::namespace) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
+        self.release_hold(id);
+        let slice = &mut self.slices.objects[id];
+        self.slices.duplicates.forget(slice.service, id);
+        slice.object.phase = Phase::Managed;
+        slice.family = family;
+        let service = slice.service;
+        let state = self.services[service].family(family);
+        state.managed += 1;
+        state.empties.push(id);
+        state.rehint = true;
+        self.join_group(id, &facts.ports);
+        self.services.mark(service);
+        self.follow_published(service, &facts);
+        // A slice that was made with another limit stays as it is.
+        self.reconcile_slice(id, facts, usize::MAX);
+    }
+
+    /// Compares a managed slice with what the API server has, and marks what differs. Endpoints that others have put
+    /// there stay if they should be in some slice, and if this one then holds no more than `limit`.
+    pub(in crate::core::namespace) fn reconcile_slice(
+        &mut self,
+        id: SliceId,
+        facts: SliceFacts,
+        limit: usize,
+    ) {
+        let SliceFacts {
+            meta,
+            created,
+            labels,
+            extras,
+            ports,
+            endpoints,
+            ..
+        } = facts;
+        let group_ports = self.group_ports(id);
+        let slice = &mut self.slices.objects[id];
+        let (service_id, family) = (slice.service, slice.family);
+        self.slices.duplicates.forget(service_id, id);
+        let moved = slice.object.read(meta.remote());
+        slice.owner = meta.owner;
+        // One without a time counts as older than all others.
+        slice.created = created.or(Some(Time::from_seconds(0)));
+        slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
+        slice.removed = 0;
+        for slot in &mut slice.slots {
+            (slot.published, slot.stale) = (Conditions::ABSENT, false);
+        }
+        let service = &self.services[service_id];
+        slice.object.rewrite = ports != group_ports
+            || labels.project(|key| !is_reserved_label(key))
+                != service.facts.labels.project(|key| !is_reserved_label(key));
+
+        // First those that are where they should be: what is then left in the slice is not on the API server, and makes room
+        // for what is.
+        let mut others = Vec::new();
+        for endpoint in &endpoints {
+            let pod = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name));
+            let placed = pod.is_some_and(|pod| {
+                let members = &self.services.memberships()[pod];
+                members
+                    .find(service_id, family)
+                    .is_some_and(|at| members[at].slice == id)
+            });
+            match pod {
+                Some(pod) if placed => {
+                    if !self.reconcile_endpoint(id, pod, endpoint) {
+                        self.slices.objects[id].removed += 1;
+                    }
+                }
+                pod => others.push((pod, endpoint)),
+            }
+        }
+        let mut room = Room {
+            limit,
+            unsent: self.slices.objects[id].slots.len(),
+        };
+        for (pod, endpoint) in others {
+            if !pod.is_some_and(|pod| self.take_endpoint(id, pod, endpoint, &mut room)) {
+                self.slices.objects[id].removed += 1;
+            }
+        }
+
+        let service = &self.services[service_id];
+        let slice = &mut self.slices.objects[id];
+        let mut priority = if slice.removed > 0 {
+            Priority::Remove
+        } else {
+            Priority::Rest
+        };
+        for at in 0..slice.slots.len() {
+            let desired = desired(self.inputs.pod(slice.slots[at].pod), service);
+            priority = priority.min(slice.slots[at].published.priority_to(desired));
+            slice.recount(at, desired);
+        }
+        if slice.differs() {
+            self.revise(id, priority);
+        } else {
+            slice.object.trigger = None;
+            // If it is still the version from before a write that failed, things have changed back, and the next write
+            // may fail as well.
+            if moved && !slice.object.needs_refetch {
+                slice.object.succeed();
+            }
+        }
+        if self.slices.objects[id].slots.is_empty() {
+            self.services[service_id].family(family).empties.push(id);
+            self.services.mark(service_id);
+        }
+    }
+
+    /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the
+    /// slice twice.
+    fn reconcile_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
+        let slice = &self.slices.objects[id];
+        let (service_id, family) = (slice.service, slice.family);
+        let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
+        let Some(place) = self.services.memberships()[pod_id].find(service_id, family) else {
+            return false;
+        };
+        let member = self.services.memberships()[pod_id][place];
+        let stale = !self.same_content(pod, service, family, endpoint);
+        let slot = &mut self.slices.objects[id].slots[usize::from(member.at)];
+        if slot.published.is_published() {
+            return false;
+        }
+        (slot.published, slot.stale) = (published(endpoint), stale);
+        let at = usize::from(member.at);
+        if self.reconcile_hint(id, at, false, endpoint) {
+            self.slices.objects[id].slots[at].stale = true;
+        }
+        true
+    }
+
+    /// Takes in an endpoint that the API server has in this slice, and that is not placed there. Returns false if it should
+    /// not be in the slice.
+    fn take_endpoint(
+        &mut self,
+        id: SliceId,
+        pod_id: PodId,
+        endpoint: &EndpointFacts,
+        room: &mut Room,
+    ) -> bool {
+        let slice = &self.slices.objects[id];
+        let (service_id, family) = (slice.service, slice.family);
+        let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
+        let Some(place) = self.services.memberships()[pod_id].find(service_id, family) else {
+            return false;
+        };
+        let member = self.services.memberships()[pod_id][place];
+        let stale = !self.same_content(pod, service, family, endpoint);
+        if member.slice == id {
+            // It was taken in just now, and stands here a second time.
+            return false;
+        }
+        let keeper = if member.slice.is_none() {
+            Keeper::This
+        } else {
+            self.keeper(member.slice, usize::from(member.at), id)
+        };
+        if keeper == Keeper::Unknown {
+            self.decide_later(member.slice, id);
+            return true;
+        }
+        if keeper == Keeper::Holder
+            || !is_fit(
+                self.inputs,
+                self.inputs.pod(pod_id),
+                &self.services[service_id],
+                family,
+            )
+            || self.ports_of(pod_id, service_id) != self.group_ports(id)
+            || !self.make_room(id, room)
+        {
+            return false;
+        }
+        // Making room may have moved it.
+        let member = self.services.memberships()[pod_id][place];
+        if !member.slice.is_none() {
+            self.unplace(pod_id, place, Priority::Rest);
+        }
+        self.place(pod_id, id, published(endpoint), stale);
+        let at = self.slices.objects[id].slots.len() - 1;
+        if self.reconcile_hint(id, at, true, endpoint) {
+            self.slices.objects[id].slots[at].stale = true;
+        }
+        true
+    }
+
+    /// Makes room for one more endpoint of a slice as the API server has it: one that is not there yet is placed anew.
+    /// Returns false if there is none.
+    fn make_room(&mut self, id: SliceId, room: &mut Room) -> bool {
+        while self.slices.objects[id].slots.len() >= room.limit {
+            if room.unsent == 0 {
+                return false;
+            }
+            room.unsent -= 1;
+            let slice = &self.slices.objects[id];
+            let Some(slot) = slice
+                .slots
+                .get(room.unsent)
+                .filter(|slot| !slot.published.is_published())
+            else {
+                continue;
+            };
+            let pod = slot.pod;
+            if let Some(place) = self.services.memberships()[pod].find(slice.service, slice.family) {
+                self.unplace(pod, place, Priority::Add);
+                self.visit(pod, place, PodChange::default());
+            }
+        }
+        true
+    }
+}
+
+/// The room in a slice that is compared with the API server.
+struct Room {
+    /// The number of endpoints that it may hold.
+    limit: usize,
+    /// Of the endpoints that it held before, those from here on are on the API server, or were taken in.
+    unsent: usize,
+}
+
+/// Returns the conditions of an endpoint that was read.
+fn published(endpoint: &EndpointFacts) -> Conditions {
+    match (endpoint.ready, endpoint.serving, endpoint.terminating) {
+        (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
+        (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
+    }
+}

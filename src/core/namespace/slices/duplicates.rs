@@ -1,0 +1,120 @@
+//! Endpoints that stand in two slices of a group: a process was killed at the wrong moment, or two of them write.
+//!
+//! Where two write, each may have put an endpoint into another slice, and each reads what the other has written. Both must
+//! decide alike which copy stays: if each kept its own, each would take out the other's, and clients would lose the
+//! endpoint for as long as both run. So the copy in the older slice stays, and of two as old the one in the slice whose name
+//! comes first. That a slice is ours, or was known before, does not count.
+//!
+//! * A place that the API server does not have yet is no copy: the endpoint stays where the server has it.
+//! * While a write of one of the slices is in flight, or its age is not known, nothing is decided. The other is read again
+//!   after the answer.
+//! * No slice is created while one that appeared, or about which something is to be decided, has yet to be read.
+
+use crate::core::ids::{ServiceId, SliceId};
+use crate::core::namespace::Placement;
+use crate::core::namespace::lifecycle::Objects;
+use crate::core::object::{Flight, Phase};
+use crate::core::slices::Slice;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is not decided yet about slices that may hold the same endpoints.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Duplicates {
+    /// Slices that appeared, or about which something is to be decided, and that have yet to be read.
+    unread: BTreeSet<(ServiceId, SliceId)>,
+    /// By the slice whose answer is awaited: the slices to be read again after that.
+    undecided: BTreeMap<SliceId, BTreeSet<SliceId>>,
+}
+
+impl Duplicates {
+    /// Notes that a slice of a Service has yet to be read.
+    pub(super) fn reads(&mut self, service: ServiceId, slice: SliceId) {
+        self.unread.insert((service, slice));
+    }
+
+    /// Forgets a slice that was read, or is gone.
+    pub(super) fn forget(&mut self, service: ServiceId, slice: SliceId) {
+        self.unread.remove(&(service, slice));
+    }
+
+    /// Returns whether a slice of a Service that appeared has yet to be read. One that cannot be read is not waited for.
+    pub(super) fn reads_slices_of(&self, service: ServiceId, slices: &Objects<Slice>) -> bool {
+        let of = (service, SliceId(0))..=(service, SliceId::NONE);
+        let mut unread = self.unread.range(of);
+        unread.any(|(_, id)| {
+            let reads = |slice: &Slice| {
+                let object = &slice.object;
+                let reads = object.needs_refetch || object.flight == Some(Flight::Fetch);
+                let reads = reads || matches!(object.phase, Phase::Adopting { .. });
+                reads && object.failures == 0 && slice.service == service
+            };
+            slices.get(*id).is_some_and(reads)
+        })
+    }
+}
+
+/// Which of two slices keeps an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Keeper {
+    /// The one that was read.
+    This,
+    /// The one in which it is placed.
+    Holder,
+    /// It depends on an answer.
+    Unknown,
+}
+
+impl Placement<'_> {
+    /// Decides which slice keeps an endpoint that is placed in `holder`, and that the API server has in `id`.
+    pub(super) fn keeper(&self, holder: SliceId, at: usize, id: SliceId) -> Keeper {
+        let (Some(holder), slice) = (self.slices.objects.get(holder), &self.slices.objects[id]) else {
+            return Keeper::Holder;
+        };
+        // If an object that was given away comes back, it takes its endpoints from the slice that replaced it.
+        if holder.yielded || !holder.slots[at].published.is_published() {
+            return Keeper::This;
+        }
+        let writes = matches!(holder.object.flight, Some(Flight::Create | Flight::Update));
+        match (holder.created, slice.created) {
+            (Some(theirs), Some(own)) if !writes => {
+                let older = (own, &slice.name) < (theirs, &holder.name);
+                if older { Keeper::This } else { Keeper::Holder }
+            }
+            _ => Keeper::Unknown,
+        }
+    }
+
+    /// Has a slice read again after the next answer about another one, and that one read if nothing of it is in flight.
+    pub(super) fn decide_later(&mut self, holder: SliceId, id: SliceId) {
+        if self
+            .slices
+            .duplicates
+            .undecided
+            .entry(holder)
+            .or_default()
+            .insert(id)
+        {
+            let object = &mut self.slices.objects[holder].object;
+            if object.flight.is_none() {
+                object.mark_stale();
+                self.slices.objects.want(holder);
+            }
+        }
+    }
+
+    /// Has the slices read again about which nothing could be decided before this answer.
+    pub(super) fn decide(&mut self, holder: Option<SliceId>) {
+        let Some(slices) = holder.and_then(|holder| self.slices.duplicates.undecided.remove(&holder)) else {
+            return;
+        };
+        for id in slices {
+            let slice = self.slices.objects.get_mut(id);
+            if let Some(slice) = slice.filter(|slice| slice.object.phase == Phase::Managed) {
+                slice.object.mark_stale();
+                // Otherwise a slice that others have deleted would be made anew, with the endpoints of this one.
+                self.slices.duplicates.unread.insert((slice.service, id));
+                self.slices.objects.want(id);
+            }
+        }
+    }
+}
