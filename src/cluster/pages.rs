@@ -75,7 +75,7 @@ where
 /// Notices lists that have no end. Without it, a server that always answers the same would be asked for the next page as fast
 /// as it answers.
 #[derive(Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Number of pages that announced another one.
     pages: u64,
     /// How many of the last ones were empty.
@@ -87,7 +87,7 @@ struct Progress {
 
 impl Progress {
     /// Handles a page with this number of objects, and a token for the next page.
-    fn page(&mut self, objects: usize, next: &str) -> Result<(), Cause> {
+    pub(super) fn page(&mut self, objects: usize, next: &str) -> Result<(), Cause> {
         self.pages += 1;
         self.empty = if objects == 0 { self.empty + 1 } else { 0 };
         let endless = |fault: &str| Err(Cause::Malformed(format!("the list has no end: {fault}")));

@@ -5,7 +5,7 @@
 use super::{Answer, Cause, ReadError, Reader, Resource};
 use crate::cluster::codec::{DecodeError, ListReader, SelectorMeta};
 use crate::cluster::http;
-use crate::cluster::pages::{PAGE, within};
+use crate::cluster::pages::{PAGE, Progress, within};
 use http_body_util::BodyExt as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -109,15 +109,18 @@ impl Reader {
     /// clusters need.
     async fn find_selector(&self, path: &str, what: &str) -> Result<Option<SelectorName>, Cause> {
         let mut uri = format!("{path}?limit=1");
+        let mut progress = Progress::default();
         loop {
             let mut body: Answer = self.answer(Resource::EndpointSelector, &uri, what).await?;
+            let mut objects = 0;
             let mut reader = ListReader::<SelectorMeta>::default();
             while let Some(frame) = within(self.patience, body.frame()).await? {
                 if let Ok(data) = frame?.into_data() {
                     reader.feed(&data);
                 }
                 // One that cannot be decoded is left out: the next look may find another.
-                let (items, _) = reader.take();
+                let (items, errors) = reader.take();
+                objects += items.len() + errors.len();
                 if let Some(found) = items.into_iter().find(|item| !item.stands_for_service) {
                     let SelectorMeta { namespace, name, .. } = found;
                     return Ok(Some(SelectorName { namespace, name }));
@@ -127,6 +130,7 @@ impl Reader {
             if next.is_empty() {
                 return Ok(None);
             }
+            progress.page(objects, &next)?;
             uri = format!(
                 "{path}?limit={PAGE}&continue={}",
                 utf8_percent_encode(&next, NON_ALPHANUMERIC)

@@ -573,7 +573,7 @@ impl NamespaceState {
         let service = self.services.find(&slice.service_name);
         let led = service.is_some_and(|service| self.services[service].facts.is_led());
         let led_unread = led && slice.others_hold.is_none();
-        let unread = self.awaits_content(id) || led_unread;
+        let unread = self.needs_content(id) || led_unread;
         let slice = &self.slices[id];
         if unread
             && slice.manager == Manager::Builtin

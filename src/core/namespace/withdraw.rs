@@ -397,7 +397,7 @@ impl NamespaceState {
     }
 
     /// Returns whether the content of another controller's slice matters to slices that give way, and is not known.
-    pub(super) fn awaits_content(&mut self, id: SliceId) -> bool {
+    pub(super) fn needs_content(&mut self, id: SliceId) -> bool {
         let slice = &self.slices[id];
         let replacement = self.replacements.change(&slice.service_name);
         let counts = slice.manager == Manager::Builtin

@@ -25,7 +25,10 @@ impl<'a> Held<'a> {
         let mut from = 0;
         let has_pairs = selector.pairs().all(|(key, value)| {
             // There is nothing to be found after the last pair.
-            from < self.pairs.len() && self.value_from(&mut from, key, work) == Some(value)
+            let has_pair = from < self.pairs.len() && self.value_from(&mut from, key, work) == Some(value);
+            // Keys of pairs are distinct, so the next one comes after the pair that was found.
+            from += 1;
+            has_pair
         });
         let mut from = 0;
         has_pairs

@@ -148,7 +148,7 @@ struct Waiting {
     /// The index of an address that was missing in the others when they were last compared.
     missing: usize,
     /// That address, if the slice waits for it to appear.
-    awaited: Option<IpAddr>,
+    missed: Option<IpAddr>,
 }
 
 /// Slices of other controllers.
@@ -183,7 +183,7 @@ struct Contents {
     /// Those that are to be compared with the others.
     to_compare: BTreeSet<Leaving>,
     /// Those in which an address was missing when they were compared, by one such address.
-    awaiting: BTreeMap<IpAddr, BTreeSet<Leaving>>,
+    missed_by: BTreeMap<IpAddr, BTreeSet<Leaving>>,
     /// Those addresses that have appeared since.
     appeared: BTreeSet<IpAddr>,
     /// The addresses of their ready endpoints.
@@ -204,12 +204,12 @@ impl Contents {
         }
     }
 
-    fn remove(&mut self, leaving: Leaving, held: &Ready, awaited: Option<IpAddr>) {
+    fn remove(&mut self, leaving: Leaving, held: &Ready, missed: Option<IpAddr>) {
         take(&mut self.by_class, &held.class(), leaving);
         self.left.remove(&held.ips);
         self.to_compare.remove(&leaving);
-        if let Some(ip) = awaited {
-            take(&mut self.awaiting, &ip, leaving);
+        if let Some(ip) = missed {
+            take(&mut self.missed_by, &ip, leaving);
         }
     }
 
@@ -224,13 +224,13 @@ impl Contents {
             return Some(leaving);
         }
         while let Some(ip) = self.appeared.first().copied() {
-            let waiting = self.awaiting.get_mut(&ip);
+            let waiting = self.missed_by.get_mut(&ip);
             let waiting = waiting.filter(|_| there.counts.contains_key(&ip));
             if let Some(leaving) = waiting.and_then(BTreeSet::pop_first) {
                 return Some(leaving);
             }
-            if self.awaiting.get(&ip).is_some_and(BTreeSet::is_empty) {
-                self.awaiting.remove(&ip);
+            if self.missed_by.get(&ip).is_some_and(BTreeSet::is_empty) {
+                self.missed_by.remove(&ip);
             }
             self.appeared.remove(&ip);
         }
@@ -327,7 +327,7 @@ impl Replacement {
             until,
             held: None,
             missing: 0,
-            awaited: None,
+            missed: None,
         };
         self.leaving.insert(leaving, waiting);
         self.by_time.insert((until, leaving));
@@ -343,7 +343,7 @@ impl Replacement {
         self.by_time.remove(&(waiting.until, leaving));
         self.to_read.remove(&leaving);
         match waiting.held {
-            Some(held) => self.contents.remove(leaving, &held, waiting.awaited),
+            Some(held) => self.contents.remove(leaving, &held, waiting.missed),
             None => self.unread -= 1,
         }
     }
@@ -361,10 +361,10 @@ impl Replacement {
         let Some(waiting) = self.leaving.get_mut(&leaving) else {
             return;
         };
-        let awaited = waiting.awaited.take();
+        let missed = waiting.missed.take();
         waiting.missing = 0;
         match std::mem::replace(&mut waiting.held, held) {
-            Some(old) => self.contents.remove(leaving, &old, awaited),
+            Some(old) => self.contents.remove(leaving, &old, missed),
             None => self.unread -= 1,
         }
         if let Some(held) = &waiting.held {
@@ -405,7 +405,7 @@ impl Replacement {
         others.forget(id);
         others.hold += usize::from(held.any);
         others.there.add(&held.ips, |ip| {
-            if contents.awaiting.contains_key(&ip) {
+            if contents.missed_by.contains_key(&ip) {
                 contents.appeared.insert(ip);
             }
         });
@@ -489,10 +489,10 @@ impl Replacement {
         // Where one was missing, the comparison goes on there. All are compared once more before it counts.
         let order = (waiting.missing..held.ips.len()).chain(0..waiting.missing);
         let missing = order.into_iter().find(|at| !there(at));
-        waiting.awaited = missing.map(|at| held.ips[at]);
-        if let (Some(at), Some(ip)) = (missing, waiting.awaited) {
+        waiting.missed = missing.map(|at| held.ips[at]);
+        if let (Some(at), Some(ip)) = (missing, waiting.missed) {
             waiting.missing = at;
-            self.contents.awaiting.entry(ip).or_default().insert(leaving);
+            self.contents.missed_by.entry(ip).or_default().insert(leaving);
         }
         missing.is_none()
     }
