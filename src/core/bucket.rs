@@ -30,6 +30,15 @@ impl TokenBucket {
 
     /// Takes a token, or returns the time until there is one.
     pub(crate) fn take(&mut self, now: Duration) -> Result<(), Duration> {
+        self.look(now)?;
+        if self.rate.is_finite() {
+            self.tokens -= 1.0;
+        }
+        Ok(())
+    }
+
+    /// Returns whether there is a token, or the time until there is one, which is never zero.
+    pub(crate) fn look(&mut self, now: Duration) -> Result<(), Duration> {
         if self.rate.is_infinite() {
             return Ok(());
         }
@@ -37,7 +46,6 @@ impl TokenBucket {
         self.last = self.last.max(now);
         self.tokens = (self.tokens + passed * self.rate).min(self.burst);
         if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
             return Ok(());
         }
         let wait = Duration::try_from_secs_f64((1.0 - self.tokens) / self.rate).unwrap_or(LONGEST_WAIT);
@@ -83,6 +91,20 @@ mod tests {
         bucket.give_back();
         bucket.take(Duration::ZERO).unwrap();
         bucket.take(Duration::ZERO).unwrap_err();
+    }
+
+    #[test]
+    fn a_look_takes_nothing_and_never_says_to_come_back_at_once() {
+        let mut bucket = TokenBucket::new(20.0, 1);
+        let mut now = Duration::from_secs(1);
+        for _ in 0..20 {
+            bucket.look(now).unwrap();
+            bucket.look(now).unwrap();
+            bucket.take(now).unwrap();
+            let wait = bucket.look(now).unwrap_err();
+            assert!(wait > Duration::from_millis(49), "{wait:?}");
+            now += wait;
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use super::leadership::Term;
 use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
-use super::queue::{Priority, Urgency, WriteQueue};
+use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Completed, Sign, Window};
 use fan_out::{FanOut, Paid};
@@ -302,9 +302,6 @@ impl Publisher {
                 }
             }
         }
-        if !yields && !want.reads && want.priority != Priority::Remove {
-            delay = delay.max(self.fan_out.owed(urgency.tenant, now));
-        }
         if want.exists {
             delay = delay
                 .max(batch)
@@ -464,7 +461,8 @@ impl Publisher {
         // its webhook hangs.
         let most = self.window.size().div_ceil(2);
         self.queue.set_pace(self.pace(now));
-        if let Some((key, priority, age)) = self.queue.next(most, allowed.classes, now) {
+        let held = (Classes::SLICE_OTHERS, self.fan_out.owes(now));
+        if let Some((key, priority, age)) = self.queue.next_but(most, allowed.classes, held, now) {
             let paid = self.fan_out.granted(&key, priority, now);
             self.granted.insert(key.clone(), (self.term, paid));
             return Next::Grant { key, priority, age };
@@ -472,7 +470,10 @@ impl Publisher {
         self.bucket.give_back();
         let mut limits = allowed.limited.into_iter();
         let limited = limits.find(|(classes, _)| self.queue.has_ready_in(*classes));
-        let limited = limited.map(|(_, limit)| limit);
+        let limited = limited.map(|(_, limit)| limit).or_else(|| {
+            let owed = self.queue.has_ready_in(Classes::SLICE_OTHERS) && self.fan_out.is_owed(now);
+            owed.then_some(Limit::Watchers)
+        });
         self.held_back = limited.is_none() && self.queue.has_ready(now);
         let until = self.queue.next_delayed().into_iter();
         let more = limited.and_then(|_| self.fan_out.wake(now));

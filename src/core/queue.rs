@@ -149,9 +149,16 @@ enum State {
     Answered,
 }
 
-/// Returns a test of whether a namespace may have another object in flight.
-fn may(tenants: &IdMap<u64, Tenant>, most: usize) -> impl Fn(u64) -> bool {
-    move |tenant| tenants.get(&tenant).is_none_or(|known| known.in_flight < most)
+/// Returns a test of whether a namespace may have another object of a class in flight.
+fn may(
+    tenants: &IdMap<u64, Tenant>,
+    most: usize,
+    (held, is_held): (Classes, impl Fn(u64) -> bool),
+) -> impl Fn(usize, u64) -> bool {
+    move |class, tenant| {
+        let has_room = tenants.get(&tenant).is_none_or(|known| known.in_flight < most);
+        has_room && !(held.has(class) && is_held(tenant))
+    }
 }
 
 impl<K> Default for WriteQueue<K> {
@@ -252,6 +259,17 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// Returns the object whose turn it is, its priority, and how long it has waited. It counts as in flight until
     /// [`Self::landed`]. No namespace gets more than `most` in flight, and only objects of these classes go.
     pub fn next(&mut self, most: usize, classes: Classes, now: Duration) -> Option<(K, Priority, Duration)> {
+        self.next_but(most, classes, (Classes::NONE, |_| false), now)
+    }
+
+    /// The same, but namespaces that pass the test of `held` have no turn in its classes. Their objects keep their places.
+    pub(super) fn next_but(
+        &mut self,
+        most: usize,
+        classes: Classes,
+        held: (Classes, impl Fn(u64) -> bool),
+        now: Duration,
+    ) -> Option<(K, Priority, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {
             if *until > now {
                 break;
@@ -263,7 +281,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             self.entries.insert(key, entry);
         }
         let patience = Patience::new(self.pace, self.waiting);
-        let may = may(&self.tenants, most);
+        let may = may(&self.tenants, most, held);
         let key = self.ready.choose(classes, may, &patience, now)?;
         let entry = self.entries[&key];
         self.unlink(&key, entry);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// From the request to the answer.
+/// From the request to the answer, usually.
 const ANSWER: Duration = Duration::from_millis(6);
 /// The size of a request.
 const BYTES: usize = 10_000;
@@ -38,6 +38,8 @@ struct Course {
     late: Vec<(Duration, Duration)>,
     /// The most writes that were sent and had no echo, by second.
     without: BTreeMap<u64, usize>,
+    /// The times at which the writer woke by itself and sent nothing, by second.
+    idle: BTreeMap<u64, usize>,
 }
 
 impl Course {
@@ -60,8 +62,12 @@ impl Course {
 struct World {
     /// How long the server is busy with the event of one write, by the time.
     event: Box<dyn Fn(Duration) -> Duration>,
-    /// The way of an event after that.
-    way: Duration,
+    /// The way of an event to us after that, by the time.
+    way: Box<dyn Fn(Duration) -> Duration>,
+    /// From the request to the answer.
+    answer: Duration,
+    /// Our own watch stays open and shows nothing between these.
+    silent: Option<(Duration, Duration)>,
     /// Writes of others a second.
     others: f64,
     /// Writes a second for which the budget is enough, or no limit.
@@ -77,7 +83,9 @@ impl World {
     fn new(event: impl Fn(Duration) -> Duration + 'static) -> Self {
         Self {
             event: Box::new(event),
-            way: MS,
+            way: Box::new(|_| MS),
+            answer: ANSWER,
+            silent: None,
             others: 0.0,
             budget: None,
             closed: None,
@@ -112,6 +120,8 @@ impl World {
         let (mut number, mut version, mut free) = (0, 0, Duration::ZERO);
         let (mut answered, mut course) = (BTreeMap::new(), Course::default());
         let mut open = true;
+        // When the writer wakes by itself: one time only, as its timer.
+        let mut look = Some(Duration::ZERO);
         if let Some((_, until)) = self.closed {
             events.push(Reverse((until, 0, Event::Opens)));
         }
@@ -119,6 +129,9 @@ impl World {
         while let Some(Reverse((at, _, event))) = events.pop() {
             if at > self.lasting {
                 break;
+            }
+            if event == Event::Look && look != Some(at) {
+                continue;
             }
             let mut now = at;
             if let Some((from, until)) = self.paused.filter(|(from, until)| (*from..*until).contains(&at)) {
@@ -148,13 +161,14 @@ impl World {
                     }
                     free = free.max(now) + (self.event)(now);
                     number += 1;
-                    events.push(Reverse((free + self.way, number, Event::Arrives(version))));
+                    events.push(Reverse((free + (self.way)(now), number, Event::Arrives(version))));
                 }
                 Event::Arrives(version) => {
                     if let Some(answered) = answered.remove(&version) {
                         course.late.push((now, now.saturating_sub(answered)));
                     }
-                    if open {
+                    let silent = |(from, until)| (from..until).contains(&now);
+                    if open && !self.silent.is_some_and(silent) {
                         let output = Output::Slice;
                         writer.publisher.signalled(
                             &Signal::Shown {
@@ -175,19 +189,24 @@ impl World {
                 Event::Look => {}
             }
             writer.publisher.take_echoes();
+            let before = course.sent.len();
             let until = loop {
                 match writer.next(BYTES, now) {
                     Ok(object) => {
                         course.sent.push(now);
                         number += 1;
-                        events.push(Reverse((now + ANSWER, number, Event::Answered(object, now))));
+                        events.push(Reverse((now + self.answer, number, Event::Answered(object, now))));
                     }
                     Err(until) => break until,
                 }
             };
-            if let Some(until) = until {
+            if event == Event::Look && course.sent.len() == before {
+                *course.idle.entry(now.as_secs()).or_default() += 1;
+            }
+            look = until.map(|until| until.max(now + MS));
+            if let Some(at) = look {
                 number += 1;
-                events.push(Reverse((until.max(now + MS), number, Event::Look)));
+                events.push(Reverse((at, number, Event::Look)));
             }
             let without = writer.publisher.places(Resource::Slices).1;
             let most = course.without.entry(now.as_secs()).or_default();
@@ -234,26 +253,92 @@ fn when_events_become_dear_few_are_on_their_way_and_when_they_are_cheap_again_it
     assert!(most <= Some(4), "{most:?}");
 }
 
+/// The API server hands on an event in 5 ms, but its way to our own watch is long.
 #[test]
-fn seconds_of_delay_do_not_make_it_swing() {
-    for way in [SECOND / 2, SECOND * 2, SECOND * 5] {
+fn a_watch_of_ours_that_was_late_by_itself_let_two_writes_go_for_each_delay() {
+    // At kube-controller-manager's rate, as far as it has 40 without an echo.
+    for (way, expected) in [(SECOND / 2, 20.0), (SECOND * 2, 20.0), (SECOND * 5, 8.0)] {
+        // The answers and the echoes of the beginning were quick, or it is late from the start.
+        for since in [0, 20] {
+            let course = World {
+                way: Box::new(step(MS, since, 1_000, way)),
+                lasting: SECOND * 120,
+                ..World::new(|_| 5 * MS)
+            }
+            .play();
+            let rates = (4..11).map(|tens| course.rate(tens * 10, 10 + tens * 10));
+            for rate in rates {
+                assert!(
+                    (expected * 0.8..=expected * 1.3).contains(&rate),
+                    "{way:?} {since}: {rate}"
+                );
+            }
+            let most = course.without.range(since + 40..).map(|(_, most)| *most).max();
+            assert!(most <= Some(42), "{way:?}: {most:?}");
+        }
+    }
+    let course = World {
+        way: Box::new(step(MS, 20, 40, SECOND * 2)),
+        ..World::new(|_| 5 * MS)
+    }
+    .play();
+    assert!(course.rate(45, 60) > 170.0, "{}", course.rate(45, 60));
+}
+
+#[test]
+fn a_watch_of_ours_that_showed_nothing_stopped_all_writes_for_fifteen_seconds() {
+    let course = World {
+        silent: Some((SECOND * 20, SECOND * 34)),
+        ..World::new(|_| 5 * MS)
+    }
+    .play();
+    assert!(
+        (15.0..=25.0).contains(&course.rate(23, 34)),
+        "{}",
+        course.rate(23, 34)
+    );
+    assert!(course.rate(40, 60) > 170.0, "{}", course.rate(40, 60));
+}
+
+/// A place is held until the answer, as on a busy server a slow answer is all that shows how busy it is.
+#[test]
+fn slow_answers_let_no_fewer_writes_go_than_kube_controller_manager_sends() {
+    for answer in [SECOND / 5, SECOND / 2, SECOND * 2] {
         let course = World {
-            way,
-            lasting: SECOND * 120,
+            answer,
             ..World::new(|_| 5 * MS)
         }
         .play();
-        // Two places, each for as long as an echo takes.
-        let expected = 2.0 / way.as_secs_f64();
-        let rates = (0..9).map(|tens| course.rate(20 + tens * 10, 30 + tens * 10));
-        for rate in rates {
-            assert!(
-                (expected * 0.5..=expected * 1.6).contains(&rate),
-                "{way:?}: {rate}"
-            );
-        }
-        let most = course.without.range(10..).map(|(_, most)| *most).max();
-        assert!(most <= Some(4), "{way:?}: {most:?}");
+        assert!(course.rate(10, 60) > 25.0, "{answer:?}: {}", course.rate(10, 60));
+    }
+}
+
+#[test]
+fn a_writer_that_may_not_write_woke_all_the_time() {
+    let step = |event: Duration| step(5 * MS, 20, 40, event);
+    let silent = Some((SECOND * 20, SECOND * 34));
+    let late = |_| SECOND * 5;
+    for (what, world) in [
+        ("events of 100 ms", World::new(step(100 * MS))),
+        ("events of 3 s", World::new(step(SECOND * 3))),
+        (
+            "a silent watch",
+            World {
+                silent,
+                ..World::new(|_| 5 * MS)
+            },
+        ),
+        (
+            "a late watch",
+            World {
+                way: Box::new(late),
+                ..World::new(|_| 5 * MS)
+            },
+        ),
+    ] {
+        let course = world.play();
+        let most = course.idle.values().max();
+        assert!(most <= Some(&25), "{what}: {most:?} times in a second");
     }
 }
 

@@ -225,3 +225,56 @@ fn no_watch_of_other_servers_is_ended() {
     let outcome = Sort::Now.play(&case);
     assert_eq!(outcome.servers.ended, 0);
 }
+
+/// Our own watch is late by itself, or shows nothing, on API servers with as much to do as in the other cases.
+#[test]
+fn a_watch_of_ours_that_was_late_by_itself_held_writes_back_or_ended_watches() {
+    for (watchers, rate) in [(100, 200.0), (300, 50.0), (300, 200.0), (1_000, 50.0)] {
+        let case = Case::new(Kind::Random, rate, watchers).with_room();
+        let kcm = Sort::KcmLike.play(&case);
+        for delay in [Duration::from_secs(2), Duration::MAX] {
+            let what = format!("{watchers} {rate} {delay:?}");
+            let outcome = play(&case, &mut Product::late(&case, DEFAULT, delay));
+            assert_eq!((kcm.servers.ended, outcome.servers.ended), (0, 0), "{what}");
+            assert!(outcome.over.is_some(), "{what}");
+            // A rate of 20 a second is reached after some delays, and is half of the budget of 300 watchers.
+            let removals = outcome.servers.removals.quantile(0.99).as_secs_f64();
+            assert!(removals < 12.0, "{what}: removals wait {removals:.2} s");
+        }
+    }
+}
+
+/// What small events cost an API server does not depend on their size, and our own watch does not show what they cost
+/// one that it is not on.
+#[test]
+fn small_slices_ended_watches_of_another_server_than_ours() {
+    for (bytes, watchers, rate) in [(400, 1_000, 200.0), (4_000, 600, 200.0), (4_000, 300, 100.0)] {
+        let mut case = Case::new(Kind::Random, rate, watchers);
+        (case.servers.servers, case.servers.apart, case.servers.bytes) = (2, true, bytes);
+        let what = format!("{bytes} {watchers}");
+        let (kcm, now) = (Sort::KcmLike.play(&case), Sort::Now.play(&case));
+        assert_eq!((kcm.servers.ended, now.servers.ended), (0, 0), "{what}");
+        assert!(now.over.is_some(), "{what}");
+    }
+}
+
+#[test]
+fn small_slices_ended_watches_while_our_own_watch_was_closed() {
+    for (bytes, watchers) in [(400, 1_000), (400, 300), (4_000, 600), (12_600, 300)] {
+        let case = Case {
+            lasting: Duration::from_secs(20),
+            ..Case::new(Kind::Random, 100.0, watchers)
+        };
+        let servers = Config {
+            bytes,
+            ..case.servers.clone()
+        };
+        let case = Case { servers, ..case };
+        let (kcm, blind) = (
+            Sort::KcmLike.play(&case),
+            play(&case, &mut Product::blind(&case, DEFAULT)),
+        );
+        let what = format!("{bytes} {watchers}");
+        assert_eq!((kcm.servers.ended, blind.servers.ended), (0, 0), "{what}");
+    }
+}

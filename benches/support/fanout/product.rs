@@ -6,6 +6,7 @@ use endpointd::core::object::Output;
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Effect, Pacing, WatchLimits, Watchers};
 use endpointd::core::queue::Priority;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The defaults of the flags.
@@ -23,6 +24,9 @@ pub(crate) struct Product {
     wake: Option<Duration>,
     /// True if the publisher is told what the watch of slices brings.
     told: bool,
+    /// How much later than it comes, and what has come and not been told. Without an end, nothing ever is.
+    delay: Duration,
+    late: VecDeque<(Duration, u64)>,
 }
 
 impl Product {
@@ -36,6 +40,22 @@ impl Product {
             ..WatchLimits::UNWATCHED
         };
         Self::watched(case, Pacing { watch, ..pacing })
+    }
+
+    /// The same with a watch that is late by itself, or shows nothing if there is no end to that.
+    pub(crate) fn late(case: &Case, pacing: Pacing, delay: Duration) -> Self {
+        Self {
+            delay,
+            ..Self::new(case, pacing)
+        }
+    }
+
+    /// The same while its own watch is not open.
+    pub(crate) fn blind(case: &Case, pacing: Pacing) -> Self {
+        let mut writer = Self::new(case, pacing);
+        writer.signal(&Signal::Opened(Output::Slice, None), Duration::ZERO);
+        writer.told = false;
+        writer
     }
 
     /// The same without a budget of bytes to watchers.
@@ -71,6 +91,8 @@ impl Product {
             bytes: case.servers.bytes,
             wake: None,
             told: false,
+            delay: Duration::ZERO,
+            late: VecDeque::new(),
         }
     }
 }
@@ -81,6 +103,14 @@ impl Controller for Product {
     }
 
     fn next(&mut self, now: Duration) -> Option<Grant> {
+        while let Some((_, version)) = self.late.pop_front_if(|(at, _)| *at <= now) {
+            let shown = Signal::Shown {
+                output: Output::Slice,
+                version,
+                at: now,
+            };
+            self.signal(&shown, now);
+        }
         let next = self.simulated.next(self.bytes, now);
         let object = next.map_err(|until| self.wake = until).ok()?;
         Some(Grant {
@@ -90,7 +120,8 @@ impl Controller for Product {
     }
 
     fn wake(&self, _now: Duration) -> Option<Duration> {
-        self.wake
+        let late = self.late.front().map(|(at, _)| *at);
+        self.wake.into_iter().chain(late).min()
     }
 
     fn answered(
@@ -107,12 +138,8 @@ impl Controller for Product {
 
     fn echoed(&mut self, _object: usize, version: u64, now: Duration) {
         if self.told {
-            let shown = Signal::Shown {
-                output: Output::Slice,
-                version,
-                at: now,
-            };
-            self.signal(&shown, now);
+            // Told with the next look, which follows at once.
+            self.late.push_back((now.saturating_add(self.delay), version));
         }
     }
 

@@ -134,7 +134,14 @@ impl Cluster {
     pub fn new(config: Config) -> Self {
         let servers = config.servers.max(1);
         let mut watchers: Vec<_> = (0..=config.watchers)
-            .map(|number| Watcher::new((number % servers) as u16, 0))
+            .map(|number| {
+                if config.apart {
+                    servers - 1
+                } else {
+                    number % servers
+                }
+            })
+            .map(|server| Watcher::new(server as u16, 0))
             .collect();
         for watcher in watchers.iter_mut().take(config.slow.min(config.watchers)) {
             watcher.slow = true;

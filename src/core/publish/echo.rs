@@ -18,12 +18,22 @@
 //! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
 //! changed nothing, which makes no event and is answered with a version that was shown before. Deletes are answered
 //! without a version before Kubernetes 1.38. From then on the version proves that the deletion was shown, but not how
-//! late: it may be that of a later look, at which nothing was written that a watch would show. A request that is not answered in time gives its place up, and neither it nor a write without
-//! a version tells how late the server is: the failures of some objects are no sign of its load.
+//! late: it may be that of a later look, at which nothing was written that a watch would show. A request that is not
+//! answered in time gives its place up, and neither it nor a write without a version tells how late the server is: the
+//! failures of some objects are no sign of its load.
 //!
-//! If our own watch is not open, or shows nothing at all while echoes are awaited, nothing can be told from echoes: no
-//! write needs a place until it shows something again, and [`super::budget`] alone limits what is sent.
+//! The API server hands on all events of a resource in one order. So what any of our watches of it shows frees the places of
+//! the writes of all its outputs, and one of them that shows nothing holds up none of the others.
+//!
+//! Our own watch may be late by itself, on a server that keeps up with all others: see [`lateness`]. If it is not open, or shows
+//! nothing at all for long while echoes are awaited, nothing can be told from echoes: no write needs a place until it shows
+//! something again, and [`super::budget`] alone limits what is sent.
 
+mod lateness;
+mod places;
+
+use self::lateness::{Lateness, UPSTREAM_WORKERS};
+use self::places::Places;
 use super::Load;
 use crate::core::hash::{Hashed, HashedMap, HashedSet};
 use crate::core::namespace::Outcome;
@@ -32,12 +42,6 @@ use crate::core::queue::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of places at first.
-const FIRST: f64 = 5.0;
-/// The number of places that are always left: one that is kept for removals, and one for all writes.
-const LEAST: f64 = 2.0;
-/// The largest number of places if nobody watches.
-const MOST_UNWATCHED: f64 = 256.0;
 /// An echo that takes longer than this is late: half of the places are taken away.
 pub const LATE: Duration = Duration::from_millis(250);
 /// Only an echo that is quicker than this adds to the places.
@@ -49,11 +53,14 @@ const BOUND: Duration = Duration::from_secs(2);
 const BOUND_OF_UNKNOWN: Duration = LATE;
 /// How long a request without an answer keeps its place. It takes one again when it is answered. The window of requests
 /// in flight may be several times as large, so a namespace whose webhook hangs holds up others for several times as long.
+/// An idle server that answers slowly gets 32 writes a second at least, which is more than kube-controller-manager sends. On a
+/// busy one answers are late because it is busy: with 50 or 100 ms, watches were ended in a simulation with 50 to 300
+/// watchers, also where that was allowed only while answers did not get later with more requests.
 const BOUND_OF_FLIGHT: Duration = LATE;
+/// Our own watches of a resource that show nothing for so long, while an echo is awaited, may have a fault of their own.
+const QUIET: Duration = Duration::from_secs(2);
 /// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing. No place is held longer.
 const SILENT: Duration = Duration::from_secs(15);
-/// The weight of one echo in the usual time.
-const WEIGHT: f64 = 0.25;
 /// Number of deletions seen before their answer that are remembered.
 const GONE_KEPT: usize = 1024;
 
@@ -128,10 +135,14 @@ impl From<Output> for Resource {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Echoes {
     places: [Places; 2],
+    /// How late echoes of each resource are by themselves.
+    lateness: [Lateness; 2],
     /// By output.
     streams: [Stream; 3],
     /// The writes that are granted and not answered.
     flights: HashedMap<ObjectKey, Flight>,
+    /// How many of them there are of each resource.
+    unanswered: [usize; 2],
     /// Those of them that hold a place, by the order of their grants, with when that was.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
@@ -140,26 +151,6 @@ pub(super) struct Echoes {
     stall: (Duration, Duration),
     /// The echoes since they were last taken.
     heard: Vec<(Output, Duration)>,
-}
-
-/// The places of one resource.
-#[derive(Clone, Copy, Debug)]
-struct Places {
-    size: f64,
-    most: f64,
-    /// Set until an echo is late for the first time: the places grow by one with each echo.
-    starting: bool,
-    /// How many are held, and how many of these by writes that remove no endpoint.
-    held: usize,
-    others: usize,
-    /// The order of the grant that last left no place, or only one. The echo of a write that was granted later proves
-    /// nothing about a larger number.
-    filled: u64,
-    /// When places were last taken away. What was answered before that was sent under the larger number.
-    shrunk: Duration,
-    /// The usual time of an echo, and when it was last measured.
-    usual: Duration,
-    measured: Duration,
 }
 
 /// Our own watch of one output, and the writes that it has to show.
@@ -195,6 +186,8 @@ struct Flight {
 struct Place {
     flight: Flight,
     answered: Duration,
+    /// How many writes of the resource were answered and not shown then, with this one.
+    unseen: usize,
 }
 
 /// A write that was answered without one.
@@ -206,78 +199,6 @@ struct Unversioned {
     gone_at: Option<u64>,
     /// When it gives its place up.
     until: Duration,
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            size: FIRST,
-            most: MOST_UNWATCHED,
-            starting: true,
-            held: 0,
-            others: 0,
-            filled: 0,
-            shrunk: Duration::ZERO,
-            usual: Duration::ZERO,
-            measured: Duration::ZERO,
-        }
-    }
-}
-
-impl Places {
-    fn limit(&self) -> usize {
-        self.size.min(self.most) as usize
-    }
-
-    /// Returns the places that are not kept for removals: half of them.
-    fn limit_of_others(&self) -> usize {
-        self.limit() / 2
-    }
-
-    /// Returns whether the limits hold back writes, or would with one more.
-    fn is_full(&self) -> bool {
-        self.held + 1 >= self.limit() || self.others >= self.limit_of_others()
-    }
-
-    fn take(&mut self, removes: bool) {
-        self.held += 1;
-        self.others += usize::from(!removes);
-    }
-
-    fn free(&mut self, removes: bool) {
-        self.held -= 1;
-        self.others -= usize::from(!removes);
-    }
-
-    fn shrink(&mut self, now: Duration) {
-        self.size = (self.size.min(self.most) / 2.0).max(LEAST);
-        self.starting = false;
-        self.shrunk = now;
-    }
-
-    /// Takes in an echo that came at `at`, so long after the answer.
-    fn echoed(&mut self, place: Place, took: Duration, at: Duration) {
-        let usual = self.usual_at(at).as_secs_f64();
-        self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
-        self.measured = at;
-        if took > LATE {
-            if place.answered >= self.shrunk {
-                self.shrink(at);
-            }
-        } else if took <= QUICK && place.flight.sent <= self.filled {
-            let more = if self.starting { 1.0 } else { 1.0 / self.size };
-            self.size = (self.size + more).min(self.most);
-        }
-    }
-
-    /// Returns the usual time of an echo. After a while without any it counts as quick again.
-    fn usual_at(&self, now: Duration) -> Duration {
-        if now.saturating_sub(self.measured) > BOUND {
-            Duration::ZERO
-        } else {
-            self.usual
-        }
-    }
 }
 
 impl Stream {
@@ -304,9 +225,8 @@ impl Stream {
 impl Echoes {
     /// Sets the largest number of places while others watch, or that nobody does.
     pub(super) fn watched(&mut self, most: Option<u16>) {
-        let most = most.map_or(MOST_UNWATCHED, |most| f64::from(most).max(LEAST));
         for places in &mut self.places {
-            places.most = most;
+            places.watched(most);
         }
     }
 
@@ -323,20 +243,58 @@ impl Echoes {
         (places.limit(), places.held)
     }
 
+    /// Returns the streams of a resource.
+    fn streams_of(&self, resource: Resource) -> impl Iterator<Item = &Stream> {
+        let outputs = Output::ALL.into_iter();
+        let outputs = outputs.filter(move |output| Resource::from(*output) == resource);
+        outputs.map(|output| &self.streams[output as usize])
+    }
+
+    /// Returns whether a write may go that has no place, as far as what is awaited allows it: while our own watches are merely
+    /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
+    pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
+        if self.unanswered[resource as usize] >= UPSTREAM_WORKERS {
+            return Err(None);
+        }
+        if self.unseen(resource) < self.lateness[resource as usize].most() {
+            return Ok(());
+        }
+        let Some(oldest) = self.oldest(resource) else {
+            return Err(None);
+        };
+        let moved = self.streams_of(resource).map(|stream| stream.moved).max();
+        let quiet = oldest.max(moved.unwrap_or_default()) + QUIET;
+        if quiet <= now { Ok(()) } else { Err(Some(quiet)) }
+    }
+
+    /// Returns how many writes of a resource are answered and not shown.
+    fn unseen(&self, resource: Resource) -> usize {
+        let unseen = |stream: &Stream| stream.written.len() + stream.unversioned.len();
+        self.streams_of(resource).map(unseen).sum()
+    }
+
+    /// Returns when the write of a resource was answered that has waited longest.
+    fn oldest(&self, resource: Resource) -> Option<Duration> {
+        self.streams_of(resource).filter_map(Stream::oldest).min()
+    }
+
     /// Returns the time that an echo usually takes now.
     pub(super) fn usual(&self, resource: Resource, now: Duration) -> Duration {
         self.places[resource as usize].usual_at(now)
     }
 
+    /// Returns how late echoes are now: the usual time, or that for which one has been awaited, if it is late.
+    pub(super) fn late(&self, resource: Resource, now: Duration) -> Duration {
+        let awaited = self.oldest(resource).map(|oldest| self.took(oldest, now));
+        let awaited = awaited.filter(|awaited| *awaited > LATE);
+        self.usual(resource, now).max(awaited.unwrap_or_default())
+    }
+
     /// Returns whether our own watches tell how late the echoes are of all that is written of a resource. A watch that was
     /// never open is of an output that is not written.
     pub(super) fn counts(&self, resource: Resource) -> bool {
-        let outputs = Output::ALL.into_iter();
-        let mut served = outputs
-            .filter(|output| Resource::from(*output) == resource)
-            .map(|output| &self.streams[output as usize])
-            .filter(|stream| stream.served)
-            .peekable();
+        let served = self.streams_of(resource).filter(|stream| stream.served);
+        let mut served = served.peekable();
         served.peek().is_some() && served.all(Stream::counts)
     }
 
@@ -357,7 +315,9 @@ impl Echoes {
             removes,
             sent: self.order,
         };
-        self.flights.insert(key.clone(), flight);
+        if self.flights.insert(key.clone(), flight).is_none() {
+            self.unanswered[Resource::from(output) as usize] += 1;
+        }
         self.holding.insert(self.order, (now, key.clone()));
     }
 
@@ -368,21 +328,26 @@ impl Echoes {
         };
         self.order += 1;
         let output = key.object.output;
+        let resource = Resource::from(output) as usize;
+        self.unanswered[resource] -= 1;
         if self.holding.remove(&flight.sent).is_none() {
-            self.places[Resource::from(output) as usize].take(flight.removes);
+            self.places[resource].take(flight.removes);
         }
         let place = Place {
             flight,
             answered: now,
+            unseen: self.unseen(Resource::from(output)) + 1,
         };
+        let shown = self.streams_of(Resource::from(output)).map(|stream| stream.shown);
+        let shown = shown.max().unwrap_or_default();
         let stream = &mut self.streams[output as usize];
         let gone = stream.gone.remove(key);
         match effect {
-            Effect::Written(version) if version > stream.shown => {
+            Effect::Written(version) if version > shown => {
                 stream.written.insert((version, self.order), place);
             }
             // The echo came first, and shows that it did by its version alone.
-            Effect::Deleted(Some(version)) if !gone && version <= stream.shown => {
+            Effect::Deleted(Some(version)) if !gone && version <= shown => {
                 self.end(output, place, now, false);
             }
             Effect::Deleted(_) | Effect::Unknown if !gone => {
@@ -411,6 +376,7 @@ impl Echoes {
         places.free(place.flight.removes);
         if heard {
             places.echoed(place, took, at);
+            self.lateness[Resource::from(output) as usize].came(place.answered, place.unseen, took, at);
             self.heard.push((output, took));
         }
     }
@@ -439,12 +405,16 @@ impl Echoes {
             places.free(place.flight.removes);
         }
         let holding = &mut self.holding;
+        let unanswered = &mut self.unanswered[Resource::from(output) as usize];
         self.flights.retain(|key, flight| {
-            let stays = key.object.output != output;
-            if !stays && holding.remove(&flight.sent).is_some() {
+            if key.object.output != output {
+                return true;
+            }
+            *unanswered -= 1;
+            if holding.remove(&flight.sent).is_some() {
                 places.free(flight.removes);
             }
-            stays
+            false
         });
     }
 
@@ -454,6 +424,25 @@ impl Echoes {
         stream.silent = false;
         stream.moved = stream.moved.max(at);
         stream.shown = stream.shown.max(version);
+        // The API server hands on all events of a resource in one order, whichever of our watches they are for.
+        let resource = Resource::from(output);
+        let outputs = Output::ALL.into_iter();
+        let outputs = outputs.filter(|other| Resource::from(*other) == resource);
+        let sent = outputs
+            .clone()
+            .map(|other| self.free_shown(other, version, at))
+            .max();
+        let sent = sent.unwrap_or_default();
+        for other in outputs {
+            // Writes that were answered before one was sent that has been shown come before it.
+            self.release(other, at, |order, this| {
+                order < sent || this.gone_at.is_some_and(|gone_at| gone_at <= version)
+            });
+        }
+    }
+
+    /// Frees the places of the writes of an output up to a version, and returns when the last of them was sent.
+    fn free_shown(&mut self, output: Output, version: u64, at: Duration) -> u64 {
         let mut sent = 0;
         while let Some(first) = self.streams[output as usize].written.first_entry()
             && first.key().0 <= version
@@ -462,10 +451,7 @@ impl Echoes {
             sent = sent.max(place.flight.sent);
             self.end(output, place, at, true);
         }
-        // Writes that were answered before one was sent that has been shown come before it. There are no more than places.
-        self.release(output, at, |order, this| {
-            order < sent || this.gone_at.is_some_and(|gone_at| gone_at <= version)
-        });
+        sent
     }
 
     /// Frees the places of those writes without a version that `is_over` picks, by the order of their answers.
@@ -525,6 +511,7 @@ impl Echoes {
         if waits > LATE && oldest >= places.shrunk {
             places.shrink(now);
         }
+        self.lateness[Resource::from(output) as usize].awaited(oldest, waits, now);
         if waits <= SILENT {
             return;
         }

@@ -9,6 +9,7 @@ use super::echo::{Echoes, Effect, QUICK, Resource};
 use super::signals::Signal;
 use super::throttling::Limit;
 use crate::core::body::Request;
+use crate::core::bucket::TokenBucket;
 use crate::core::hash::{Hashed, HashedMap, IdMap, hash_of};
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Classes, Priority};
@@ -20,8 +21,12 @@ const SPACING: u32 = 4;
 const SPACING_OF_REMOVALS: u32 = 1;
 /// It is never more than this.
 const MOST_SPACING: Duration = Duration::from_secs(2);
-/// A namespace waits no longer than this for what it owes, and removals of endpoints never do.
-const MOST_OWED: Duration = Duration::from_secs(60);
+/// A namespace waits no longer than this for what it and those before it owe, and removals of endpoints never do.
+const MOST_OWED: Duration = Duration::from_secs(600);
+/// Slices, and Endpoints, that are written each second beyond the places while our own watch is merely late or quiet
+/// ([`Echoes::beyond`]): what kube-controller-manager 1.36 allows itself by default (`--kube-api-qps`), however late its
+/// own watch is.
+const UPSTREAM_QPS: f64 = 20.0;
 /// Number of namespaces that owe something above which those that no longer do are dropped.
 const OWING_KEPT: usize = 1024;
 /// Number of written objects above which those that may be written again are dropped.
@@ -40,6 +45,10 @@ pub(super) struct Allowed {
 #[derive(Clone, Debug)]
 pub(super) struct FanOut {
     echoes: Echoes,
+    /// Limits the writes that go beyond the places, of each resource.
+    beyond: [TokenBucket; 2],
+    /// When one may go, of each resource, if that was refused when last asked and nothing comes before.
+    beyond_at: [Option<Duration>; 2],
     /// The largest number of places while anyone watches.
     places: u16,
     budget: Budget,
@@ -58,6 +67,8 @@ impl FanOut {
         let budget = Budget::new(limits);
         let mut fan_out = Self {
             echoes: Echoes::default(),
+            beyond: [(); 2].map(|()| TokenBucket::new(UPSTREAM_QPS, 1)),
+            beyond_at: [None; 2],
             places: limits.places,
             budget,
             written: HashedMap::default(),
@@ -85,9 +96,12 @@ impl FanOut {
         let (removals, others) = self.budget.allow(now);
         let by_budget = refused(Resource::Slices, removals, others);
         let mut by_echo = Classes::NONE;
+        self.beyond_at = [None; 2];
         for resource in Resource::ALL {
             let (removals, others) = self.echoes.allow(resource);
-            by_echo = by_echo.or(refused(resource, removals, others));
+            if !(removals && others) && !self.may_go_beyond(resource, now) {
+                by_echo = by_echo.or(refused(resource, removals, others));
+            }
         }
         Allowed {
             classes: Classes::ALL.without(by_budget).without(by_echo),
@@ -95,27 +109,46 @@ impl FanOut {
         }
     }
 
-    /// Returns when more may be written, if no echo comes.
+    /// Returns whether a write may go beyond the places.
+    fn may_go_beyond(&mut self, resource: Resource, now: Duration) -> bool {
+        let may = self.echoes.beyond(resource, now);
+        let may = may.and_then(|()| {
+            self.beyond[resource as usize]
+                .look(now)
+                .map_err(|wait| Some(now + wait))
+        });
+        self.beyond_at[resource as usize] = may.err().flatten();
+        may.is_ok()
+    }
+
+    /// Returns when more may be written than [`Self::allow`] has said, if no echo comes.
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
         let budget = [self.budget.wait(), self.budget.wait_of_removals()];
         let budget = budget.into_iter().filter(|wait| !wait.is_zero()).min();
-        budget
-            .map(|wait| now + wait)
-            .into_iter()
-            .chain(self.echoes.wake(now))
-            .min()
+        let paid = self.owing.values().filter(|until| **until > now).min();
+        let known = [
+            budget.map(|wait| now + wait),
+            paid.copied(),
+            self.echoes.wake(now),
+        ];
+        known.into_iter().chain(self.beyond_at).flatten().min()
     }
 
-    /// Returns how long a namespace waits because its writes cost more than they have paid.
-    pub(super) fn owed(&self, tenant: u64, now: Duration) -> Duration {
-        let until = self.owing.get(&tenant);
-        until.map_or(Duration::ZERO, |until| until.saturating_sub(now))
+    /// Returns whether some namespace has to make up for huge writes.
+    pub(super) fn is_owed(&self, now: Duration) -> bool {
+        self.owing.values().any(|until| *until > now)
+    }
+
+    /// Returns a test of whether a namespace has to wait with all but removals, because its writes cost more than they have
+    /// paid.
+    pub(super) fn owes(&self, now: Duration) -> impl Fn(u64) -> bool {
+        move |tenant| self.owing.get(&tenant).is_some_and(|until| *until > now)
     }
 
     /// Returns how long an object that exists waits until it may be written again.
     pub(super) fn spacing(&self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Duration {
-        let usual = self.echoes.usual(Resource::from(key.object.output), now);
-        if usual <= QUICK {
+        let late = self.echoes.late(Resource::from(key.object.output), now);
+        if late <= QUICK {
             return Duration::ZERO;
         }
         let Some(written) = self.written.get(key) else {
@@ -125,13 +158,24 @@ impl FanOut {
             Priority::Remove => SPACING_OF_REMOVALS,
             Priority::Add | Priority::Rest => SPACING,
         };
-        (*written + (usual * times).min(MOST_SPACING)).saturating_sub(now)
+        (*written + (late * times).min(MOST_SPACING)).saturating_sub(now)
     }
 
     /// Records that an object was granted. What it pays is settled when its request is known.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
+        let resource = Resource::from(key.object.output);
+        let (removals, others) = self.echoes.allow(resource);
+        let has_place = if priority == Priority::Remove {
+            removals
+        } else {
+            others
+        };
+        if !has_place {
+            // Where it is refused, the queue had nothing that could go otherwise.
+            let _ = self.beyond[resource as usize].take(now);
+        }
         self.echoes.granted(key, priority, now);
-        if self.echoes.usual(Resource::from(key.object.output), now) > QUICK {
+        if self.echoes.late(resource, now) > QUICK {
             if self.written.len() >= WRITTEN_KEPT {
                 self.written.retain(|_, written| *written + MOST_SPACING > now);
             }
@@ -139,7 +183,7 @@ impl FanOut {
         } else {
             self.written.remove(key);
         }
-        match Resource::from(key.object.output) {
+        match resource {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
             Resource::Endpoints => Paid::NOTHING,
         }
@@ -153,7 +197,10 @@ impl FanOut {
             Request::Delete(_) => Size::Unknown,
         };
         if Resource::from(key.object.output) == Resource::Slices {
-            let corrected = self.budget.correct(paid, Some(size));
+            let tenant = hash_of(&*key.namespace);
+            let owes = self.owes(now)(tenant);
+            let corrected = self.budget.correct(paid, Some(size), owes, now);
+            self.owe(tenant, corrected.pause, now);
             if self.budget.watchers() > 0.0 {
                 self.paid.insert(key.clone(), corrected);
             }
@@ -162,25 +209,27 @@ impl FanOut {
 
     /// Records that nothing is written for an object that was granted.
     pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
-        self.budget.correct(paid, None);
+        self.budget.correct(paid, None, false, now);
         self.answered(key, Effect::Nothing, now);
     }
 
     /// Records the effect of a request, or that none is sent.
     pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
         match self.paid.remove(key) {
-            Some(corrected) if effect == Effect::Nothing => self.budget.refund(corrected.paid),
-            Some(corrected) => {
-                self.sent += corrected.sent;
-                self.owes(hash_of(&*key.namespace), corrected.pause, now);
+            Some(corrected) if effect == Effect::Nothing => {
+                let sooner = self.budget.refund(corrected);
+                if let Some(until) = self.owing.get_mut(&hash_of(&*key.namespace)) {
+                    *until = until.saturating_sub(sooner);
+                }
             }
+            Some(corrected) => self.sent += corrected.sent,
             None => {}
         }
         self.echoes.answered(key, effect, now);
     }
 
-    /// Makes a namespace wait, so that the excess of a huge write is made up for.
-    fn owes(&mut self, tenant: u64, pause: Duration, now: Duration) {
+    /// Makes a namespace wait, so that the excess of a huge write, and of those of others before it, is made up for.
+    fn owe(&mut self, tenant: u64, pause: Duration, now: Duration) {
         if pause.is_zero() {
             return;
         }
@@ -188,7 +237,7 @@ impl FanOut {
             self.owing.retain(|_, until| *until > now);
         }
         let until = self.owing.entry(tenant).or_default();
-        *until = ((*until).max(now) + pause).min(now + MOST_OWED);
+        *until = (*until).max(now + pause).min(now + MOST_OWED);
     }
 
     /// Takes in what our own watches have shown.
@@ -198,7 +247,12 @@ impl FanOut {
             Signal::Shown { output, version, at } => self.echoes.shown(*output, *version, *at),
             Signal::Deleted { key, at } => self.echoes.deleted(key, *at),
             Signal::Nodes(nodes) => {
-                self.budget.set_nodes(*nodes, now);
+                let longer = self.budget.set_nodes(*nodes, now);
+                for until in self.owing.values_mut() {
+                    let left = until.saturating_sub(now).as_secs_f64() * longer;
+                    *until =
+                        now + Duration::try_from_secs_f64(left).map_or(MOST_OWED, |left| left.min(MOST_OWED));
+                }
                 self.count_watchers();
             }
         }

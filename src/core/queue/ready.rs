@@ -61,7 +61,7 @@ impl<K: Clone> Ready<K> {
         classes.iter().any(|class| !self.classes[class].is_empty())
     }
 
-    /// Chooses the object that goes next, of these classes and of the namespaces that may have a turn. With that, its
+    /// Chooses the object that goes next, of these classes and of the namespaces that may have a turn in them. With that, its
     /// namespace and its group have their turns; it stays until it is removed.
     ///
     /// If a promise is due, the next write keeps it. A namespace whose turn it is goes with the most urgent of its classes,
@@ -69,7 +69,7 @@ impl<K: Clone> Ready<K> {
     pub(super) fn choose(
         &mut self,
         classes: Classes,
-        may: impl Fn(u64) -> bool,
+        may: impl Fn(usize, u64) -> bool,
         patience: &Patience,
         now: Duration,
     ) -> Option<K> {
@@ -78,7 +78,7 @@ impl<K: Clone> Ready<K> {
         let turn = self.turns.first(waiting.classes, &may)?;
         let (class, tenant) = match self.promises.gain(waiting) {
             Some(Promise::Turn) => {
-                let oldest = |class: usize| self.classes[class].oldest_of(turn);
+                let oldest = |class: usize| self.classes[class].oldest_of(turn).filter(|_| may(class, turn));
                 (patience.most_urgent(waiting.classes, oldest)?, turn)
             }
             Some(Promise::Class(class)) => (class, heads.tenants[class]?),
@@ -100,11 +100,11 @@ impl<K: Clone> Ready<K> {
         Some(key)
     }
 
-    fn heads(&self, classes: Classes, may: &impl Fn(u64) -> bool) -> Heads {
+    fn heads(&self, classes: Classes, may: &impl Fn(usize, u64) -> bool) -> Heads {
         let of = |class: usize| classes.has(class).then(|| &self.classes[class]);
         Heads {
-            tenants: array::from_fn(|class| of(class)?.head(may)),
-            oldest: array::from_fn(|class| of(class)?.oldest(may)),
+            tenants: array::from_fn(|class| of(class)?.head(|tenant| may(class, tenant))),
+            oldest: array::from_fn(|class| of(class)?.oldest(|tenant| may(class, tenant))),
         }
     }
 

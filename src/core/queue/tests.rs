@@ -447,3 +447,25 @@ fn additions_are_overtaken_for_a_part_of_the_time_that_the_backlog_takes() {
         assert_eq!(first(pace, 31 * SECOND), "flood-0000");
     }
 }
+
+#[test]
+fn a_namespace_that_is_held_in_some_classes_goes_in_others_and_keeps_its_places() {
+    let mut queue = WriteQueue::default();
+    let tenant = |tenant: u64, priority: Priority| Urgency {
+        tenant,
+        ..of(priority, tenant)
+    };
+    queue.want("held add", tenant(1, Priority::Add), NOW, NOW);
+    queue.want("held remove", tenant(1, Priority::Remove), NOW, NOW);
+    queue.want("other add", tenant(2, Priority::Add), NOW, NOW);
+    queue.want("held rest", tenant(1, Priority::Rest), NOW, NOW);
+    let mut next = |is_held: bool| {
+        let held = (Classes::SLICE_OTHERS, |tenant: u64| is_held && tenant == 1);
+        let next = queue.next_but(64, Classes::ALL, held, NOW);
+        next.map(|(key, ..)| key)
+    };
+    assert_eq!(next(true), Some("held remove"));
+    assert_eq!(next(true), Some("other add"));
+    assert_eq!(next(true), None);
+    assert_eq!([next(false), next(false)], [Some("held add"), Some("held rest")]);
+}

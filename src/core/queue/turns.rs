@@ -60,10 +60,10 @@ impl Turns {
     }
 
     /// Returns the namespace whose turn it is, of those with something in these classes that may have one.
-    pub(super) fn first(&self, classes: Classes, may: impl Fn(u64) -> bool) -> Option<u64> {
+    pub(super) fn first(&self, classes: Classes, may: impl Fn(usize, u64) -> bool) -> Option<u64> {
         let firsts = classes.iter().filter_map(|class| {
             let mut places = self.by_class[class].iter();
-            places.find(|(_, tenant)| may(*tenant))
+            places.find(|(_, tenant)| may(class, *tenant))
         });
         firsts.min().map(|(_, tenant)| *tenant)
     }

@@ -17,6 +17,8 @@ pub struct Config {
     pub resume_pause: Duration,
     /// The first pause of a client before it lists. Zero means that it never pauses.
     pub list_pause: Duration,
+    /// All watchers are on the last server, and the controller's own watch on the first.
+    pub apart: bool,
     /// How many of the watchers read slowly.
     pub slow: usize,
     /// Bytes a second that a slow one reads.
@@ -53,6 +55,7 @@ impl Default for Config {
             clients: Clients::Resume,
             resume_pause: Duration::ZERO,
             list_pause: Duration::from_millis(800),
+            apart: false,
             slow: 0,
             slow_rate: 100e3,
             slow_buffer: 4 << 20,

@@ -394,3 +394,96 @@ fn requests_that_are_not_answered_give_their_places_up_and_say_nothing_of_the_se
     echoes.pass(SECOND * 4);
     assert!(held(&echoes) == 0 && limit(&echoes) >= 5);
 }
+
+fn mirrored(number: u64) -> Hashed<ObjectKey> {
+    Hashed::new(ObjectKey {
+        namespace: "ns".into(),
+        object: ObjectName {
+            output: Output::Mirrored,
+            ..ObjectName::slice(format!("m{number}").as_str().into())
+        },
+    })
+}
+
+#[test]
+fn a_watch_of_mirrored_slices_that_showed_nothing_held_up_ordinary_slices() {
+    let mut echoes = echoes();
+    echoes.opened(Output::Mirrored, Some(0), NOW);
+    for number in 1..=3 {
+        echoes.granted(&mirrored(number), Remove, NOW);
+        echoes.answered(&mirrored(number), Effect::Written(10 + number), MS);
+    }
+    assert_eq!(held(&echoes), 3);
+    echoes.shown(Output::Slice, 12, 2 * MS);
+    assert_eq!(held(&echoes), 1, "the events of all slices come in one order");
+    echoes.shown(Output::Endpoints, 99, 2 * MS);
+    assert_eq!(held(&echoes), 1, "those of Endpoints are another matter");
+    echoes.shown(Output::Slice, 13, 3 * MS);
+    assert_eq!(held(&echoes), 0);
+    echoes.granted(&mirrored(4), Remove, NOW);
+    echoes.answered(&mirrored(4), Effect::Written(13), 4 * MS);
+    assert_eq!(held(&echoes), 0, "it was shown before it was answered");
+    // A delete is shown with what is written after it.
+    echoes.granted(&mirrored(5), Remove, NOW);
+    echoes.answered(&mirrored(5), Effect::Deleted(None), 5 * MS);
+    echoes.granted(&key(1), Remove, NOW);
+    echoes.answered(&key(1), Effect::Written(15), 6 * MS);
+    assert_eq!(held(&echoes), 2);
+    echoes.shown(Output::Slice, 15, 7 * MS);
+    assert_eq!(held(&echoes), 0);
+}
+
+#[test]
+fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
+    let mut echoes = echoes();
+    let beyond = |echoes: &Echoes, now: Duration| echoes.beyond(Resource::Slices, now);
+    for number in 0..5 {
+        assert_eq!(beyond(&echoes, SECOND), Ok(()));
+        echoes.granted(&key(number), Remove, SECOND);
+    }
+    assert_eq!(beyond(&echoes, SECOND), Err(None), "five are not answered");
+    for number in 0..5 {
+        echoes.answered(&key(number), Effect::Written(10 + number), SECOND);
+    }
+    assert_eq!(
+        beyond(&echoes, SECOND),
+        Err(Some(SECOND + QUIET)),
+        "five are not shown"
+    );
+    assert_eq!(beyond(&echoes, SECOND + QUIET), Ok(()), "nothing is shown at all");
+    assert_eq!(echoes.late(Resource::Slices, SECOND + QUIET), QUIET);
+    echoes.shown(Output::Slice, 10, SECOND + QUIET);
+    assert_eq!(beyond(&echoes, SECOND + QUIET), Ok(()), "four are not shown");
+}
+
+#[test]
+fn only_echoes_that_do_not_get_later_let_more_be_awaited() {
+    // A delay of our own watch: the same however much is awaited.
+    let (mut lateness, mut now) = (Lateness::default(), NOW);
+    for _ in 0..10 {
+        let (since, among) = (now, lateness.most());
+        now += SECOND * 2;
+        lateness.came(since, among, SECOND * 2, now);
+    }
+    assert_eq!(lateness.most(), 40);
+    // One that was not among as many proves nothing.
+    let mut lateness = Lateness::default();
+    for _ in 0..100 {
+        now += SECOND * 2;
+        lateness.came(now - SECOND * 2, 1, SECOND * 2, now);
+    }
+    assert_eq!(lateness.most(), 5);
+    // A server that takes 100 ms for an event: each one that is awaited makes the next one later.
+    let mut lateness = Lateness::default();
+    for round in 0..500 {
+        let (since, among) = (now, lateness.most());
+        for place in 1..=among as u32 {
+            lateness.came(since, place as usize, MS * 100 * place, since + MS * 100 * place);
+        }
+        now += MS * 100 * among as u32;
+        assert!(lateness.most() <= 5, "{round}: {}", lateness.most());
+    }
+    // What is not late needs nothing of this.
+    lateness.came(now, 40, MS, now + MS);
+    assert_eq!(lateness.most(), 5);
+}

@@ -1,0 +1,215 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limits(watchers: Watchers) -> WatchLimits {
+    WatchLimits {
+        watchers,
+        total: 10_000_000.0,
+        each: 100_000.0,
+        ..WatchLimits::UNWATCHED
+    }
+}
+
+fn pay(budget: &mut Budget, removes: bool) {
+    let paid = budget.pay(removes);
+    budget.correct(paid, Some(Size::Bytes(10_000)), false, Duration::ZERO);
+}
+
+/// Writes whatever may be written for so long, and returns the numbers of removals and of others.
+fn drain(budget: &mut Budget, from: Duration, lasting: Duration, removals: bool, others: bool) -> (u32, u32) {
+    let (mut count, mut now) = ((0, 0), from);
+    while now < from + lasting {
+        match budget.allow(now) {
+            (_, true) if others && !(removals && count.0 <= count.1) => {
+                pay(budget, false);
+                count.1 += 1;
+            }
+            (true, _) if removals => {
+                pay(budget, true);
+                count.0 += 1;
+            }
+            _ => {
+                let wait = if removals {
+                    budget.wait_of_removals()
+                } else {
+                    budget.wait()
+                };
+                assert!(wait > Duration::ZERO, "a caller that may not write has to wait");
+                now += wait;
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn the_rate_is_that_of_each_watcher_or_that_of_all() {
+    // Ten writes a second of 10 KB to each; the API servers are the limit from 100 watchers on.
+    for (nodes, expected) in [(1, 10), (50, 10), (100, 10), (200, 5), (500, 2)] {
+        let mut budget = Budget::new(limits(Watchers::PerNode(1.0)));
+        budget.set_nodes(nodes, Duration::ZERO);
+        drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+        let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
+        let rate = f64::from(removals + others) / 100.0;
+        let expected = f64::from(expected);
+        assert!(
+            (expected..expected * 1.2 + 0.1).contains(&rate),
+            "{nodes} nodes: {rate}"
+        );
+    }
+}
+
+#[test]
+fn few_watchers_may_receive_more_each() {
+    // What ten watchers may receive together, fewer may, as long as that is below the limit for all.
+    for (nodes, few, expected) in [
+        (1, 1_000_000.0, 100),
+        (5, 1_000_000.0, 20),
+        (10, 1_000_000.0, 10),
+        (50, 1_000_000.0, 10),
+        (5, 20_000_000.0, 200),
+    ] {
+        let limits = WatchLimits {
+            few,
+            ..limits(Watchers::PerNode(1.0))
+        };
+        let mut budget = Budget::new(limits);
+        budget.set_nodes(nodes, Duration::ZERO);
+        drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+        let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
+        let rate = f64::from(removals + others) / 100.0;
+        let expected = f64::from(expected);
+        assert!(
+            (expected..expected * 1.2 + 0.1).contains(&rate),
+            "{nodes} nodes: {rate}"
+        );
+    }
+}
+
+#[test]
+fn what_is_kept_for_removals_that_are_not_there_is_for_all() {
+    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    drain(&mut budget, Duration::ZERO, SECOND * 10, false, true);
+    let (_, others) = drain(&mut budget, SECOND * 10, SECOND * 100, false, true);
+    assert!(
+        (950..=1_050).contains(&others),
+        "what removals do not use is used: {others}"
+    );
+    let (removals, others) = drain(&mut budget, SECOND * 110, SECOND * 100, true, true);
+    assert!(
+        removals >= 400 && others >= 190 && removals + others < 1_050,
+        "{removals} {others}"
+    );
+}
+
+#[test]
+fn without_watchers_or_limits_there_is_no_limit() {
+    for limits in [
+        WatchLimits::UNWATCHED,
+        limits(Watchers::PerNode(1.0)),
+        WatchLimits {
+            watchers: Watchers::Fixed(1_000),
+            ..WatchLimits::UNWATCHED
+        },
+    ] {
+        let mut budget = Budget::new(limits);
+        for _ in 0..1_000 {
+            assert_eq!(budget.allow(Duration::ZERO), (true, true));
+            let paid = budget.pay(false);
+            budget.correct(paid, Some(Size::Bytes(1_000_000)), false, Duration::ZERO);
+        }
+        assert_eq!((budget.wait(), budget.pace()), (Duration::ZERO, None));
+    }
+}
+
+#[test]
+fn requests_that_are_built_later_do_not_go_beyond_it() {
+    // As many as have places are granted before the first of them is built.
+    for removes in [false, true] {
+        let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+        let (mut now, mut count) = (Duration::ZERO, 0);
+        while now < SECOND * 100 {
+            let mut paid = Vec::new();
+            let may = |budget: &mut Budget| {
+                let (removals, others) = budget.allow(now);
+                if removes { removals } else { others }
+            };
+            while paid.len() < 16 && may(&mut budget) {
+                paid.push(budget.pay(removes));
+            }
+            count += paid.len();
+            for paid in paid {
+                budget.correct(paid, Some(Size::Bytes(10_000)), false, Duration::ZERO);
+            }
+            now += Duration::from_millis(10);
+        }
+        assert!((950..1_150).contains(&count), "{removes}: {count}");
+    }
+}
+
+#[test]
+fn what_is_not_sent_is_not_paid_for() {
+    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    for _ in 0..10_000 {
+        assert_eq!(budget.allow(Duration::ZERO), (true, true));
+        let paid = budget.pay(false);
+        assert!(budget.correct(paid, None, false, Duration::ZERO).sent.abs() < 1.0);
+    }
+}
+
+#[test]
+fn half_of_it_is_left_while_echoes_tell_nothing() {
+    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+    budget.set_blind(true, SECOND * 10);
+    let (removals, others) = drain(&mut budget, SECOND * 10, SECOND * 100, true, true);
+    assert!((490..=520).contains(&(removals + others)), "{removals} {others}");
+}
+
+#[test]
+fn what_was_owed_on_five_thousand_nodes_was_owed_in_full_on_one() {
+    let limits = WatchLimits {
+        watchers: Watchers::PerNode(1.0),
+        total: 2.2e9,
+        each: 0.44e6,
+        few: 132e6,
+        ..WatchLimits::UNWATCHED
+    };
+    let mut budget = Budget::new(limits);
+    budget.set_nodes(5_000, Duration::ZERO);
+    while budget.allow(Duration::ZERO).1 {
+        let paid = budget.pay(false);
+        budget.correct(paid, Some(Size::Bytes(1_000_000)), false, Duration::ZERO);
+    }
+    let before = budget.wait();
+    let longer = budget.set_nodes(1, Duration::ZERO);
+    // One watcher may receive 132 MB/s instead of 0.44.
+    assert!((1.0 / 310.0..1.0 / 290.0).contains(&longer), "{longer}");
+    assert!(budget.wait() <= before.max(LONGEST_PERIOD), "{:?}", budget.wait());
+    drain(&mut budget, Duration::ZERO, SECOND, false, true);
+    // As much is used up now, and takes so much longer again.
+    let longer = budget.set_nodes(5_000, SECOND);
+    assert!((290.0..310.0).contains(&longer), "{longer}");
+    assert!(budget.wait() < SECOND, "{:?}", budget.wait());
+}
+
+#[test]
+fn a_small_write_was_almost_free() {
+    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    let (mut now, mut writes) = (Duration::ZERO, 0);
+    while now < SECOND * 100 {
+        if budget.allow(now).1 {
+            let paid = budget.pay(false);
+            let corrected = budget.correct(paid, Some(Size::Bytes(400)), false, now);
+            assert!(
+                (corrected.sent - 40_000.0).abs() < 1.0,
+                "that is what watchers receive"
+            );
+            writes += 1;
+        } else {
+            now += budget.wait();
+        }
+    }
+    assert!((990..1_050).contains(&writes), "ten a second, not 250: {writes}");
+}

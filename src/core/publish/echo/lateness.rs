@@ -1,0 +1,104 @@
+//! How late our own watch of a resource is by itself, and how many writes may be on their way to it because of that.
+//!
+//! The places take each late echo for a sign that the API server is behind with all watchers. But our own watch may be
+//! late where those of others are not: a slow path, a proxy, an API server of its own. Two places would then allow two
+//! writes for each delay, however idle the server is.
+//!
+//! Both look the same until more writes are on their way. On a server that is behind, each of them makes the next echo
+//! later; where only our watch is late, echoes stay as late as they were. So the number of writes without an echo is doubled
+//! when the echo of one that was among as many is hardly later than the quickest of the last ones, and it is halved if one is
+//! much later. If the quickest one becomes later, that may be our own doing, and the number begins anew with few.
+//!
+//! Such writes have a rate of their own ([`super::super::fan_out`]), which is what kube-controller-manager allows itself
+//! however late its own watch is.
+
+use super::{LATE, QUICK};
+use std::time::Duration;
+
+/// How many writes without an answer there may be when one goes beyond the places: as many as the workers of
+/// kube-controller-manager 1.36 have by default.
+pub(super) const UPSTREAM_WORKERS: usize = 5;
+/// The number at first, until more is known, and while nothing is late: so many are also in the hands of those workers.
+const FIRST: f64 = UPSTREAM_WORKERS as f64;
+/// It is never less than this: as many as there are places always.
+const LEAST: f64 = 2.0;
+/// It is never more than this: at kube-controller-manager's rate of 20 a second, what a delay of two seconds needs. That
+/// controller does not sync a Service again until its own watch has shown the last writes for it, so it is also slower if
+/// events are later than some seconds.
+const MOST: f64 = 40.0;
+/// The number of echoes after which the quickest one is forgotten for that of the next as many.
+const PERIOD: u32 = 8;
+
+/// What echoes tell of our own watch. Owned by [`super::Echoes`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lateness {
+    /// How many writes may be without an echo.
+    size: f64,
+    /// The time of the quickest echo of the last period and the present one; nothing before the first.
+    least: Option<Duration>,
+    /// The same of the present period alone, and the number of its echoes.
+    present: Duration,
+    count: u32,
+    /// When the size last became less. An echo of what was answered before that tells nothing of the present size.
+    shrunk: Duration,
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self {
+            size: FIRST,
+            least: None,
+            present: Duration::MAX,
+            count: 0,
+            shrunk: Duration::ZERO,
+        }
+    }
+}
+
+impl Lateness {
+    /// Returns how many writes may be without an echo.
+    pub(super) fn most(&self) -> usize {
+        self.size as usize
+    }
+
+    /// Takes in an echo that came at `at`, so long after the answer. `among` is how many writes had no echo then.
+    pub(super) fn came(&mut self, answered: Duration, among: usize, took: Duration, at: Duration) {
+        let least = self.least.map_or(took, |least| least.min(took));
+        self.least = Some(least);
+        if took <= QUICK {
+            self.size = FIRST;
+        } else if took <= hardly_later(least) && among >= self.most() && answered >= self.shrunk {
+            self.size = (self.size * 2.0).min(MOST);
+        }
+        self.awaited(answered, took, at);
+        self.present = self.present.min(took);
+        self.count += 1;
+        if self.count >= PERIOD {
+            if self.present > hardly_later(least) {
+                (self.size, self.shrunk) = (LEAST, at);
+            }
+            self.least = Some(self.present);
+            (self.present, self.count) = (Duration::MAX, 0);
+        }
+    }
+
+    /// Takes in that an echo was awaited for so long. It may not have come yet.
+    pub(super) fn awaited(&mut self, answered: Duration, waits: Duration, now: Duration) {
+        if let Some(least) = self.least
+            && waits > much_later(least)
+            && answered >= self.shrunk
+        {
+            (self.size, self.shrunk) = ((self.size / 2.0).max(LEAST), now);
+        }
+    }
+}
+
+/// An echo that takes no longer than this counts as no later than the quickest.
+fn hardly_later(least: Duration) -> Duration {
+    least + QUICK.max(least / 4)
+}
+
+/// An echo that takes longer than this is so much later that fewer writes should be on their way.
+fn much_later(least: Duration) -> Duration {
+    least + LATE.max(least / 2)
+}

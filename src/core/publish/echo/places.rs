@@ -1,0 +1,116 @@
+//! The places of one resource: how many writes may be without an echo.
+
+use super::{LATE, Place, QUICK};
+use std::time::Duration;
+
+/// The number of places at first.
+const FIRST: f64 = 5.0;
+/// The number of places that are always left: one that is kept for removals, and one for all writes.
+const LEAST: f64 = 2.0;
+/// The largest number of places if nobody watches.
+const MOST_UNWATCHED: f64 = 256.0;
+/// The weight of one echo in the usual time.
+const WEIGHT: f64 = 0.25;
+/// After so much time without an echo, the next one is expected to be quick again.
+const FORGOTTEN: Duration = Duration::from_secs(2);
+
+/// The places of one resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    size: f64,
+    most: f64,
+    /// Set until an echo is late for the first time: the places grow by one with each echo.
+    starting: bool,
+    /// How many are held, and how many of these by writes that remove no endpoint.
+    pub held: usize,
+    pub others: usize,
+    /// The order of the grant that last left no place, or only one. The echo of a write that was granted later proves
+    /// nothing about a larger number.
+    pub filled: u64,
+    /// When places were last taken away. What was answered before that was sent under the larger number.
+    pub shrunk: Duration,
+    /// The usual time of an echo, and when it was last measured.
+    usual: Duration,
+    measured: Duration,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            size: FIRST,
+            most: MOST_UNWATCHED,
+            starting: true,
+            held: 0,
+            others: 0,
+            filled: 0,
+            shrunk: Duration::ZERO,
+            usual: Duration::ZERO,
+            measured: Duration::ZERO,
+        }
+    }
+}
+
+impl Places {
+    /// Sets the largest number while others watch, or that nobody does.
+    pub(super) fn watched(&mut self, most: Option<u16>) {
+        self.most = most.map_or(MOST_UNWATCHED, |most| f64::from(most).max(LEAST));
+    }
+
+    /// Returns the number of places.
+    pub(super) fn limit(&self) -> usize {
+        self.size.min(self.most) as usize
+    }
+
+    /// Returns the places that are not kept for removals: half of them.
+    pub(super) fn limit_of_others(&self) -> usize {
+        self.limit() / 2
+    }
+
+    /// Returns whether the limits hold back writes, or would with one more.
+    pub(super) fn is_full(&self) -> bool {
+        self.held + 1 >= self.limit() || self.others >= self.limit_of_others()
+    }
+
+    /// Takes a place.
+    pub(super) fn take(&mut self, removes: bool) {
+        self.held += 1;
+        self.others += usize::from(!removes);
+    }
+
+    /// Frees a place.
+    pub(super) fn free(&mut self, removes: bool) {
+        self.held -= 1;
+        self.others -= usize::from(!removes);
+    }
+
+    /// Takes half of the places away.
+    pub(super) fn shrink(&mut self, now: Duration) {
+        self.size = (self.size.min(self.most) / 2.0).max(LEAST);
+        self.starting = false;
+        self.shrunk = now;
+    }
+
+    /// Takes in an echo that came at `at`, so long after the answer.
+    pub(super) fn echoed(&mut self, place: Place, took: Duration, at: Duration) {
+        let usual = self.usual_at(at).as_secs_f64();
+        self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
+        self.measured = at;
+        if took > LATE {
+            if place.answered >= self.shrunk {
+                self.shrink(at);
+            }
+        } else if took <= QUICK && place.flight.sent <= self.filled {
+            let more = if self.starting { 1.0 } else { 1.0 / self.size };
+            self.size = (self.size + more).min(self.most);
+        }
+    }
+
+    /// Returns the usual time of an echo. After a while without any it counts as quick again.
+    pub(super) fn usual_at(&self, now: Duration) -> Duration {
+        if now.saturating_sub(self.measured) > FORGOTTEN {
+            Duration::ZERO
+        } else {
+            self.usual
+        }
+    }
+}
