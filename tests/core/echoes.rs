@@ -110,9 +110,8 @@ impl World {
 
     fn play(&self) -> Course {
         let mut writer = self.writer();
-        writer
-            .publisher
-            .signalled(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
+        let opened = |version| Signal::Opened(Output::Slice, version);
+        writer.publisher.signalled(&opened(Some(0)), Duration::ZERO);
         for object in 0..OBJECTS {
             writer.want(object, Priority::Remove, Duration::ZERO);
         }
@@ -144,9 +143,7 @@ impl World {
                 && (from..until).contains(&now)
             {
                 open = false;
-                writer
-                    .publisher
-                    .signalled(&Signal::Opened(Output::Slice, None), now);
+                writer.publisher.signalled(&opened(None), now);
             }
             match event {
                 Event::Answered(at, sent) => {
@@ -182,9 +179,7 @@ impl World {
                 }
                 Event::Opens => {
                     open = true;
-                    writer
-                        .publisher
-                        .signalled(&Signal::Opened(Output::Slice, Some(0)), now);
+                    writer.publisher.signalled(&opened(Some(0)), now);
                 }
                 Event::Look => {}
             }

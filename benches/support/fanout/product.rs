@@ -103,7 +103,10 @@ impl Controller for Product {
     }
 
     fn next(&mut self, now: Duration) -> Option<Grant> {
-        while let Some((_, version)) = self.late.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((at, version)) = self.late.front().copied()
+            && at <= now
+        {
+            self.late.pop_front();
             let shown = Signal::Shown {
                 output: Output::Slice,
                 version,
