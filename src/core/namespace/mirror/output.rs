@@ -421,7 +421,7 @@ impl Mirroring<'_> {
     /// Lowers the count of a mirror's losses to that of a slice that was left to others for a while.
     fn limit_mirror_losses(&mut self, service: &str, losses: u8) {
         if let Some(mirror) = self.mirrors.by_name.get_mut(service) {
-            mirror.losses = mirror.losses.min(losses);
+            mirror.losses.limit(losses);
         }
     }
 }
