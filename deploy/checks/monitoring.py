@@ -11,9 +11,9 @@ import common
 import yaml
 
 FUNCTIONS = set(
-    "absent absent_over_time avg by and bool changes clamp_min count delta deriv group group_left group_right "
-    "histogram_quantile ignoring increase irate label_values last_over_time max min offset on or quantile rate sum time topk "
-    "unless vector without".split()
+    "absent absent_over_time avg avg_over_time by and bool changes clamp_min count delta deriv group group_left group_right "
+    "histogram_quantile ignoring increase irate label_join label_replace label_values last_over_time max max_over_time min "
+    "offset on or quantile rate sum sum_over_time time topk unless vector without".split()
 )
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
 
@@ -21,8 +21,7 @@ SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge
 # Metrics that are not this program's.
 OTHERS = {
     "up": "gauge",
-    "container_cpu_usage_seconds_total": "counter",
-    "container_memory_working_set_bytes": "gauge",
+    "ALERTS": "gauge",
     # kube-state-metrics'
     "kube_cronjob_created": "gauge",
     "kube_cronjob_status_last_successful_time": "gauge",
@@ -42,7 +41,7 @@ def names_in(expression):
     """The metrics that an expression names."""
     text = re.sub(r'"[^"]*"', "", expression)
     text = re.sub(r"\b(by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)", "", text)
-    text = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", text)
+    text = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b\d+[smhdwy]\b", "", text)
     return {name for name in re.findall(r"[a-zA-Z_:][\w:]*", text)} - FUNCTIONS
 
 
@@ -91,7 +90,7 @@ def panel_expressions():
     found = [(panel["title"], target["expr"]) for panel in dashboard()["panels"] for target in panel.get("targets", [])]
     found += [(item["name"], item["expr"]) for item in dashboard()["annotations"]["list"] if "expr" in item]
     for title, expression in found:
-        for variable, value in [("$__rate_interval", "5m"), ("$namespace", "kube-system"), ("$cluster", "a")]:
+        for variable, value in [("$__rate_interval", "5m"), ("$__range", "1h"), ("$namespace", "kube-system"), ("$cluster", "a")]:
             expression = expression.replace(variable, value)
         yield title, expression
 

@@ -211,6 +211,10 @@ impl Difference {
     /// Without upstream's empty slices that stand beside others of their family.
     fn without_empty_slices(&mut self) {
         for field in SLICES {
+            // Both have those of a Service that neither keeps any more.
+            if self.upstream.get(field) == self.own.get(field) {
+                continue;
+            }
             let Some(slices) = self.upstream.get_mut(field).and_then(Value::as_array_mut) else {
                 continue;
             };
@@ -547,6 +551,21 @@ mod tests {
         let mut own = new.clone();
         own["endpoints"] = full["endpoints"].clone();
         assert_eq!(of(&full, &own).0.len(), 1);
+    }
+
+    #[test]
+    fn empty_slices_that_both_have_are_no_difference() {
+        let mut full = slice("ours", "t1", "10.0.0.1");
+        full["addressType"] = json!("IPv4");
+        let slices = [full, empty("Service/web", &json!({}))];
+        let mirrored = slice(MIRRORED_BY, "t1", "10.0.0.2");
+        let upstream: Vec<Value> = slices.iter().cloned().chain([mirrored]).collect();
+        let facts = Facts {
+            external: BTreeSet::from(["web".to_owned()]),
+            ..Facts::default()
+        };
+        let (found, reasons) = compared(&upstream, &slices, &facts);
+        assert_eq!((found.len(), &reasons[..]), (0, &[EXTERNAL_NAME][..]));
     }
 
     #[test]
