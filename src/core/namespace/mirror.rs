@@ -176,9 +176,9 @@ struct Mirror {
     touched: SmallSet<MirroredSliceId>,
     /// True if all slices are to be looked at by the next evaluation, and not only those that have changed.
     whole: bool,
-    /// What people were told of addresses that are left out.
+    /// What users were told of addresses that are left out.
     told: LeftOut,
-    /// True if the Endpoints are too complicated to be mirrored, of which people were told.
+    /// True if the Endpoints are too complicated to be mirrored, of which users were told.
     refused: bool,
     /// What was to be done with the slices when this was last decided.
     action: Option<MirrorAction>,
@@ -438,7 +438,7 @@ impl Mirroring<'_> {
         self.queue_mirrored(id, priority, news && !contested);
     }
 
-    /// Deletes a slice that nobody needs. One that gives way to others stays until they are there. `at_once` means that
+    /// Deletes a slice that no group needs. One that gives way to others stays until they are there. `at_once` means that
     /// nothing that is written for its Service has to come first.
     fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, at_once: bool, contested: bool) {
         let slice = &mut self.mirrors.objects[id];

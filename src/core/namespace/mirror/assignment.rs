@@ -66,7 +66,7 @@ struct Matched {
     groups: IntoIter<usize>,
     /// Slices that another group can have, by family.
     spare: [VecDeque<MirroredSliceId>; 2],
-    /// Slices that nobody needs.
+    /// Slices that no group needs.
     left: VecDeque<MirroredSliceId>,
 }
 

@@ -397,7 +397,7 @@ impl Mirroring<'_> {
 
     /// Adds a slice that was not known and whose content is not known yet.
     fn keep_mirrored(&mut self, meta: &SliceMeta, epoch: u8) -> MirroredSliceId {
-        // One that names no Service is nobody's, and left alone, as upstream.
+        // One that names no Service is left alone, as upstream.
         let phase = if meta.service.is_empty() {
             Phase::Unmanaged
         } else {

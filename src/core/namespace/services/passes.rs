@@ -38,7 +38,7 @@ pub(in crate::core::namespace) enum Pass {
     Replace(ServiceId, Box<ServiceFacts>),
     /// Adds a new Service, as of the list of an epoch.
     Insert(Box<ServiceFacts>, u8),
-    /// Notifies people of what is wrong with a Service's annotations.
+    /// Notifies users of what is wrong with a Service's annotations.
     Notification(ServiceId),
     /// Applies a change of a managed Service.
     Edit(Box<Edit>),
@@ -296,7 +296,7 @@ impl Placement<'_> {
             Stage::Leave if reselected => edit.members.len(),
             Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
             Stage::Join => edit.selected.len(),
-            // While nobody was added, members may have lost their places, and not got any in a new family.
+            // While no pod was added, members may have lost their places, and not got any in a new family.
             Stage::Revisit
                 if regrouped
                     || edit.old.publish_not_ready != new.publish_not_ready
