@@ -129,3 +129,43 @@ fn the_code_speaks_of_the_project_alone() {
         }
     }
 }
+
+/// Returns what stands in backquotes in a text, outside of blocks of code.
+fn quoted(text: &str) -> Vec<&str> {
+    let mut in_block = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.starts_with("```");
+        in_block ^= fence;
+        !in_block && !fence
+    });
+    lines
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+#[test]
+fn the_map_names_files_that_exist_and_each_file_of_a_namespaces_state() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let named = quoted(&map);
+    let files: Vec<String> = rust_files("src")
+        .iter()
+        .chain(&rust_files("tests"))
+        .chain(&rust_files("loadtest"))
+        .map(|(path, _)| path.to_string_lossy().into_owned())
+        .collect();
+    for name in named.iter().filter(|name| name.ends_with(".rs")) {
+        let there = files.iter().any(|path| path.ends_with(&format!("/{name}")));
+        assert!(there, "ARCHITECTURE.md names {name}, which does not exist");
+    }
+    let stem = |name: &str| {
+        name.rsplit('/')
+            .next()
+            .map(|name| name.trim_end_matches(".rs").to_owned())
+    };
+    let stems: Vec<_> = named.iter().filter_map(|name| stem(name)).collect();
+    for path in files.iter().filter(|path| path.contains("/src/core/namespace/")) {
+        let known = path.ends_with("/tests.rs") || stem(path).is_some_and(|stem| stems.contains(&stem));
+        assert!(known, "ARCHITECTURE.md does not name {path}");
+    }
+}

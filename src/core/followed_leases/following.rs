@@ -7,22 +7,22 @@ use crate::core::ids::PodId;
 /// Who is published for a Service that follows a Lease.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LeaderStatus {
-    /// Whoever was published before, since nothing is known of the Lease yet.
+    /// The pods that were published before, since nothing is known of the Lease yet.
     #[default]
     Unknown,
     /// The holder of the Lease.
     Leads,
-    /// Nobody: the Lease has a holder, but has not been seen to change since.
+    /// No pod: the Lease has a holder, but has not been seen to change since.
     AwaitsRenewal,
-    /// Nobody, because nobody holds the Lease.
+    /// No pod, because no process holds the Lease.
     Vacant(Vacancy),
-    /// Nobody: no pod that the Service may publish has the name in the Lease.
+    /// No pod: no pod that the Service may publish has the name in the Lease.
     NoPod,
-    /// Nobody: several pods have the name in the Lease.
+    /// No pod: several pods have the name in the Lease.
     SeveralPods,
-    /// Nobody: slices of other controllers hold endpoints of the Service.
+    /// No pod: slices of other controllers hold endpoints of the Service.
     OthersPublish,
-    /// Nobody is added until it has been read whether slices of other controllers hold endpoints of the Service.
+    /// No pod is added until it has been read whether slices of other controllers hold endpoints of the Service.
     OthersUnread,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Following {
     /// False while the pods are those that adopted slices show: until all slices have been adopted and, if the Service
     /// follows a Lease, that has been seen.
     decided: bool,
-    /// Who is published, if the Service follows a Lease.
+    /// What is published, if the Service follows a Lease.
     status: LeaderStatus,
     /// The holder of the Lease, if that was seen to change while it was not known whether slices of other controllers hold
     /// endpoints: it is added once they have been read and hold none, unless the Lease has another holder by then.

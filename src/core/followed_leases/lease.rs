@@ -102,7 +102,7 @@ pub enum Verdict<'a> {
     Held(&'a str),
 }
 
-/// The reason why nobody leads.
+/// The reason why no pod leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vacancy {
     /// There is no such Lease.

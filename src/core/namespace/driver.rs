@@ -4,27 +4,26 @@
 
 mod adoption;
 mod planning;
+mod published;
 mod queries;
 mod rounds;
+mod services;
 
 use self::planning::Planning;
 use super::context::Context;
 use super::endpoints::{EndpointsDesk, EndpointsObjects};
-use super::lifecycle::Lifecycle as _;
 use super::mirror::{Mirroring, Mirrors};
-use super::rounds::{Round, Sweep, Visit};
-use super::services::{Compared, Finished, Pass, Queued, Reason, Services};
+use super::services::{Pass, Services};
 use super::slices::Slices;
 use super::withdraw::Replacements;
 use super::{Kind, PendingLists, Placement, Settings};
-use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::facts::PodFacts;
 use crate::core::followed_leases::lease::{LeaseChange, LeaseRequest};
 use crate::core::followed_leases::{Concerned, FollowedLeases};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::inputs::{Inputs, Matching};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::time::Time;
-use crate::core::work::Budget;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,182 +207,6 @@ impl NamespaceState {
         self.placement().look_at_unknown_nodes();
     }
 
-    // === Services ===
-
-    /// Applies a Service from a list (of the given epoch) or a watch. One with another UID than the known one is a new
-    /// Service.
-    pub fn apply_service(&mut self, facts: ServiceFacts, epoch: u8) {
-        self.begin_service(facts, epoch);
-        self.finish_passes();
-    }
-
-    /// Does what [`Self::apply_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
-    pub fn begin_service(&mut self, facts: ServiceFacts, epoch: u8) {
-        match self.placement().compare_service(facts, epoch) {
-            Compared::Same => {}
-            Compared::Changed(id, facts, reannotated) => {
-                self.placement().notify_opting(id, &facts);
-                self.update_service(id, facts);
-                if reannotated {
-                    self.services.queue(Pass::Notification(id));
-                }
-            }
-            Compared::Other(facts) => {
-                self.begin_removal(&facts.name);
-                self.services.queue(Pass::Insert(Box::new(facts), epoch));
-            }
-        }
-        self.pass_on();
-    }
-
-    /// Removes a Service, but leaves the visits to its pods to [`Self::step_passes`]. Its slices stay: the garbage collector
-    /// deletes them.
-    pub fn begin_removal(&mut self, name: &str) {
-        if let Some(id) = self.services.find(name) {
-            // Nothing that comes from now on belongs to it.
-            self.services.hide(id);
-            self.ctx.corrections.remember_deleted(name, self.ctx.now);
-            if self.services[id].facts.is_managed() {
-                self.stop_service(id);
-            }
-            self.services.queue(Pass::Remove(id));
-        }
-    }
-
-    fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
-        self.services.renumber_ports(id, &facts);
-        if facts.foreground && !self.services[id].facts.foreground {
-            self.services.defer(&self.ctx, id, Reason::Going);
-        }
-        let old = &self.services[id].facts;
-        match (old.is_managed(), facts.is_managed()) {
-            (false, managed) => {
-                self.replace_unmanaged(id, facts);
-                if managed {
-                    self.start_service(id);
-                }
-            }
-            // Another controller's slices, and its alone; or another way to choose the pods.
-            (true, true) if old.custom != facts.custom || old.followed_lease() != facts.followed_lease() => {
-                self.stop_service(id);
-                self.services.queue(Pass::Replace(id, Box::new(facts)));
-            }
-            (true, true) => self.placement().reconfigure(id, facts),
-            (true, false) => {
-                self.placement().keep_ready_times(id);
-                self.stop_service(id);
-                self.services.queue(Pass::Replace(id, Box::new(facts)));
-            }
-        }
-    }
-
-    /// Applies a change of a Service that was not managed, or no longer is.
-    fn replace_unmanaged(&mut self, id: ServiceId, facts: ServiceFacts) {
-        let name = facts.name.clone();
-        self.services[id].facts = facts;
-        self.placement().withdraw_abandoned(id);
-        self.mirroring().touch_mirror(&name);
-    }
-
-    fn start_service(&mut self, id: ServiceId) {
-        self.placement().start_service(id);
-        if let Some(lease) = self.services[id].facts.followed_lease() {
-            self.leases.follow(id, lease, self.ctx.now);
-        }
-    }
-
-    fn stop_service(&mut self, id: ServiceId) {
-        self.placement().stop_service(id);
-        if !self.services[id].facts.custom {
-            self.endpoints_desk().unmanage_endpoints(id);
-        }
-    }
-
-    /// Carries on once the pods of a pass have been visited.
-    fn finish(&mut self, finished: Finished) {
-        match finished {
-            Finished::Start(id) => {
-                if !self.services[id].facts.custom {
-                    self.placement().collect_endpoints(id, None);
-                    self.endpoints_desk().manage_endpoints(id);
-                }
-                self.placement().attribute_all(id);
-                self.services.mark(id);
-            }
-            Finished::Stop(id) => {
-                if let Some(lease) = self.services[id].facts.followed_lease() {
-                    self.leases.unfollow(id, lease, self.ctx.now);
-                }
-                self.placement().finish_stop(id);
-            }
-            Finished::Remove(id) => {
-                let name = self.services.drop_service(id);
-                self.endpoints_desk().delete_endpoints(&name);
-                self.mirroring().touch_mirror(&name);
-                self.placement().check_replacement(&name);
-            }
-            Finished::Replace(id, facts) => {
-                let managed = facts.is_managed();
-                self.replace_unmanaged(id, *facts);
-                if managed {
-                    self.start_service(id);
-                }
-            }
-            Finished::Insert(facts, epoch) => {
-                let (name, managed, custom) = (facts.name.clone(), facts.is_managed(), facts.custom);
-                let id = self.services.enter(*facts, epoch);
-                self.placement().notify_new_service(id);
-                if managed {
-                    self.services.defer(&self.ctx, id, Reason::New);
-                    self.start_service(id);
-                }
-                if !managed || custom {
-                    self.endpoints_desk().spare_endpoints(&name);
-                }
-                self.placement().withdraw_abandoned(id);
-                self.mirroring().touch_mirror(&name);
-            }
-            Finished::Displace => self.services.visit_all(Visit::Reevaluate),
-        }
-    }
-
-    /// Does the visits to pods, Services and objects that events have left, as far as the budget goes. Returns true when all are done.
-    pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
-        while let Some(queued) = self.services.next_pass() {
-            if budget.is_spent() {
-                self.services.queue_first(queued);
-                return false;
-            }
-            let before = self.ctx.work.total();
-            let looked_at = match queued {
-                Queued::Pass(pass) => self.step_pass(pass),
-                Queued::Round(round) => self.step_round(round),
-            };
-            self.pass_on();
-            budget.spend(looked_at as u64 + self.ctx.work.total() - before);
-        }
-        true
-    }
-
-    /// Continues a pass. Returns the number of pods visited.
-    fn step_pass(&mut self, pass: Pass) -> usize {
-        let (mut placement, leases) = self.placement_and_leases();
-        let stepped = placement.step(leases, pass);
-        if let Some(finished) = stepped.finished {
-            self.finish(finished);
-        }
-        if let Some(rest) = stepped.rest {
-            self.services.queue_first(rest);
-        }
-        stepped.looked_at
-    }
-
-    /// Does what [`Self::step_passes`] does, to the end.
-    fn finish_passes(&mut self) {
-        let done = self.step_passes(&mut Budget::unlimited());
-        debug_assert!(done, "an unlimited budget is never spent");
-    }
-
     // === Leases ===
 
     /// Takes the requests about Leases since the last call.
@@ -431,115 +254,6 @@ impl NamespaceState {
         for service in self.leases.services_held_by(names.iter().map(|name| &**name)) {
             self.services.mark(service);
         }
-    }
-
-    // === outputs, as the API server has them ===
-
-    /// Applies a whole slice from the list of an epoch.
-    pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
-        self.placement().listed(facts, epoch);
-        self.pass_on();
-    }
-
-    /// Applies the metadata of a slice from a watch.
-    pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.placement().watched(meta, epoch);
-        self.pass_on();
-    }
-
-    /// Handles a slice that is no longer ours, as of a resourceVersion.
-    pub fn slice_gone(&mut self, name: &str, version: u64) {
-        self.placement().vanished(name, version);
-        self.pass_on();
-    }
-
-    /// Applies a whole object from the list of an epoch.
-    pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
-        self.endpoints_desk().listed(facts, epoch);
-        self.pass_on();
-    }
-
-    /// Applies the metadata of an object from a watch.
-    pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
-        self.endpoints_desk().watched(meta, epoch);
-        self.pass_on();
-    }
-
-    /// Handles an object that is gone, as of a resourceVersion.
-    pub fn endpoints_gone(&mut self, name: &str, version: u64) {
-        self.endpoints_desk().vanished(name, version);
-        self.pass_on();
-    }
-
-    /// Applies a whole slice that mirrors Endpoints, from the list of an epoch.
-    pub fn apply_mirrored(&mut self, facts: SliceFacts, epoch: u8) {
-        self.mirroring().listed(facts, epoch);
-        self.pass_on();
-    }
-
-    /// Applies the metadata of a slice that mirrors Endpoints, from a watch.
-    pub fn apply_mirrored_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.mirroring().watched(meta, epoch);
-        self.pass_on();
-    }
-
-    /// Handles a slice that no longer mirrors Endpoints, as of a resourceVersion.
-    pub fn mirrored_gone(&mut self, name: &str, version: u64) {
-        self.mirroring().vanished(name, version);
-        self.pass_on();
-    }
-
-    // === lists ===
-
-    /// Marks a list as pending, since another one is about to arrive: nothing is planned or written until it is
-    /// complete.
-    pub fn begin_list(&mut self, kind: Kind) {
-        self.ctx.pending_lists.set(kind);
-    }
-
-    /// Completes the list of an epoch: what it did not show is gone. Slices that were written after it was taken
-    /// (their resourceVersion is above the list's) are not in it, and stay.
-    pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, nodes: &mut dyn NodeDirectory) {
-        for name in self.unlisted(kind, epoch) {
-            self.begin_unlisted(kind, &name, nodes);
-            self.finish_passes();
-        }
-        self.finish_list(kind, epoch, version);
-        self.finish_passes();
-    }
-
-    /// Returns the names of the pods or Services that the list of an epoch did not show; empty for other kinds.
-    pub fn unlisted(&self, kind: Kind, epoch: u8) -> Vec<Box<str>> {
-        match kind {
-            Kind::Pod => self.inputs.unlisted(epoch),
-            Kind::Service => self.services.unlisted(epoch),
-            Kind::Node | Kind::Slice | Kind::Endpoints | Kind::Mirrored => Vec::new(),
-        }
-    }
-
-    /// Returns some of [`Self::unlisted`], and where to go on if there may be more. Looks at some Services, from a number on;
-    /// at all pods; and at nothing for other kinds.
-    pub(crate) fn some_unlisted(&self, kind: Kind, epoch: u8, from: usize) -> (Vec<Box<str>>, Option<usize>) {
-        match kind {
-            Kind::Service => self.services.some_unlisted(epoch, from),
-            _ => (self.unlisted(kind, epoch), None),
-        }
-    }
-
-    /// Removes one of [`Self::unlisted`], but leaves the visits to its pods to [`Self::step_passes`].
-    pub fn begin_unlisted(&mut self, kind: Kind, name: &str, nodes: &mut dyn NodeDirectory) {
-        match kind {
-            Kind::Pod => self.remove_pod(name, nodes),
-            Kind::Service => self.begin_removal(name),
-            Kind::Node | Kind::Slice | Kind::Endpoints | Kind::Mirrored => {}
-        }
-    }
-
-    /// Does the rest of [`Self::end_list`], once everything that [`Self::unlisted`] names is removed, but leaves the visits to
-    /// objects to [`Self::step_passes`].
-    pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
-        let sweep = Sweep { kind, epoch, version };
-        self.services.queue(Round::Sweep(sweep, 0));
     }
 
     // === time ===

@@ -112,7 +112,7 @@ impl EndpointsObjects {
         }
     }
 
-    /// Deletes the object of a name, whoever created it.
+    /// Deletes the object of a name, whichever client created it.
     pub(super) fn orphan(&mut self, name: &str) {
         if let Some(id) = self.objects.find(name) {
             self.objects[id].object.phase = Phase::Deleting;
@@ -178,7 +178,7 @@ impl EndpointsDesk<'_> {
         }
     }
 
-    /// Deletes the object of a Service that is gone, whoever created it.
+    /// Deletes the object of a Service that is gone, whichever client created it.
     pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
         let Some(id) = self
             .endpoints

@@ -79,7 +79,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Creates the answer to a get, of an object that nobody else is known to have changed.
+    /// Creates the answer to a get, of an object that no other client is known to have changed.
     pub fn fetched(content: Content) -> Self {
         Self::Fetched {
             content,

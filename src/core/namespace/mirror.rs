@@ -8,6 +8,7 @@
 //! [`Endpoints`]: super::endpoints::Endpoints
 
 mod assignment;
+mod losses;
 mod notices;
 mod output;
 mod preparation;
@@ -17,6 +18,7 @@ pub(super) use output::MirroredSlice;
 pub(super) use preparation::Preparation;
 
 use assignment::Places;
+use losses::Losses;
 
 use super::context::Context;
 use super::endpoints::{EndpointsNews, EndpointsObjects};
@@ -174,17 +176,15 @@ struct Mirror {
     touched: SmallSet<MirroredSliceId>,
     /// True if all slices are to be looked at by the next evaluation, and not only those that have changed.
     whole: bool,
-    /// What people were told of addresses that are left out.
+    /// What users were told of addresses that are left out.
     told: LeftOut,
-    /// True if the Endpoints are too complicated to be mirrored, of which people were told.
+    /// True if the Endpoints are too complicated to be mirrored, of which users were told.
     refused: bool,
     /// What was to be done with the slices when this was last decided.
     action: Option<MirrorAction>,
     /// The changes since the last evaluation.
     moves: Changes,
-    /// The number of times in a row that others wrote or deleted its slices, or made some that it does not need, with no
-    /// change of the Endpoints in between.
-    losses: u8,
+    losses: Losses,
     counted: MirrorTotals,
 }
 
@@ -369,7 +369,7 @@ impl Mirroring<'_> {
             mirror.unread = SmallSet::default();
             mirror.touched = SmallSet::default();
             mirror.whole = true;
-            mirror.losses = 0;
+            mirror.losses.forget();
             self.mirrors.dirty.insert(name.clone());
         }
         slices
@@ -378,28 +378,21 @@ impl Mirroring<'_> {
     // === evaluation ===
 
     /// Notes what is to be done with the slices of a Service. What others did to them under another action is no reason to
-    /// wait. Returns the losses that count.
-    fn take_action(
-        &mut self,
-        name: &str,
-        action: MirrorAction,
-        losses: u8,
-        slices: &[MirroredSliceId],
-    ) -> u8 {
+    /// wait.
+    fn take_action(&mut self, name: &str, action: MirrorAction, slices: &[MirroredSliceId]) {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
-            return losses;
+            return;
         };
         let before = mirror.action.replace(action);
         if action == MirrorAction::Unread
             || before.is_none_or(|before| before == action || before == MirrorAction::Unread)
         {
-            return losses;
+            return;
         }
-        mirror.losses = 0;
+        mirror.losses.forget();
         for id in slices {
             self.mirrors.objects[*id].object.losses = 0;
         }
-        0
     }
 
     /// Evaluates the mirror of a slice whose content could not be read, and is no longer waited for.
@@ -446,7 +439,7 @@ impl Mirroring<'_> {
         self.queue_mirrored(id, priority, news && !contested);
     }
 
-    /// Deletes a slice that nobody needs. One that gives way to others stays until they are there. `at_once` means that
+    /// Deletes a slice that no group needs. One that gives way to others stays until they are there. `at_once` means that
     /// nothing that is written for its Service has to come first.
     fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, at_once: bool, contested: bool) {
         let slice = &mut self.mirrors.objects[id];
@@ -479,7 +472,7 @@ impl Mirroring<'_> {
             mirror.unread.remove(&id);
             if appeared {
                 // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
-                mirror.losses = mirror.losses.saturating_add(1);
+                mirror.losses.add();
                 self.mirrors.objects[id].object.wait_for_turn();
             }
         }
@@ -497,10 +490,7 @@ impl Mirroring<'_> {
     fn queue_mirrored(&mut self, id: MirroredSliceId, priority: Priority, news: bool) {
         let slice = &mut self.mirrors.objects[id];
         let losses = match self.mirrors.by_name.get_mut(&slice.service_name) {
-            Some(mirror) => {
-                mirror.losses = mirror.losses.max(slice.object.losses);
-                mirror.losses
-            }
+            Some(mirror) => mirror.losses.raise(slice.object.losses),
             None => slice.object.losses,
         };
         if news {
@@ -547,7 +537,7 @@ impl Mirroring<'_> {
             // Another may have its number later.
             mirror.touched.remove(&id);
             mirror.whole |= slice.place.is_some();
-            mirror.losses = mirror.losses.max(slice.object.losses);
+            mirror.losses.raise(slice.object.losses);
             self.mirrors.dirty.insert(slice.service_name);
         }
     }

@@ -1,11 +1,11 @@
-//! Notifications for people: collected while events are applied and requests answered, taken by the shard.
+//! Notifications for users: collected while events are applied and requests answered, taken by the shard.
 
 use crate::core::events::Notice;
 use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER};
 use crate::core::rival::Rival;
 use std::sync::Arc;
 
-/// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
+/// Number of failed requests for one object before users are notified: with the delays between them, about a minute.
 /// While nothing helps, they are notified again after [`RENOTIFY_AFTER`] more: about every ten minutes.
 const LASTING: u8 = 10;
 
@@ -15,7 +15,7 @@ pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, 
      occur in too many combinations of subsets; or there would be more than 64 slices and one for each 384 bytes, because \
      too many subsets have ports of their own";
 
-/// A notification for people.
+/// A notification for users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notification {
     /// As an Event.
@@ -104,7 +104,7 @@ pub enum Notification {
     },
 }
 
-/// Returns what to tell people of the latest failure, if anything.
+/// Returns what to tell users of the latest failure, if anything.
 pub(super) fn failure_message(
     object: &mut ObjectState,
     bytes: Option<usize>,

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 /// After this time, requests of a replica that led before have been answered or given up.
 const GRACE: Duration = Duration::from_secs(60);
-/// After so many versions people are told of another controller,
+/// After so many versions users are told of another controller.
 const TOLD_AFTER: u32 = 3;
-/// within this time if it is not known who they are: somebody may once do by hand what was due,
+/// The time within which they must come if it is not known which controller writes them: a user may once do by hand what was due.
 const WINDOW: Duration = Duration::from_secs(900);
-/// and again after this time, if it still writes.
+/// Users are told again after this time, if it still writes.
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 
 /// What was seen of other controllers in a namespace.

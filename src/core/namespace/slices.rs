@@ -1,5 +1,5 @@
-//! Slices as published objects: what they should hold, how that is compared with what the API server has, and which of two
-//! copies of an endpoint stays.
+//! The slices of a namespace: adopting them, what each should hold and how that is compared with what the API server has, and
+//! which of two copies of an endpoint stays.
 
 mod adopt;
 mod duplicates;

@@ -6,7 +6,7 @@
 //! * Where another controller writes them, when their ready endpoints have its ready addresses, or as many as all old ones
 //!   had. They are watched as metadata only, so they and the old slice are read first; what is not read yet proves nothing.
 //! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches nothing, or nothing
-//!   that works, must not empty a Service. Then it stays until they hold some, and people are told.
+//!   that works, must not empty a Service. Then it stays until they hold some, and users are told.
 //!
 //! The time belongs to the slice. A turn in the write queue that comes earlier finds nothing to be deleted.
 //!

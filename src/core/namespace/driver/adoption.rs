@@ -53,9 +53,9 @@ impl NamespaceState {
     }
 
     /// Adopts what the API server has for a Service whose slices are forgotten: its slices, and the Endpoints object of
-    /// its name, as if the process began at this moment. Inspections do so before each look, since whoever writes decides
+    /// its name, as if the process began at this moment. Inspections do so before each look, since the process that writes decides
     /// how endpoints are spread over slices, and what these are called. `orphaned` says that this object has lost its
-    /// Service, so that it is to be deleted, whoever made it.
+    /// Service, so that it is to be deleted, whichever client made it.
     pub fn adopt_objects_of(
         &mut self,
         name: &Arc<str>,

@@ -89,7 +89,7 @@ impl NamespaceState {
         }
         let resumed = self.planning.is_some();
         let mut planning = self.planning.take().unwrap_or_else(|| {
-            // They must not pile up where nobody counts and takes them.
+            // They must not pile up where they are not counted and taken.
             self.services.take_syncs();
             self.mirrors.take_syncs();
             Box::new(Planning {

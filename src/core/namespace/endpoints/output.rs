@@ -88,7 +88,7 @@ impl Published for Endpoints {
         if self.object.phase != Phase::Unmanaged {
             return item;
         }
-        // Read to be mirrored: nobody knows yet what has changed, and slices wait for it.
+        // Read to be mirrored: it is not known yet what has changed, and slices wait for it.
         WorkItem {
             priority: Priority::Remove,
             reads: true,

@@ -130,7 +130,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             self.gone(id, Gone::Unneeded);
             return None;
         }
-        // Failures of unmanaged objects matter to nobody, and a read says nothing about our requests.
+        // Failures of unmanaged objects have no consequences, and a read says nothing about our requests.
         if object.failures > failures && object.phase != Phase::Unmanaged && effect != Effect::Read {
             self.notify_failure(id, flight, bytes, why);
         }

@@ -66,7 +66,7 @@ struct Matched {
     groups: IntoIter<usize>,
     /// Slices that another group can have, by family.
     spare: [VecDeque<MirroredSliceId>; 2],
-    /// Slices that nobody needs.
+    /// Slices that no group needs.
     left: VecDeque<MirroredSliceId>,
 }
 
@@ -99,7 +99,6 @@ impl Mirroring<'_> {
         }
         let action = self.action(name);
         let mirror = self.mirrors.by_name.get(name)?;
-        let mut losses = mirror.losses;
         let groups = mirror
             .content
             .as_deref()
@@ -110,7 +109,7 @@ impl Mirroring<'_> {
         let slices: Vec<_> = slices.iter().collect();
         self.ctx.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
         if whole {
-            losses = self.take_action(name, action, losses, &slices);
+            self.take_action(name, action, &slices);
         }
         let waits = action == MirrorAction::GiveWay;
         let mirror = self.mirrors.by_name.get_mut(name)?;
@@ -154,7 +153,7 @@ impl Mirroring<'_> {
             waits,
             updates: false,
             priority,
-            contested: losses > 0,
+            contested: mirror.losses.any(),
         })
     }
 

@@ -19,7 +19,7 @@ pub(super) fn involved_endpoints(namespace: &Arc<str>, content: &MirroredObject)
 }
 
 impl Mirroring<'_> {
-    /// Notifies people of addresses that are not mirrored, if their number has changed. `told` is what they know.
+    /// Notifies users of addresses that are not mirrored, if their number has changed. `told` is what they know.
     pub(super) fn notify_left_out(&mut self, content: &MirroredObject, told: LeftOut) {
         let LeftOut {
             invalid,
@@ -49,7 +49,7 @@ impl Mirroring<'_> {
         }
     }
 
-    /// Notifies people of Endpoints that are not mirrored, because they stand for slices that are too large.
+    /// Notifies users of Endpoints that are not mirrored, because they stand for slices that are too large.
     pub(super) fn notify_not_mirrored(&mut self, endpoints: &EndpointsMeta) {
         self.ctx.notifications.push(Notification::Event(Notice {
             source: Source::Mirroring,

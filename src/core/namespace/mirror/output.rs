@@ -397,7 +397,7 @@ impl Mirroring<'_> {
 
     /// Adds a slice that was not known and whose content is not known yet.
     fn keep_mirrored(&mut self, meta: &SliceMeta, epoch: u8) -> MirroredSliceId {
-        // One that names no Service is nobody's, and left alone, as upstream.
+        // One that names no Service is left alone, as upstream.
         let phase = if meta.service.is_empty() {
             Phase::Unmanaged
         } else {
@@ -421,7 +421,7 @@ impl Mirroring<'_> {
     /// Lowers the count of a mirror's losses to that of a slice that was left to others for a while.
     fn limit_mirror_losses(&mut self, service: &str, losses: u8) {
         if let Some(mirror) = self.mirrors.by_name.get_mut(service) {
-            mirror.losses = mirror.losses.min(losses);
+            mirror.losses.limit(losses);
         }
     }
 }

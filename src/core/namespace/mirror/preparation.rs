@@ -87,7 +87,7 @@ impl Mirroring<'_> {
         let fingerprints =
             |groups: &[MirroredGroup]| -> Vec<u64> { groups.iter().map(|group| group.fingerprint).collect() };
         if fingerprints(old) != fingerprints(&content.groups) {
-            mirror.losses = 0;
+            mirror.losses.forget();
         }
         (mirror.refused, mirror.whole) = (false, true);
         let told = std::mem::replace(&mut mirror.told, content.left_out);

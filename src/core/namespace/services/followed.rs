@@ -81,7 +81,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Begins to follow the pods that an adopted slice shows, until it is decided whom the Service publishes.
+    /// Begins to follow the pods that an adopted slice shows, until it is decided which pods the Service publishes.
     pub(in crate::core::namespace) fn follow_published(&mut self, service: ServiceId, facts: &SliceFacts) {
         let following = self.services.table[service].following.as_ref();
         if following.is_some_and(|following| !following.is_decided()) {

@@ -171,7 +171,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Notifies people when hints come or go, and of each new reason.
+    /// Notifies users when hints come or go, and of each new reason.
     fn hints_are(&mut self, service: ServiceId, family: Family, state: HintState) {
         let known = &mut self.services.table[service].family(family).hint_state;
         let event = std::mem::replace(known, state).event(state, family.as_str());
@@ -214,7 +214,7 @@ impl Placement<'_> {
         }
         let published = match (&endpoint.zone_hints[..], &endpoint.node_hints[..]) {
             ([zone], []) => {
-                // People were notified of these hints when they came.
+                // Users were notified of these hints when they came.
                 let (service, family) = (slice.service, slice.family);
                 self.services.table[service].family(family).hint_state = HintState::On;
                 Some(Zone::from(&**zone))

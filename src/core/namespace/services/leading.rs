@@ -16,7 +16,7 @@ use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
 use crate::core::object::Phase;
 
-/// How many pods that an identity may stand for are looked at. Nobody leads if there are more.
+/// How many pods that an identity may stand for are looked at. No pod leads if there are more.
 const MOST_CANDIDATES: usize = 64;
 
 impl Services {

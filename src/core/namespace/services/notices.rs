@@ -43,7 +43,7 @@ impl Services {
 }
 
 impl Placement<'_> {
-    /// Notifies people that a Service's hints have come or gone.
+    /// Notifies users that a Service's hints have come or gone.
     pub(in crate::core::namespace) fn notify_hints(&mut self, service: ServiceId, event: HintEvent) {
         let HintEvent {
             warning,
@@ -59,7 +59,7 @@ impl Placement<'_> {
         }));
     }
 
-    /// Notifies people that nobody is published for a Service that follows a Lease, if that may need their help.
+    /// Notifies users that no pod is published for a Service that follows a Lease, if that may need their help.
     pub(in crate::core::namespace) fn notify_leader(
         &mut self,
         service: ServiceId,
@@ -107,7 +107,7 @@ impl Placement<'_> {
         self.notify_annotated(service, true, reason, message);
     }
 
-    /// Notifies people that others publish slices for a Service whose selector is an annotation: clients unite them all.
+    /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
     pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId) {
         let count = {
             let state = &self.services.table[service];
@@ -132,8 +132,8 @@ impl Placement<'_> {
         }
     }
 
-    /// Notifies people that slices, and which, stay, because those for the Service's selector, which should take their place, hold no
-    /// ready endpoints. `unwritten` means that these could not be written yet.
+    /// Notifies users that slices stay, because those for the Service's selector, which should take their place, hold no ready
+    /// endpoints. `which` says which stay, and `unwritten` that the others could not be written yet.
     pub(in crate::core::namespace) fn notify_kept(
         &mut self,
         name: &str,

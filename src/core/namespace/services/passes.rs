@@ -39,7 +39,7 @@ pub(in crate::core::namespace) enum Pass {
     Replace(ServiceId, Box<ServiceFacts>),
     /// Adds a new Service, as of the list of an epoch.
     Insert(Box<ServiceFacts>, u8),
-    /// Notifies people of what is wrong with a Service's annotations.
+    /// Notifies users of what is wrong with a Service's annotations.
     Notification(ServiceId),
     /// Applies a change of a managed Service.
     Edit(Box<Edit>),
@@ -199,15 +199,8 @@ impl Services {
 impl Placement<'_> {
     /// Continues a pass. `leases` are for the Services that follow one.
     pub(in crate::core::namespace) fn step(&mut self, leases: &mut FollowedLeases, pass: Pass) -> Stepped {
-        let end = self.ctx.work.total() + PIECE;
         let stepped = match pass {
-            Pass::Match(mut matching, then) => {
-                let mut done = false;
-                while !done && self.ctx.work.total() < end {
-                    done = self.inputs.step_matching(&mut matching, &mut self.ctx.work);
-                }
-                (Some(if done { *then } else { Pass::Match(matching, then) }), 1)
-            }
+            Pass::Match(matching, then) => (Some(self.step_match(matching, then)), 1),
             Pass::Begin(id, times) => {
                 let pods = self.pods_of(id).into();
                 (Some(Pass::Start(id, pods, times)), 1)
@@ -233,20 +226,7 @@ impl Placement<'_> {
                     self.step_pods(&mut pods, |state, pod| state.revisit(pod, PodChange::CONTENT));
                 ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
             }
-            Pass::Lead(Concerned { mut services, joins }) => {
-                let before = services.len();
-                while before - services.len() < STRIDE && self.ctx.work.total() < end {
-                    let Some(service) = services.pop_front() else {
-                        break;
-                    };
-                    self.settle_leader(leases, service, joins);
-                }
-                let looked_at = before - services.len();
-                (
-                    (!services.is_empty()).then_some(Pass::Lead(Concerned { services, joins })),
-                    looked_at,
-                )
-            }
+            Pass::Lead(concerned) => self.step_leaders(leases, concerned),
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);
                 if pods.is_empty() {
@@ -258,18 +238,7 @@ impl Placement<'_> {
                 let (rest, looked_at) = self.step_edit(&mut edit);
                 (rest.then_some(Pass::Edit(edit)), looked_at)
             }
-            Pass::Collect(mut collecting) => {
-                for _ in 0..STRIDE {
-                    if self.ctx.work.total() >= end {
-                        break;
-                    }
-                    if !self.collect_next(&mut collecting) {
-                        self.finish_collecting(*collecting);
-                        return (None, 1).into();
-                    }
-                }
-                (Some(Pass::Collect(collecting)), 1)
-            }
+            Pass::Collect(collecting) => (self.step_collecting(collecting), 1),
             Pass::Remove(id) if self.let_some_go(id) => (Some(Pass::Remove(id)), 1),
             Pass::Remove(id) => return (Finished::Remove(id), 1).into(),
             Pass::Replace(id, facts) => return (Finished::Replace(id, facts), 1).into(),
@@ -284,6 +253,50 @@ impl Placement<'_> {
             }
         };
         stepped.into()
+    }
+
+    /// Continues to compare a selector with labels. Returns the pass that comes next.
+    fn step_match(&mut self, mut matching: Box<Matching>, then: Box<Pass>) -> Pass {
+        let end = self.ctx.work.total() + PIECE;
+        while self.ctx.work.total() < end {
+            if self.inputs.step_matching(&mut matching, &mut self.ctx.work) {
+                return *then;
+            }
+        }
+        Pass::Match(matching, then)
+    }
+
+    /// Continues to visit Services whose Lease has changed. Returns what is left, and the number of Services visited.
+    fn step_leaders(
+        &mut self,
+        leases: &mut FollowedLeases,
+        mut concerned: Concerned,
+    ) -> (Option<Pass>, usize) {
+        let Concerned { services, joins } = &mut concerned;
+        let (before, end) = (services.len(), self.ctx.work.total() + PIECE);
+        while before - services.len() < STRIDE && self.ctx.work.total() < end {
+            let Some(service) = services.pop_front() else {
+                break;
+            };
+            self.settle_leader(leases, service, *joins);
+        }
+        let (left, looked_at) = (services.len(), before - services.len());
+        ((left > 0).then_some(Pass::Lead(concerned)), looked_at)
+    }
+
+    /// Continues to collect the members of an Endpoints object. Returns what is left.
+    fn step_collecting(&mut self, mut collecting: Box<Collecting>) -> Option<Pass> {
+        let end = self.ctx.work.total() + PIECE;
+        for _ in 0..STRIDE {
+            if self.ctx.work.total() >= end {
+                break;
+            }
+            if !self.collect_next(&mut collecting) {
+                self.finish_collecting(*collecting);
+                return None;
+            }
+        }
+        Some(Pass::Collect(collecting))
     }
 
     /// Calls `each` for the next pods, until a step is done. Returns the number of pods visited.
@@ -306,7 +319,7 @@ impl Placement<'_> {
             Stage::Leave if reselected => edit.members.len(),
             Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
             Stage::Join => edit.selected.len(),
-            // While nobody was added, members may have lost their places, and not got any in a new family.
+            // While no pod was added, members may have lost their places, and not got any in a new family.
             Stage::Revisit
                 if regrouped
                     || edit.old.publish_not_ready != new.publish_not_ready
@@ -335,41 +348,51 @@ impl Placement<'_> {
                 end = at;
                 break;
             }
-            match stage {
-                Stage::Leave => {
-                    let pod = edit.members[at];
-                    let followed = self.services.table[id].facts.is_frozen();
-                    if self.keeps(pod, id) && (!followed || self.is_published(pod, id)) {
-                        edit.members[edit.kept] = pod;
-                        edit.kept += 1;
-                    } else {
-                        self.remove_member(pod, id);
-                    }
-                }
-                Stage::Family(family) => {
-                    let pod = edit.members[at];
-                    if edit.old.has(family) {
-                        self.forget_family(pod, id, family);
-                    } else {
-                        self.join_family(pod, id, family);
-                    }
-                }
-                Stage::Join => self.join_if_new(edit.selected[at], id),
-                Stage::Revisit => {
-                    let pod = edit.members[at];
-                    for at in self.services.memberships[pod].of(id) {
-                        self.visit(pod, at, change);
-                    }
-                }
-            }
+            self.edit_pod(edit, at, change);
         }
         let looked_at = end - edit.at;
         edit.at = end;
-        if end < pods {
-            return (true, looked_at);
+        (end < pods || self.next_stage(edit, reselected), looked_at)
+    }
+
+    /// Visits a pod in a stage of a change. `change` is what has changed for each of the Service's pods.
+    fn edit_pod(&mut self, edit: &mut Edit, at: usize, change: PodChange) {
+        let id = edit.id;
+        match edit.stage {
+            Stage::Leave => {
+                let pod = edit.members[at];
+                let followed = self.services.table[id].facts.is_frozen();
+                if self.keeps(pod, id) && (!followed || self.is_published(pod, id)) {
+                    edit.members[edit.kept] = pod;
+                    edit.kept += 1;
+                } else {
+                    self.remove_member(pod, id);
+                }
+            }
+            Stage::Family(family) => {
+                let pod = edit.members[at];
+                if edit.old.has(family) {
+                    self.forget_family(pod, id, family);
+                } else {
+                    self.join_family(pod, id, family);
+                }
+            }
+            Stage::Join => self.join_if_new(edit.selected[at], id),
+            Stage::Revisit => {
+                let pod = edit.members[at];
+                for at in self.services.memberships[pod].of(id) {
+                    self.visit(pod, at, change);
+                }
+            }
         }
+    }
+
+    /// Begins the next stage of a change. Returns false if that was the last one. `reselected` says that the selector has
+    /// changed.
+    fn next_stage(&mut self, edit: &mut Edit, reselected: bool) -> bool {
+        let id = edit.id;
         edit.at = 0;
-        edit.stage = match stage {
+        edit.stage = match edit.stage {
             Stage::Leave => {
                 if reselected {
                     edit.members.truncate(edit.kept);
@@ -393,9 +416,9 @@ impl Placement<'_> {
             Stage::Join => Stage::Revisit,
             Stage::Revisit => {
                 self.finish_edit(id, &edit.old, edit.endpoints.take());
-                return (false, looked_at);
+                return false;
             }
         };
-        (true, looked_at)
+        true
     }
 }

@@ -38,7 +38,7 @@ pub struct Totals {
     pub frozen: usize,
     /// Services that follow a Lease and publish its holder.
     pub led: usize,
-    /// Services that follow a Lease and publish nobody.
+    /// Services that follow a Lease and publish no pod.
     pub leaderless: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Pods on nodes that do not exist. Slices leave them out, as upstream's do; if that lasts, people are told.
+//! Pods on nodes that do not exist. Slices leave them out, as upstream's do; if that lasts, users are told.
 //!
 //! Upstream's endpointslice controller (1.36) fails its sync for such a pod, records an Event at each of 15 tries, and
 //! then gives up. A node that is only seen later than its pods is no reason for an Event here.
@@ -18,7 +18,7 @@ const SERVICES: usize = 20;
 const NAMES: usize = 3;
 
 impl Placement<'_> {
-    /// Notifies people of nodes that did not exist at several looks in a row. The time between two is up to the caller.
+    /// Notifies users of nodes that did not exist at several looks in a row. The time between two is up to the caller.
     pub(in crate::core::namespace) fn look_at_unknown_nodes(&mut self) {
         if self.ctx.may_tell_of_nodes() {
             let mut members = 2 * MEMBERS;

@@ -195,10 +195,33 @@ impl Placement<'_> {
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
 
+        self.take_endpoints(id, &endpoints, limit);
+        let priority = self.recount_slots(id);
+        let slice = &mut self.slices.objects[id];
+        if slice.differs() {
+            self.revise(id, priority);
+        } else {
+            slice.object.trigger = None;
+            // If it is still the version from before a write that failed, things have changed back, and the next write
+            // may fail as well.
+            if moved && !slice.object.needs_refetch {
+                slice.object.succeed();
+            }
+        }
+        if self.slices.objects[id].slots.is_empty() {
+            self.services[service_id].family(family).empties.push(id);
+            self.services.mark(service_id);
+        }
+    }
+
+    /// Takes in the endpoints of a slice, as the API server has them, and counts those that should not be in it.
+    fn take_endpoints(&mut self, id: SliceId, endpoints: &[EndpointFacts], limit: usize) {
+        let slice = &self.slices.objects[id];
+        let (service_id, family) = (slice.service, slice.family);
         // First those that are where they should be: what is then left in the slice is not on the API server, and makes room
         // for what is.
         let mut others = Vec::new();
-        for endpoint in &endpoints {
+        for endpoint in endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name));
             let placed = pod.is_some_and(|pod| {
                 let members = &self.services.memberships()[pod];
@@ -224,9 +247,13 @@ impl Placement<'_> {
                 self.slices.objects[id].removed += 1;
             }
         }
+    }
 
-        let service = &self.services[service_id];
+    /// Counts the endpoints of a slice that are not published as they should be. Returns the priority of the write that puts
+    /// them right.
+    fn recount_slots(&mut self, id: SliceId) -> Priority {
         let slice = &mut self.slices.objects[id];
+        let service = &self.services[slice.service];
         let mut priority = if slice.removed > 0 {
             Priority::Remove
         } else {
@@ -237,20 +264,7 @@ impl Placement<'_> {
             priority = priority.min(slice.slots[at].published.priority_to(desired));
             slice.recount(at, desired);
         }
-        if slice.differs() {
-            self.revise(id, priority);
-        } else {
-            slice.object.trigger = None;
-            // If it is still the version from before a write that failed, things have changed back, and the next write
-            // may fail as well.
-            if moved && !slice.object.needs_refetch {
-                slice.object.succeed();
-            }
-        }
-        if self.slices.objects[id].slots.is_empty() {
-            self.services[service_id].family(family).empties.push(id);
-            self.services.mark(service_id);
-        }
+        priority
     }
 
     /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the

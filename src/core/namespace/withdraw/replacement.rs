@@ -267,7 +267,7 @@ pub(super) enum Next {
     Reads(Leaving),
     /// One was compared with the others, and stays.
     Stays,
-    /// Nothing. If its time has come, and it stays, a slice that people should be told of.
+    /// Nothing. If its time has come, and it stays, a slice that users should be told of.
     Done(Option<Leaving>),
 }
 
@@ -276,9 +276,9 @@ pub(super) enum Next {
 pub(super) struct Replacement {
     leaving: BTreeMap<Leaving, Waiting>,
     by_time: BTreeSet<(Duration, Leaving)>,
-    /// The number of them that have not been read,
+    /// The number of them that have not been read.
     unread: usize,
-    /// and those of them that nobody has asked for.
+    /// Those of them that have not been asked for either.
     to_read: BTreeSet<Leaving>,
     contents: Contents,
     others: Others,
@@ -289,7 +289,7 @@ pub(super) struct Replacement {
     /// Slices of the Service that may have changed since they were last looked at.
     pub(super) touched: BTreeSet<SliceId>,
     pub(super) scan: Scan,
-    /// True if people were told that slices stay.
+    /// True if users were told that slices stay.
     pub(super) told: bool,
 }
 
