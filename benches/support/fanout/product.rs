@@ -103,7 +103,9 @@ impl Controller for Product {
     }
 
     fn next(&mut self, now: Duration) -> Option<Grant> {
-        while let Some((_, version)) = self.late.pop_front_if(|(at, _)| *at <= now) {
+        while self.late.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, version)) = self.late.pop_front()
+        {
             let shown = Signal::Shown {
                 output: Output::Slice,
                 version,

@@ -99,7 +99,8 @@ impl FanOut {
         self.beyond_at = [None; 2];
         for resource in Resource::ALL {
             let (removals, others) = self.echoes.allow(resource);
-            if !(removals && others) && !self.may_go_beyond(resource, now) {
+            let all_may = removals && others;
+            if !(all_may || self.may_go_beyond(resource, now)) {
                 by_echo = by_echo.or(refused(resource, removals, others));
             }
         }

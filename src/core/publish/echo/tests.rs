@@ -469,8 +469,9 @@ fn only_echoes_that_do_not_get_later_let_more_be_awaited() {
     // One that was not among as many proves nothing.
     let mut lateness = Lateness::default();
     for _ in 0..100 {
+        let since = now;
         now += SECOND * 2;
-        lateness.came(now - SECOND * 2, 1, SECOND * 2, now);
+        lateness.came(since, 1, SECOND * 2, now);
     }
     assert_eq!(lateness.most(), 5);
     // A server that takes 100 ms for an event: each one that is awaited makes the next one later.
