@@ -511,7 +511,7 @@ impl Echoes {
         if waits > LATE && oldest >= places.shrunk {
             places.shrink(now);
         }
-        self.lateness[Resource::from(output) as usize].awaited(oldest, waits, now);
+        self.lateness[Resource::from(output) as usize].delayed(oldest, waits, now);
         if waits <= SILENT {
             return;
         }

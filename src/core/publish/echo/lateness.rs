@@ -70,7 +70,7 @@ impl Lateness {
         } else if took <= hardly_later(least) && among >= self.most() && answered >= self.shrunk {
             self.size = (self.size * 2.0).min(MOST);
         }
-        self.awaited(answered, took, at);
+        self.delayed(answered, took, at);
         self.present = self.present.min(took);
         self.count += 1;
         if self.count >= PERIOD {
@@ -83,7 +83,7 @@ impl Lateness {
     }
 
     /// Takes in that an echo was awaited for so long. It may not have come yet.
-    pub(super) fn awaited(&mut self, answered: Duration, waits: Duration, now: Duration) {
+    pub(super) fn delayed(&mut self, answered: Duration, waits: Duration, now: Duration) {
         if let Some(least) = self.least
             && waits > much_later(least)
             && answered >= self.shrunk
