@@ -12,7 +12,7 @@ import yaml
 
 FUNCTIONS = set(
     "absent absent_over_time avg by and bool changes clamp_min count delta deriv group group_left group_right "
-    "histogram_quantile ignoring increase irate label_values last_over_time max min offset on or quantile rate sum time topk "
+    "histogram_quantile ignoring increase irate label_values last_over_time max min offset on or quantile quantile_over_time rate sum time topk "
     "unless vector without".split()
 )
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
