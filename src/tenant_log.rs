@@ -20,9 +20,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    shares: LogShares,
-    /// Shares for lines that are rare and that people look for: other lines do not use them up.
-    rare: LogShares,
+    shares: [LogShares; Subject::ALL.len()],
     /// Suppressed lines that the metric does not count yet.
     uncounted: u64,
 }
@@ -36,19 +34,52 @@ fn now() -> Duration {
     Instant::now().saturating_duration_since(LOG.start)
 }
 
-/// Returns whether a line about a namespace may be logged now. Call it once for each line, right before it: a
-/// suppressed line is counted, and reported in a summary.
-pub(crate) fn admits(namespace: &str) -> bool {
-    let mut state = LOG.shares.lock();
-    let admitted = state.shares.take(namespace, now());
-    state.uncounted += u64::from(!admitted);
-    admitted
+/// The subject of a line. A namespace has a share for each, so that lines about one subject do not use up those about
+/// another, which people look for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    /// Objects: what others did to them, and what cannot be published.
+    Objects,
+    /// Objects that are left to another client.
+    Contested,
+    /// Annotations that came or changed, or have no effect.
+    Annotations,
+    /// Slices that go because the annotations that they were published for do not count any more.
+    Withdrawals,
+    /// Pods that begin or cease to be published as leaders.
+    Leaders,
 }
 
-/// Does what [`admits`] does, for a line that is rare and that people look for.
-pub(crate) fn admits_rare(namespace: &str) -> bool {
+impl Subject {
+    const ALL: [Self; 5] = [
+        Self::Objects,
+        Self::Contested,
+        Self::Annotations,
+        Self::Withdrawals,
+        Self::Leaders,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Objects => "objects",
+            Self::Contested => "contested objects",
+            Self::Annotations => "annotations",
+            Self::Withdrawals => "withdrawn slices",
+            Self::Leaders => "leaders",
+        }
+    }
+}
+
+/// Returns whether a line about an object in a namespace may be logged now. Call it once for each line, right before it: a
+/// suppressed line is counted, and reported in a summary.
+pub(crate) fn admits(namespace: &str) -> bool {
+    admits_about(namespace, Subject::Objects)
+}
+
+/// Does what [`admits`] does, for a line about this subject.
+pub(crate) fn admits_about(namespace: &str, subject: Subject) -> bool {
     let mut state = LOG.shares.lock();
-    let admitted = state.rare.take(namespace, now());
+    let admitted = state.shares[subject as usize].take(namespace, now());
     state.uncounted += u64::from(!admitted);
     admitted
 }
@@ -62,8 +93,7 @@ pub(crate) async fn keep() {
         tick.tick().await;
         let (left_out, uncounted) = {
             let mut state = LOG.shares.lock();
-            let mut left_out = state.shares.summaries(now());
-            left_out.extend(state.rare.summaries(now()));
+            let left_out = Subject::ALL.map(|subject| state.shares[subject as usize].summaries(now()));
             (left_out, std::mem::take(&mut state.uncounted))
         };
         metrics.left_out(uncounted);
@@ -75,22 +105,26 @@ pub(crate) async fn keep() {
 pub(crate) fn finish() {
     let left_out = {
         let mut state = LOG.shares.lock();
-        let mut left_out = state.shares.finish();
-        left_out.extend(state.rare.finish());
-        left_out
+        Subject::ALL.map(|subject| state.shares[subject as usize].finish())
     };
     say(left_out);
 }
 
-fn say(left_out: Vec<LeftOut>) {
-    for LeftOut { namespace, lines } in left_out {
+/// Logs how many lines were suppressed of each subject, in the order of [`Subject::ALL`].
+fn say(left_out: [Vec<LeftOut>; Subject::ALL.len()]) {
+    let each = Subject::ALL.into_iter().zip(left_out);
+    for (subject, LeftOut { namespace, lines }) in
+        each.flat_map(|(subject, all)| all.into_iter().map(move |left_out| (subject, left_out)))
+    {
+        let about = subject.as_str();
         match namespace {
             Some(namespace) => {
-                tracing::warn!(%namespace, lines, "log lines about this namespace exceeded its share and were left out");
+                tracing::warn!(%namespace, lines, about, "log lines about this namespace exceeded its share and were left out");
             }
             None => {
                 tracing::warn!(
                     lines,
+                    about,
                     "log lines about further namespaces were left out, because too many namespaces exceeded their share"
                 );
             }

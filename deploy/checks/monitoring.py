@@ -13,7 +13,7 @@ import yaml
 FUNCTIONS = set(
     "absent absent_over_time avg avg_over_time by and bool changes clamp_min count delta deriv group group_left group_right "
     "histogram_quantile ignoring increase irate label_join label_replace label_values last_over_time max max_over_time min "
-    "offset on or quantile rate sum sum_over_time time topk unless vector without".split()
+    "offset on or quantile quantile_over_time rate sum sum_over_time time topk unless vector without".split()
 )
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
 

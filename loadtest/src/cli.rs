@@ -46,6 +46,7 @@ enum Command {
     /// Print the completions for a shell.
     ///
     /// For bash: `source <(loadtest completions bash)`.
+    #[command(alias = "completion")]
     Completions {
         /// The shell.
         shell: Shell,

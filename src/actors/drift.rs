@@ -306,6 +306,7 @@ mod tests {
                 name: (number >= 2).then(|| format!("s-{number}").into()),
                 verb: if number < 2 { Verb::Create } else { Verb::Delete },
                 left_over: false,
+                unmanaged: false,
                 as_whole: false,
                 why: Vec::new(),
             })

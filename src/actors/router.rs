@@ -6,6 +6,7 @@ use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;
+use super::standing::StandingProblems;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
@@ -53,6 +54,7 @@ pub struct Router {
     events: EventHandle,
     leases: LeaseHandle,
     ledger: Option<DriftTracker>,
+    standing: StandingProblems,
     metrics: Arc<ShardMetrics>,
 }
 
@@ -96,6 +98,7 @@ impl Router {
             events,
             leases: LeaseHandle::default(),
             ledger: None,
+            standing: StandingProblems::default(),
             metrics: Arc::default(),
         }
     }
@@ -314,6 +317,7 @@ impl Router {
             events: self.events.clone(),
             leases: self.leases.clone(),
             ledger: self.ledger.clone(),
+            standing: self.standing.clone(),
             metrics: self.metrics.clone(),
         };
         // Unnamed: names go to a registry of the whole process, and clash.

@@ -5,6 +5,7 @@ use super::inbox::Inbox;
 use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
+use super::standing::{BEGINNING, StandingProblems};
 use crate::cluster::encodings::Encodings;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
@@ -13,7 +14,7 @@ use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
 use crate::core::work::Budget;
 use crate::metrics::{ShardMetrics, ShardPart};
-use crate::tenant_log;
+use crate::tenant_log::{self, Subject};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub(crate) struct ShardArguments {
     pub leases: LeaseHandle,
     /// Set in a dry run: receives what the shard would write, and nothing else does.
     pub ledger: Option<DriftTracker>,
+    /// Receives the problems that were there before this process led.
+    pub standing: StandingProblems,
     /// Metrics shared by all shards.
     pub metrics: Arc<ShardMetrics>,
 }
@@ -81,6 +84,9 @@ pub(crate) struct ShardState {
     timer: Option<(Duration, AbortHandle)>,
     /// True if a [`ShardMsg::NodesDue`] is under way.
     looks_at_nodes: bool,
+    standing: StandingProblems,
+    /// When this process last began to write here.
+    began: Option<Instant>,
     /// Set in a dry run.
     comparison: Option<Comparison>,
     part: ShardPart,
@@ -237,7 +243,17 @@ impl ShardState {
     /// Logs what became of a Service's annotations, and writes its Event.
     fn publish_annotated(&self, notice: Notice) {
         let namespace = self.core.namespace();
-        if tenant_log::admits_rare(namespace) {
+        let begins = self
+            .began
+            .is_some_and(|began| Instant::now().saturating_duration_since(began) < BEGINNING);
+        let subject = if notice.reason == "OptedOut" {
+            Subject::Withdrawals
+        } else {
+            Subject::Annotations
+        };
+        if notice.warning && begins {
+            self.standing.add(notice.clone());
+        } else if tenant_log::admits_about(namespace, subject) {
             let (service, reason) = (&notice.involved.name, notice.reason);
             tracing::info!(%namespace, %service, reason, "{}", notice.message);
         }
@@ -246,16 +262,13 @@ impl ShardState {
         }
     }
 
-    fn publish_notification(&self, notification: Notification) {
+    /// Logs that a pod begins or ceases to be published as the holder of a Lease.
+    fn log_leader(&self, notification: Notification) {
+        let namespace = self.core.namespace();
+        if !tenant_log::admits_about(namespace, Subject::Leaders) {
+            return;
+        }
         match notification {
-            // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
-            // do. A dry run says what keeps them from counting.
-            Notification::Event(_)
-            | Notification::Annotated(Notice { warning: false, .. })
-            | Notification::TookOver { .. }
-                if self.comparison.is_some() => {}
-            Notification::Event(notice) => self.events.record(notice),
-            Notification::Annotated(notice) => self.publish_annotated(notice),
             Notification::TookOver {
                 service,
                 lease,
@@ -263,12 +276,39 @@ impl ShardState {
                 from,
                 to,
             } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits_rare(namespace) {
-                    tracing::info!(%namespace, %service, %lease, %identity, from = from.as_deref(), %to,
-                        "another pod is published as the holder of the Lease");
-                }
+                let what = match from.as_deref() {
+                    None => "a pod is published as the holder of the Lease",
+                    Some(from) if *from == *to => {
+                        "the same pod is published as the holder of the Lease again"
+                    }
+                    Some(_) => "another pod is published as the holder of the Lease",
+                };
+                tracing::info!(%namespace, %service, %lease, %identity, from = from.as_deref(), %to, "{what}");
             }
+            Notification::Withdrew {
+                service,
+                lease,
+                from,
+                why,
+            } => tracing::info!(%namespace, %service, %lease, %from, %why,
+                "no pod is published as the holder of the Lease any more"),
+            _ => {}
+        }
+    }
+
+    fn publish_notification(&mut self, notification: Notification) {
+        match notification {
+            // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
+            // do. A dry run says what keeps them from counting.
+            Notification::Event(_)
+            | Notification::Annotated(Notice { warning: false, .. })
+            | Notification::TookOver { .. }
+            | Notification::Withdrew { .. }
+                if self.comparison.is_some() => {}
+            Notification::Began => self.began = Some(Instant::now()),
+            Notification::Event(notice) => self.events.record(notice),
+            Notification::Annotated(notice) => self.publish_annotated(notice),
+            Notification::TookOver { .. } | Notification::Withdrew { .. } => self.log_leader(notification),
             Notification::TooLarge { object, bytes, why } => {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
@@ -329,7 +369,7 @@ impl ShardState {
             Notification::Contested { object, service } => {
                 self.part.contested(object.output);
                 let namespace = self.core.namespace();
-                if tenant_log::admits_rare(namespace) {
+                if tenant_log::admits_about(namespace, Subject::Contested) {
                     tracing::warn!(%namespace, %service, kind = %object.output, name = %object.name,
                         "another client keeps changing or deleting what this controller writes; it is left alone for ten minutes. Is a controller of kube-controller-manager still on that this one replaces?");
                 }
@@ -374,6 +414,7 @@ impl Actor for Shard {
             events,
             leases,
             ledger,
+            standing,
             metrics,
         } = arguments;
         Ok(ShardState {
@@ -390,6 +431,8 @@ impl Actor for Shard {
             leases,
             timer: None,
             looks_at_nodes: false,
+            standing,
+            began: None,
             comparison: ledger.map(Comparison::new),
             part: ShardPart::new(metrics),
         })

@@ -1,7 +1,8 @@
 //! Finds the Services for which a controller would write something if it started now.
 
 use super::examine::{due, show_leases};
-use super::findings::{Counts, Problem};
+use super::explain::says_ran_out;
+use super::findings::{Counts, Problem, Reason};
 use super::problems::{annotation_problems, problems, sort_problems};
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::followed_leases::lease::{LeaseFacts, is_lease_name};
@@ -9,6 +10,7 @@ use crate::core::hash::KeyedSet;
 use crate::core::namespace::{Kind, NamespaceState, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;
+use crate::core::time::Time;
 use crate::core::work::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub(crate) struct Census {
     annotations: Vec<Problem>,
     /// Services that their annotations would decide, if that had been asked for.
     left_out: KeyedSet<(Arc<str>, Arc<str>)>,
+    /// Which Leases have run out, in words, by namespace and name.
+    ran_out: BTreeMap<(Arc<str>, Arc<str>), &'static str>,
     pending_lists: PendingLists,
     /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
@@ -54,6 +58,7 @@ impl Census {
             led: KeyedSet::default(),
             annotations: Vec::new(),
             left_out: KeyedSet::default(),
+            ran_out: BTreeMap::new(),
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
@@ -179,8 +184,13 @@ impl Census {
         followers
     }
 
-    /// Adds the Leases of a namespace.
-    pub(crate) fn leases(&mut self, namespace: &Arc<str>, leases: Vec<LeaseFacts>) {
+    /// Adds the Leases of a namespace, at this time by the clock of this machine.
+    pub(crate) fn leases(&mut self, namespace: &Arc<str>, leases: Vec<LeaseFacts>, now: Option<Time>) {
+        for lease in &leases {
+            if let Some(says) = now.and_then(|now| says_ran_out(lease, now)) {
+                self.ran_out.insert((namespace.clone(), lease.name.clone()), says);
+            }
+        }
         show_leases(self.state(namespace), leases);
     }
 
@@ -210,7 +220,20 @@ impl Census {
             };
             due(&mut state, picks, |_, due| each(&namespace, due.service));
             let services = services.remove(&namespace).unwrap_or_default();
-            found.extend(problems(&state, services.into_iter()));
+            let mut of_services = problems(&state, services.into_iter());
+            for problem in of_services
+                .iter_mut()
+                .filter(|problem| problem.reason == Reason::NoLeader)
+            {
+                let lease = state
+                    .service(&problem.service)
+                    .and_then(ServiceFacts::followed_lease);
+                let says = lease.and_then(|lease| self.ran_out.get(&(namespace.clone(), lease.clone())));
+                if let Some(says) = says {
+                    problem.message = format!("{}; {says}", problem.message);
+                }
+            }
+            found.append(&mut of_services);
         }
         sort_problems(&mut found);
         found

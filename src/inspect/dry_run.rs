@@ -211,6 +211,7 @@ mod tests {
                     name: Some(name.into()),
                     verb: Verb::Update,
                     left_over: false,
+                    unmanaged: false,
                     as_whole: false,
                     why: vec![(difference, None)],
                 }),

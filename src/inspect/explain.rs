@@ -5,14 +5,14 @@ mod near;
 mod pods;
 mod print;
 
-pub(crate) use leader::may_hold;
 pub use leader::{LeaderFinding, Leading, SeenLease};
+pub(crate) use leader::{may_hold, says_ran_out};
 pub(super) use near::Near;
 pub use near::{NearPod, Pods, meant};
 pub use pods::{Place, PodFinding, State};
 
 use super::differences::{Difference, spelled};
-use super::findings::Finding;
+use super::findings::{Finding, Verdict};
 use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::observed::{ObservedPod, ObservedService};
@@ -24,6 +24,8 @@ use crate::core::facts::{
 };
 use crate::core::hints::HintMode;
 use crate::core::mirror::{LeftOut, MirroredObject};
+use crate::core::namespace::{Kind, Settings};
+use crate::core::outputs::Outputs;
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
 use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
@@ -67,8 +69,10 @@ pub struct Seen {
     pub now: Option<Time>,
     /// The writes that the controller would make; of Endpoints only, if nodes are unreadable.
     pub wrong: Vec<Finding>,
-    /// The most addresses that the controller mirrors of a subset of Endpoints.
-    pub max_mirrored: usize,
+    /// The settings by which the controller computes the desired objects, as they were asked for.
+    pub settings: Settings,
+    /// Whether annotations decide what is published for it, and `--controllers` does not name the controller that heeds them.
+    pub left_out: bool,
 }
 
 /// The explanation of a Service.
@@ -97,6 +101,12 @@ pub struct Explanation {
     pub leader: Option<LeaderFinding>,
     /// Whether the published objects are as desired; unknown if something cannot be read that decides it.
     pub in_sync: Option<bool>,
+    /// Whether nothing was judged but what its annotations would not change, since `--controllers` does not name the
+    /// controller that heeds them.
+    pub left_out: bool,
+    /// The outputs that were judged.
+    #[serde(skip)]
+    pub outputs: Outputs,
     /// The writes that the controller would make, and why.
     pub out_of_sync: Vec<Finding>,
     /// Other facts that are worth knowing.
@@ -118,6 +128,13 @@ pub struct Explanation {
     pub endpoints: Option<EndpointsSummary>,
     /// Whether it is not known if there is one.
     pub endpoints_unknown: bool,
+}
+
+impl Explanation {
+    /// Returns what was found out, as an audit with the same settings says it.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::new(self.in_sync)
+    }
 }
 
 /// A summary of a slice.
@@ -196,7 +213,9 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let known =
         matches!(seen.nodes, SeenNodes::Known(_)) && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
     // Nobody can tell that Endpoints are right without seeing them.
-    let unseen = seen.endpoints_unreadable.is_some() && !facts.custom;
+    let unseen = seen.endpoints_unreadable.is_some()
+        && !facts.custom
+        && Kind::Endpoints.is_needed(seen.settings.outputs);
     let in_sync = seen.wrong.is_empty();
     Explanation {
         namespace: seen.namespace.to_string(),
@@ -216,7 +235,13 @@ pub fn explain(mut seen: Seen) -> Explanation {
         leader,
         endpoints_unknown: seen.endpoints_unreadable.is_some(),
         strays: if managed { strays(&seen) } else { Vec::new() },
-        slices: seen.slices.iter().map(|slice| summary(slice, facts)).collect(),
+        slices: seen
+            .slices
+            .iter()
+            .map(|slice| summary(slice, facts, seen.settings.outputs))
+            .collect(),
+        left_out: seen.left_out,
+        outputs: seen.settings.outputs,
         endpoints: seen.endpoints.as_ref().map(endpoints_summary),
         out_of_sync: if known { seen.wrong } else { Vec::new() },
         notes,
@@ -263,7 +288,24 @@ fn ports(service: &ObservedService) -> Vec<String> {
 fn notes(seen: &Seen) -> Vec<String> {
     let service = &seen.service;
     let facts = &service.facts;
+    let outputs = seen.settings.outputs;
     let mut notes = Vec::new();
+    if seen.left_out {
+        let annotations: Vec<_> = facts.publishing_annotations().collect();
+        let (annotations, are) = match &annotations[..] {
+            [one] => ((*one).to_owned(), "is"),
+            both => (both.join(" and "), "are"),
+        };
+        notes.push(format!(
+            "the Service is left out: its {annotations} {are} heeded if --controllers names custom-selector-controller"
+        ));
+    } else if service.selects
+        && !facts.custom
+        && &*service.kind != "ExternalName"
+        && !(outputs.slices || outputs.endpoints)
+    {
+        notes.push("no controller that --controllers names publishes the pods of a selector".to_owned());
+    }
     if &*service.kind == "ExternalName" {
         let target = service.external_name.as_deref().unwrap_or("nothing");
         notes.push(format!(
@@ -273,15 +315,15 @@ fn notes(seen: &Seen) -> Vec<String> {
     } else if facts.custom {
         notes.push(match (facts.followed_lease(), &facts.annotated) {
             (None, _) => format!(
-                "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; it has no Endpoints of ours"
+                "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; endpointd writes no Endpoints for it"
             ),
             (Some(lease), None) => format!(
-                "the annotation {ANNOTATION_FOLLOWED} has only the pod published that holds the Lease {lease}; it has \
-                 no Endpoints of ours"
+                "the annotation {ANNOTATION_FOLLOWED} publishes only the pod that holds the Lease {lease}; endpointd \
+                 writes no Endpoints for it"
             ),
             (Some(lease), Some(_)) => format!(
                 "of the pods that the annotation {ANNOTATION_SELECTOR} selects, the annotation {ANNOTATION_FOLLOWED} \
-                 has only the one published that holds the Lease {lease}; it has no Endpoints of ours"
+                 publishes only the one that holds the Lease {lease}; endpointd writes no Endpoints for it"
             ),
         });
         if facts
@@ -294,12 +336,14 @@ fn notes(seen: &Seen) -> Vec<String> {
                     .to_owned(),
             );
         }
-    } else if !service.selects {
+    } else if !service.selects && !seen.left_out {
         notes.push(
             "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
              controllers write, and are left alone"
                 .to_owned(),
         );
+    }
+    if !service.selects && !facts.custom && &*service.kind != "ExternalName" && outputs.mirrored {
         notes.extend(mirroring(seen));
     }
     if facts.no_cluster_ip && facts.is_managed() {
@@ -341,7 +385,7 @@ fn mirroring(seen: &Seen) -> Vec<String> {
             "its Endpoints are not mirrored: the annotation {ANNOTATION_LEADER} says that they are a lock"
         )];
     }
-    let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.max_mirrored) else {
+    let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.settings.max_mirrored) else {
         return vec![
             "its Endpoints are not mirrored: the slices would be more than 16 times as large, because too many ports \
              share a name, or the same ports occur in too many combinations of subsets; or there would be more than 64 \
@@ -366,7 +410,7 @@ fn mirroring(seen: &Seen) -> Vec<String> {
     if beyond_limit > 0 {
         notes.push(format!(
             "{beyond_limit} of its addresses are not mirrored: at most {} of a subset are",
-            seen.max_mirrored
+            seen.settings.max_mirrored
         ));
     }
     notes
@@ -382,7 +426,7 @@ fn warnings(seen: &Seen) -> Vec<String> {
     if service.facts.deleting {
         warnings.push("it is being deleted: no slices are created any more".to_owned());
     }
-    if service.facts.tolerate_unready != TolerateUnready::Unset {
+    if service.facts.tolerate_unready != TolerateUnready::Unset && !seen.settings.legacy_tolerate_unready {
         warnings.push(format!(
             "the annotation {ANNOTATION_TOLERATE_UNREADY} has no effect unless the controller runs with \
              --legacy-tolerate-unready-annotation; here it is taken to have none"
@@ -532,7 +576,7 @@ fn strays(seen: &Seen) -> Vec<String> {
     strays
 }
 
-fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
+fn summary(slice: &SliceFacts, service: &ServiceFacts, outputs: Outputs) -> SliceSummary {
     let note = if slice.meta.deleting {
         Some("is being deleted")
     } else if slice.is_mirrored() && service.is_managed() && !service.custom {
@@ -542,6 +586,8 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
         )
     } else if slice.is_mirrored() {
         Some("mirrors the Endpoints")
+    } else if slice.is_custom() && !outputs.custom {
+        Some("of custom-selector-controller, which --controllers does not name: left alone")
     } else if slice.is_custom() && !service.custom {
         Some(if service.is_managed() {
             "from when the annotation selected its pods: goes when the slices for the selector hold as much, and stays while \

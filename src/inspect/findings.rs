@@ -4,6 +4,7 @@ use super::desired::{Desired, Due};
 use super::differences::{Difference, PodState, endpoints, mirrored, slices};
 use super::published::Around;
 use super::text::{BAD, BOLD, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
+use crate::core::facts::ServiceFacts;
 use crate::core::hash::hash_of;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::{Output, Verb};
@@ -29,8 +30,11 @@ pub struct Finding {
     pub name: Option<Arc<str>>,
     /// The write that would fix it.
     pub verb: Verb,
-    /// True if there is no such Service: the object is left over.
+    /// True if there is no such Service: the object is left over. A controller that runs leaves it alone, and deletes it
+    /// when it starts, as upstream's does.
     pub left_over: bool,
+    /// True if no pods are published for the Service, so that it is not one of those that are counted as checked.
+    pub unmanaged: bool,
     /// Set when its differences last together or not at all: it is anyone's choice which addresses a truncated object
     /// leaves out, and any pod may change it.
     pub(crate) as_whole: bool,
@@ -70,6 +74,7 @@ impl Finding {
             name: (!made_up).then(|| object.name.clone()),
             verb: *verb,
             left_over: core.service(service).is_none(),
+            unmanaged: !core.service(service).is_some_and(ServiceFacts::is_managed),
             as_whole: matches!(desired, Some(Desired::Endpoints(desired)) if desired.over_capacity.is_some()),
             why: why.collect(),
         }
@@ -105,9 +110,32 @@ impl Finding {
             name: self.name.clone(),
             verb: self.verb,
             left_over: self.left_over,
+            unmanaged: self.unmanaged,
             as_whole: self.as_whole,
             why,
         })
+    }
+}
+
+/// Says whether what is published is what should be. `audit` and `explain` share it, and end by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// A controller that starts now would write nothing.
+    InSync,
+    /// It would write something.
+    OutOfSync,
+    /// Something could not be read that decides it.
+    Unknown,
+}
+
+impl Verdict {
+    /// Returns the verdict for what is known: whether everything is in sync.
+    pub(super) fn new(in_sync: Option<bool>) -> Self {
+        match in_sync {
+            Some(true) => Self::InSync,
+            Some(false) => Self::OutOfSync,
+            None => Self::Unknown,
+        }
     }
 }
 
@@ -246,12 +274,20 @@ pub struct Report {
     pub problems: Option<Vec<Problem>>,
     /// What could not be judged, and why.
     pub notes: Vec<String>,
+    /// The number of Services that annotations decide, if `--controllers` does not name the controller that heeds them.
+    pub left_out: usize,
+    /// Whether something that was to be judged could not be read.
+    pub unjudged: bool,
 }
 
 impl Report {
     /// Returns the number of Services that are out of sync.
     pub fn out_of_sync(&self) -> usize {
-        let findings = self.findings.iter().filter(|finding| !finding.left_over);
+        self.services_with(|finding| !finding.left_over)
+    }
+
+    fn services_with(&self, counts: impl Fn(&Finding) -> bool) -> usize {
+        let findings = self.findings.iter().filter(|finding| counts(finding));
         let services = findings.map(|f| (&f.namespace, &f.service));
         services.collect::<BTreeSet<_>>().len()
     }
@@ -269,9 +305,19 @@ impl Report {
         services.collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns whether everything is published as it should be.
+    /// Returns whether everything is published as it should be. Objects that are left over do not count: a controller that
+    /// runs leaves them alone, and anyone who may create Endpoints can make some.
     pub fn is_in_sync(&self) -> bool {
-        self.findings.is_empty()
+        self.out_of_sync() == 0
+    }
+
+    /// Returns the verdict on everything that was asked for.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::new(if self.is_clean() {
+            Some(true).filter(|_| !self.unjudged)
+        } else {
+            Some(false)
+        })
     }
 
     /// Returns whether there is nothing to report: everything is in sync, and no problem that was asked for was found.
@@ -295,16 +341,25 @@ impl Report {
             plural(services, "Service"),
             plural(namespaces, "namespace")
         ))
-        .then(judged(self.out_of_sync(), BAD, "out of sync"));
+        .then(judged(
+            self.services_with(|finding| !finding.left_over && !finding.unmanaged),
+            BAD,
+            "out of sync",
+        ));
+        let others = self.services_with(|finding| !finding.left_over && finding.unmanaged);
+        if others > 0 {
+            let others = format!("{} out of sync", plural(others, "other Service"));
+            sum = sum.then("; ").then(painted(BAD, others));
+        }
         let left_over = self.left_over();
         if left_over > 0 {
             let left_over = format!("{} left over", plural(left_over, "object"));
-            sum = sum.then(", ").then(painted(BAD, left_over));
+            sum = sum.then("; ").then(painted(WARN, left_over));
         }
-        if self.problems.is_some() {
-            sum = sum
-                .then(", ")
-                .then(judged(self.with_problems(), WARN, "with problems"));
+        if let Some(problems) = &self.problems {
+            let style = if problems.is_empty() { GOOD } else { WARN };
+            let problems = painted(style, plural(problems.len(), "problem"));
+            sum = sum.then("; ").then(problems);
         }
         sum
     }
@@ -411,12 +466,14 @@ impl Serialize for Finding {
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Report", 9)?;
+        let mut out = serializer.serialize_struct("Report", 11)?;
         out.serialize_field("inSync", &self.is_in_sync())?;
         out.serialize_field("services", &self.counts.services)?;
         out.serialize_field("namespaces", &self.counts.namespaces)?;
         out.serialize_field("outOfSync", &self.out_of_sync())?;
         out.serialize_field("leftOver", &self.left_over())?;
+        out.serialize_field("leftOut", &self.left_out)?;
+        out.serialize_field("unjudged", &self.unjudged)?;
         out.serialize_field("findings", &self.findings)?;
         if let Some(problems) = &self.problems {
             out.serialize_field("withProblems", &self.with_problems())?;

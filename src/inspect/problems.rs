@@ -110,8 +110,8 @@ pub(crate) fn left_behind_problem(namespace: &str, service: &str, slices: &[Stri
         service: service.to_owned(),
         reason: Reason::SlicesLeftBehind,
         message: format!(
-            "{} labelled endpointd.io {belong} to no annotation that counts: {}; traffic goes on being sent to what \
-             {they_hold}, until an endpointd that runs with custom-selector-controller, or somebody else, deletes {them}",
+            "{} labelled endpointd.io {belong} to a Service without an annotation that has an effect: {}; traffic goes on \
+             being sent to what {they_hold}, until an endpointd that runs with custom-selector-controller, or somebody else, deletes {them}",
             plural(slices.len(), "slice"),
             listed(&names, NAMES)
         ),

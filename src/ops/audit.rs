@@ -10,6 +10,7 @@ use crate::core::followed_leases::lease::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;
+use crate::core::time::Time;
 use crate::core::work::Work;
 use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
@@ -21,7 +22,7 @@ use crate::inspect::problems::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::sleep;
 
 /// A field selector that leaves out pods that have ended, which are never published.
@@ -84,9 +85,11 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
         surveyed = survey(reader, &scope).await?;
     }
     let (mut report, suspects, mut nodes, mut abandoned) = surveyed?;
+    report.unjudged |= unread.is_some();
     report.notes.extend(unread);
     let scope = &scope;
     let (unserved, unknown) = unserved_selectors(reader, scope).await?;
+    report.unjudged |= unknown.is_some();
     report.notes.extend(unknown);
     let surveyed = report.problems.take();
     report.problems = scope.problems.then(|| unserved.clone());
@@ -200,6 +203,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
     let mut census = Census::new(scope.settings, scope.labels.clone());
     let mut nodes = NodeTable::default();
     let (mut notes, mut abandoned) = (Vec::new(), Abandoned::new());
+    let (mut unjudged, mut services_left_out) = (false, 0);
     let everywhere = everywhere(scope);
     // Inputs come first and published objects last, as when the controller starts.
     for kind in Kind::needed_for(outputs) {
@@ -252,8 +256,11 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
         }
         census.end(kind, &mut nodes);
         if kind == Kind::Service {
-            notes.extend(follow_leases(reader, &mut census).await?);
-            notes.extend(left_out(census.left_out()));
+            let unread = follow_leases(reader, &mut census).await?;
+            unjudged = unread.is_some();
+            notes.extend(unread);
+            services_left_out = census.left_out();
+            notes.extend(left_out(services_left_out));
         }
     }
     let counts = census.counts();
@@ -266,6 +273,8 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
         findings: Vec::new(),
         problems: scope.problems.then_some(problems),
         notes,
+        left_out: services_left_out,
+        unjudged,
     };
     Ok(Ok((report, suspects, nodes, abandoned)))
 }
@@ -315,6 +324,12 @@ async fn slices_of_nobody(
     Ok(of_nobody.into_iter().flatten().collect())
 }
 
+/// Returns the time by this machine's clock.
+pub(super) fn now() -> Option<Time> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(Time::from_nanoseconds(i64::try_from(now.as_nanos()).ok()?))
+}
+
 /// Adds the Leases of the namespaces where Services follow some. Returns a note about those that may not be read.
 async fn follow_leases(reader: &Reader, census: &mut Census) -> Result<Option<String>, ReadError> {
     let mut lists = stream::iter(census.followers())
@@ -326,7 +341,7 @@ async fn follow_leases(reader: &Reader, census: &mut Census) -> Result<Option<St
     let (mut barred, mut why) = (Vec::new(), None);
     while let Some((namespace, services, leases)) = lists.next().await {
         match leases {
-            Ok(leases) => census.leases(&namespace, leases),
+            Ok(leases) => census.leases(&namespace, leases, now()),
             Err(error) if error.is_forbidden() => {
                 barred.push(services);
                 why.get_or_insert(error);
@@ -525,7 +540,9 @@ async fn published(
     name: &str,
     objects: &mut Objects,
 ) -> Result<(), ReadError> {
-    published_slices(reader, settings, namespace, name, objects).await?;
+    if Kind::Slice.is_needed(settings.outputs) {
+        objects.slices = published_slices(reader, namespace, name).await?;
+    }
     if Kind::Endpoints.is_needed(settings.outputs) {
         let found: Option<Namespaced<EndpointsFacts>> =
             reader.get(Kind::Endpoints, Some(namespace), name).await?;
@@ -534,20 +551,15 @@ async fn published(
     Ok(())
 }
 
-/// Adds the slices of a Service, including those of other managers.
+/// Reads the slices of a Service, including those of other managers.
 pub(super) async fn published_slices(
     reader: &Reader,
-    settings: Settings,
     namespace: &str,
     name: &str,
-    objects: &mut Objects,
-) -> Result<(), ReadError> {
-    if Kind::Slice.is_needed(settings.outputs) {
-        let its = Selection {
-            labels: format!("{LABEL_SERVICE_NAME}={name}"),
-            ..in_namespace(namespace)
-        };
-        objects.slices = facts(reader.all(Kind::Slice, &its).await?);
-    }
-    Ok(())
+) -> Result<Vec<SliceFacts>, ReadError> {
+    let its = Selection {
+        labels: format!("{LABEL_SERVICE_NAME}={name}"),
+        ..in_namespace(namespace)
+    };
+    Ok(facts(reader.all(Kind::Slice, &its).await?))
 }

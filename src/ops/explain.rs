@@ -1,6 +1,6 @@
 //! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
-use super::audit::{followed_lease, is_missing, node_table, published_slices};
+use super::audit::{followed_lease, is_missing, node_table, now, published_slices};
 use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
@@ -10,9 +10,8 @@ use crate::core::facts::{
 use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
-use crate::core::outputs::Outputs;
 use crate::core::selector::Selector;
-use crate::core::time::Time;
+use crate::inspect::census::opts_in;
 use crate::inspect::examine::Objects;
 use crate::inspect::explain::{
     Explanation, Leading, Pods, Seen, SeenLease, SeenNodes, explain, may_hold, meant,
@@ -21,7 +20,6 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// With more nodes than this, all nodes are listed instead of being read one by one.
 const FEW_NODES: usize = 20;
@@ -55,13 +53,13 @@ pub enum ExplainError {
     },
 }
 
-/// Reads a Service and everything that its endpoints depend on, and explains it. Writes nothing. `max_mirrored` is the
-/// limit of addresses that the controller mirrors of each subset.
+/// Reads a Service and everything that its endpoints depend on, and explains it. Writes nothing. The settings are those by
+/// which the controller computes the desired objects.
 pub async fn look(
     reader: &Reader,
     namespace: &str,
     name: &str,
-    max_mirrored: usize,
+    mut settings: Settings,
 ) -> Result<Explanation, ExplainError> {
     let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let Some(Namespaced {
@@ -75,15 +73,8 @@ pub async fn look(
         }
         return Err(not_found(reader, namespace, name).await);
     };
-    // Whoever annotates a Service expects that the annotation counts.
-    let mut settings = Settings {
-        outputs: Outputs {
-            custom: service.facts.annotated.is_some() || service.facts.leader.is_some(),
-            ..Outputs::ALL
-        },
-        max_mirrored,
-        ..Settings::default()
-    };
+    let left_out = opts_in(&service.facts, &namespace) && !settings.outputs.custom;
+    let asked = settings;
     service.facts = service.facts.resolve(&namespace, settings.outputs);
     let facts = &service.facts;
     let mut objects = Objects {
@@ -100,9 +91,9 @@ pub async fn look(
         // What is published comes last, as when a controller starts.
         pods = Some(read_pods(reader, &namespace, facts, &mut objects).await?);
         nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
-        published_slices(reader, settings, &namespace, name, &mut objects).await?;
+        objects.slices = published_slices(reader, &namespace, name).await?;
     } else {
-        published_slices(reader, settings, &namespace, name, &mut objects).await?;
+        objects.slices = published_slices(reader, &namespace, name).await?;
         // Which pods matter shows only in what is published.
         pods = if facts.is_managed() {
             Some(read_pods(reader, &namespace, facts, &mut objects).await?)
@@ -132,14 +123,21 @@ pub async fn look(
             (SeenNodes::Unreadable(why), NodeTable::default())
         }
     };
+    // All that is there is shown, and judged is only what an audit with these settings reads.
+    let (mut slices, mut endpoints) = (Vec::new(), Vec::new());
+    if !Kind::Slice.is_needed(settings.outputs) {
+        slices = std::mem::take(&mut objects.slices);
+    }
+    if !Kind::Endpoints.is_needed(settings.outputs) {
+        endpoints = std::mem::take(&mut objects.endpoints);
+    }
     let (core, mut wrong) = objects.take_up(&namespace, settings, &mut table);
     if matches!(nodes, SeenNodes::Unreadable(_)) && facts.custom {
         wrong.clear();
     }
     let leading = Leading::of(&core, name);
-    let Objects {
-        slices, endpoints, ..
-    } = objects;
+    slices.append(&mut objects.slices);
+    endpoints.append(&mut objects.endpoints);
     Ok(explain(Seen {
         namespace,
         service,
@@ -152,7 +150,8 @@ pub async fn look(
         leading,
         now: now(),
         wrong: wrong.into_values().flatten().collect(),
-        max_mirrored,
+        settings: asked,
+        left_out,
     }))
 }
 
@@ -181,12 +180,6 @@ pub(super) async fn labelled(
         namespace: namespace.to_owned(),
         labels: labels.unwrap_or_default(),
     })
-}
-
-/// Returns the time by this machine's clock.
-fn now() -> Option<Time> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Some(Time::from_nanoseconds(i64::try_from(now.as_nanos()).ok()?))
 }
 
 /// Reads the Lease that a Service follows.

@@ -29,7 +29,7 @@ pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
 pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs};
-pub(crate) use publishing::{MirroringArgs, PublishingArgs};
+pub(crate) use publishing::PublishingArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -83,6 +83,7 @@ pub(crate) enum Command {
     ///
     /// For bash: `source <(endpointd completion bash)`; for zsh: `endpointd completion zsh > "${fpath[1]}/_endpointd"`; for
     /// fish: `endpointd completion fish | source`.
+    #[command(alias = "completions")]
     Completion {
         /// The shell
         shell: Shell,
@@ -207,11 +208,8 @@ fn read(
     let outputs = match &cli.command {
         Command::Run(run) => run.publishing.outputs(),
         Command::Audit(audit) => audit.publishing.outputs(),
-        Command::Explain(_)
-        | Command::Top(_)
-        | Command::Version
-        | Command::Completion { .. }
-        | Command::Man { .. } => Outputs::ALL,
+        Command::Explain(explain) => explain.publishing.outputs(),
+        Command::Top(_) | Command::Version | Command::Completion { .. } | Command::Man { .. } => Outputs::ALL,
     };
     if outputs.is_none() {
         return Err(command.error(
@@ -230,11 +228,15 @@ fn read(
     {
         return Err(command.error(ErrorKind::ValueValidation, error));
     }
-    if let Command::Explain(explain) = &cli.command
-        && let Some(service) = &explain.service
-        && let Err(error) = service.in_namespace(explain.namespace.as_deref())
-    {
-        return Err(command.error(ErrorKind::ValueValidation, error));
+    if let Command::Explain(explain) = &cli.command {
+        let service = explain
+            .named()
+            .map_err(|error| command.error(ErrorKind::ValueValidation, error))?;
+        if let Some(service) = service
+            && let Err(error) = service.in_namespace(explain.namespace.as_deref())
+        {
+            return Err(command.error(ErrorKind::ValueValidation, error));
+        }
     }
     Ok(Invocation {
         cli,

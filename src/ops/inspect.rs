@@ -11,6 +11,7 @@ use crate::cluster::connect::connect_and_tell;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::read::{ReadError, Reader};
 use crate::inspect::explain::Explanation;
+use crate::inspect::findings::Verdict;
 use crate::inspect::text::fit;
 use anstream::{AutoStream, ColorChoice};
 use ratatui::crossterm::terminal;
@@ -78,11 +79,7 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
-    if report.is_clean() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(OUT_OF_SYNC)
-    }
+    exit_code([report.verdict()].into_iter())
 }
 
 /// Runs `endpointd explain`.
@@ -103,18 +100,29 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
             show(&texts.join("\n"), args.color)
         }
     };
-    let out_of_sync = explained.iter().any(|found| found.in_sync == Some(false));
-    match printed {
-        Ok(()) if out_of_sync => ExitCode::from(OUT_OF_SYNC),
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => cannot_tell(&error.to_string()),
+    if let Err(error) = printed {
+        return cannot_tell(&error.to_string());
     }
+    exit_code(explained.iter().map(Explanation::verdict))
+}
+
+/// Returns the exit code for some verdicts. It matters more that something is out of sync than that something is unknown.
+fn exit_code(verdicts: impl Iterator<Item = Verdict>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for verdict in verdicts {
+        match verdict {
+            Verdict::OutOfSync => return ExitCode::from(OUT_OF_SYNC),
+            Verdict::Unknown => code = ExitCode::from(UNKNOWN),
+            Verdict::InSync => {}
+        }
+    }
+    code
 }
 
 /// Explains the Services that are asked for. Those that are out of sync are looked at once more after a while.
 async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
     let flag = args.namespace.as_deref().filter(|name| !name.is_empty());
-    let (namespace, name) = match &args.service {
+    let (namespace, name) = match args.named()? {
         Some(service) => {
             let (namespace, name) = service.in_namespace(flag)?;
             (namespace, Some(name))
@@ -123,13 +131,13 @@ async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
     };
     let opened = reader(&args.connection, &args.impersonation, args.timeout).await?;
     let (reader, namespace) = (opened.reader, namespace.unwrap_or(&opened.namespace));
-    let max_mirrored = usize::from(args.mirroring.max_per_subset);
+    let settings = args.publishing.settings(0);
     let told = |error| match error {
         ExplainError::Read(error) => unread(&error, &opened.server),
         _ => one_line(&error),
     };
     let look = async |name: &str| {
-        let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
+        let explanation = explain::look(&reader, namespace, name, settings).await;
         explanation.map_err(told)
     };
     let names = match (name, &args.selector) {
@@ -144,7 +152,7 @@ async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
     for name in &names {
         explained.push(look(name).await?);
     }
-    let is_wrong = |found: &Explanation| found.in_sync == Some(false);
+    let is_wrong = |found: &Explanation| found.verdict() == Verdict::OutOfSync;
     if explained.iter().any(is_wrong) {
         // A controller that has just seen a change takes a moment.
         sleep(args.settle).await;

@@ -6,7 +6,6 @@ use crate::cluster::{self, Api};
 use crate::world::{NS, World, ip, items, node, outlines, pod, text};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
-use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::core::outputs::Outputs;
 use endpointd::inspect::explain::PodFinding;
 use endpointd::ops::audit::{Scope, audit};
@@ -219,7 +218,9 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
         assert_eq!(told[0].0, "OptInChanged");
         assert_eq!(told[1..], [("InvalidSelector".to_owned(), expected)]);
         assert_in_sync(&world).await;
-        let found = look(&reader(&world), NS, "s", MAX_PER_SUBSET).await.unwrap();
+        let found = look(&reader(&world), NS, "s", world.options.settings)
+            .await
+            .unwrap();
         let warnings = &found.warnings;
         assert!(warnings.iter().any(|text| text.contains(problem)), "{warnings:?}");
         // The pods that stay are known with their nodes, and are where they should be.
@@ -324,7 +325,7 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     assert_eq!(pods_by(&world, BUILTIN).await, ["web"]);
     let reasons: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
     assert_eq!(reasons, ["SelectorIgnored", "OptedIn", "OtherEndpointSlices"]);
-    let warnings = look(&reader(&world), NS, "s", MAX_PER_SUBSET)
+    let warnings = look(&reader(&world), NS, "s", world.options.settings)
         .await
         .unwrap()
         .warnings;
@@ -356,7 +357,9 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
             )
             .await;
     }
-    let found = look(&reader(&world), NS, "s", MAX_PER_SUBSET).await.unwrap();
+    let found = look(&reader(&world), NS, "s", world.options.settings)
+        .await
+        .unwrap();
     for says in [
         "1 slice of somebody.example names this Service too, and clients use their endpoints beside ours; if they are \
          not wanted: whoever manages them must stop to, or they come back",

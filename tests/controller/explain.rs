@@ -17,7 +17,7 @@ async fn explain(world: &World, namespace: &str, service: &str) -> Result<Explan
         &Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default()),
         namespace,
         service,
-        endpointd::core::mirror::MAX_PER_SUBSET,
+        world.options.settings,
     )
     .await
 }

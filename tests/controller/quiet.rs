@@ -104,3 +104,59 @@ async fn an_hour_of_a_healthy_cluster_takes_few_lines() {
     );
     world.stop().await;
 }
+
+/// Each new leader had a line for each problem that was there before: 315 at once for 360 Services with an annotation.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_tells_standing_problems_by_kind() {
+    const EACH: usize = 8;
+    const NAMESPACES: usize = 40;
+    let log = Log::record();
+    let mut world = World::of(true, 100);
+    world.options.settings.outputs.custom = true;
+    let api = world.api.clone();
+    world.nodes(1).await;
+    let made = |number: usize| {
+        let annotation = match number % 4 {
+            0 => json!({"endpointd.io/selector": "app in"}),
+            1 => json!({"endpointd.io/leader": "nothing"}),
+            2 => json!({"endpointd.io/selecter": "app=a"}),
+            _ => json!({"endpointd.io/selector": "app=a"}),
+        };
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("s{number}"), "annotations": annotation},
+            "spec": {"ports": [{"port": 80}]}})
+    };
+    for namespace in 0..NAMESPACES {
+        let namespace = format!("standing-{namespace}");
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        api.create(&object, "").await.unwrap();
+        for number in 0..EACH {
+            api.create(&made(number), &namespace).await.unwrap();
+        }
+    }
+    world.start_up().await;
+    sleep(Duration::from_secs(20)).await;
+    let lines = log.take();
+    for reason in ["InvalidSelector", "NoLease", "UnknownAnnotation"] {
+        let about: Vec<_> = lines.iter().filter(|line| line.contains(reason)).collect();
+        assert!(
+            matches!(&about[..], [line] if line.contains(" services=80 ") && line.contains("example=\"standing-")),
+            "{about:#?}"
+        );
+    }
+    assert!(lines.len() <= 6, "{} lines: {lines:#?}", lines.len());
+    // What comes about later is told at once and by itself.
+    sleep(Duration::from_secs(60)).await;
+    let patch = json!({"metadata": {"annotations": {"endpointd.io/selector": "app in"}}});
+    api.patch("Service", "standing-0", "s3", None, &patch)
+        .await
+        .unwrap();
+    sleep(PAUSE).await;
+    let lines = log.take();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("reason=\"InvalidSelector\"") && line.contains("service=s3")),
+        "{lines:?}"
+    );
+    world.stop().await;
+}

@@ -76,8 +76,17 @@ async fn errors_keep_their_useful_part() {
         ),
         (
             &["explain", "a/b/c"],
-            "invalid value 'a/b/c' for '[[NAMESPACE/]SERVICE]': expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE \
+            "invalid value 'a/b/c' for '[[NAMESPACE/]SERVICE]...': expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE \
              (see 'endpointd explain --help')",
+        ),
+        (
+            &["explain", "pod", "web"],
+            "only Services can be explained: expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE (see 'endpointd explain \
+             --help')",
+        ),
+        (
+            &["explain", "shop/web", "shop/api"],
+            "one Service can be explained at a time, or several by --selector (see 'endpointd explain --help')",
         ),
         (
             &["explain", "-n", "other", "shop/web"],
@@ -124,6 +133,8 @@ async fn a_service_is_found_by_kubectls_names() {
         &["svc/s"],
         &["service/s"],
         &["services/s"],
+        &["service", "s"],
+        &["svc", "-n", "default", "s"],
     ] {
         let other = explain(args).await;
         assert_eq!(

@@ -191,7 +191,7 @@ async fn takeovers_and_annotations_are_logged_and_cannot_flood_or_forge() {
         let is = |line: &&str| parts.iter().all(|part| line.contains(part));
         log.lines().filter(is).count()
     };
-    let told = "another pod is published as the holder of the Lease";
+    let told = "pod is published as the holder of the Lease";
     assert!((1..=12).contains(&about(&[told, "namespace=loud "])), "{log}");
     assert_eq!(about(&["INFO", told, "namespace=quiet "]), 2, "{log}");
     assert_eq!(

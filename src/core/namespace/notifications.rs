@@ -22,7 +22,8 @@ pub enum Notification {
     Event(Notice),
     /// As an Event, and in the log: what an annotation does to what is published, or why it does nothing.
     Annotated(Notice),
-    /// In the log, beside an Event: another pod leads a Service than before, or one leads again. The texts are safe to print.
+    /// In the log, beside an Event: a pod leads a Service that had no leader, or another one had, or that one had before. The
+    /// texts are safe to print.
     TookOver {
         /// The Service.
         service: Arc<str>,
@@ -35,6 +36,20 @@ pub enum Notification {
         /// The pod that is published now.
         to: Box<str>,
     },
+    /// In the log, beside an Event: the pod that led a Service is published no more, and no other takes its place. The texts
+    /// are safe to print.
+    Withdrew {
+        /// The Service.
+        service: Arc<str>,
+        /// The Lease.
+        lease: Box<str>,
+        /// The pod.
+        from: Box<str>,
+        /// Why.
+        why: Box<str>,
+    },
+    /// This process has begun to write: problems that are told soon after this were there before.
+    Began,
     /// In the log: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.

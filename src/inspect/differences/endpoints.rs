@@ -25,7 +25,10 @@ pub(in crate::inspect) fn of(
                 );
             }
         }
-        (Some(_), None) => found.add(Rank::Object, "left over: no such Service"),
+        (Some(_), None) => found.add(
+            Rank::Object,
+            "left over: no such Service; a controller deletes it when it starts",
+        ),
         (None, None) => {}
     }
     found.finish()

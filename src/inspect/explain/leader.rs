@@ -127,7 +127,14 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
     };
     let name = leading.holder.as_deref().unwrap_or_default();
     let holder = Excerpt::value(name);
-    let name = Excerpt::value(holder_name(name));
+    let named = if holder_name(name) == name {
+        format!("{holder}, which holds the Lease")
+    } else {
+        format!(
+            "{}, with which the holder {holder} begins",
+            Excerpt::value(holder_name(name))
+        )
+    };
     let pod = || {
         let state = match leader {
             Some(pod) if pod.terminating => ", terminating",
@@ -169,7 +176,7 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
             format!("Lease {lease} may not be read, so nobody is published")
         }
         LeaderStatus::NoPod => match &leading.candidates[..] {
-            [] => format!("no pod has the name {name} of holder {holder}, so nobody is published"),
+            [] => format!("no pod has the name {named}, so nobody is published"),
             [(pod, _), ..] if service.is_frozen() => format!(
                 "holder {holder} is pod {pod}, which is not added while the selector cannot be used, so nobody is \
                  published"
@@ -181,7 +188,7 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
         LeaderStatus::SeveralPods => {
             let pods: Vec<&str> = leading.publishable().collect();
             format!(
-                "several pods have the name {name} of holder {holder}, so nobody is published: {}",
+                "several pods have the name {named}, so nobody is published: {}",
                 listed(&pods, NAMED)
             )
         }
@@ -190,6 +197,11 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
 
 fn is_ready(pod: &PodFacts) -> bool {
     pod.ready && !pod.terminating
+}
+
+/// Says that a Lease has run out, if it has at this time.
+pub(crate) fn says_ran_out(lease: &LeaseFacts, now: Time) -> Option<&'static str> {
+    ran_out(lease, now).map(|_| "the Lease has run out, by this machine's clock")
 }
 
 /// Returns for how many seconds a Lease has run out, if it has.

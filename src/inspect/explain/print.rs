@@ -71,14 +71,16 @@ impl Explanation {
         }
         match (self.managed, self.in_sync) {
             (true, Some(true)) => {
-                let what = if self.endpoints_unknown {
-                    ": slices are what they should be"
-                } else {
-                    ": slices and Endpoints are what they should be"
+                let slices = self.outputs.slices || self.outputs.custom;
+                let what = match (slices, self.outputs.endpoints && !self.endpoints_unknown) {
+                    (true, true) => ": slices and Endpoints are what they should be",
+                    (true, false) => ": slices are what they should be",
+                    (false, true) => ": Endpoints are what they should be",
+                    (false, false) => ": nothing is published for it here",
                 };
                 out.line(2, painted(GOOD, "in sync").then(what));
             }
-            (true, None) => {
+            (_, None) => {
                 let unknown = painted(WARN, "cannot tell whether it is in sync");
                 out.line(2, unknown.then(": see above"));
             }

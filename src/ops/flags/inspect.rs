@@ -1,6 +1,6 @@
 //! The flags of the read-only commands.
 
-use super::{ConnectionArgs, MirroringArgs, PublishingArgs};
+use super::{ConnectionArgs, PublishingArgs};
 use crate::cluster::connect::{Impersonated, Target};
 use crate::cluster::kubeconfig::ConfigFile;
 use crate::core::golang;
@@ -111,9 +111,15 @@ pub(crate) struct AuditArgs {
 /// The flags of `endpointd explain`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The Service to explain: NAMESPACE/SERVICE, or as kubectl has it SERVICE, service/SERVICE or svc/SERVICE
-    #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = parse_service, required_unless_present = "selector")]
-    pub service: Option<ServiceName>,
+    /// The Service to explain: NAMESPACE/SERVICE, or as kubectl has it SERVICE, service/SERVICE, or the two words service
+    /// SERVICE; svc stands for service
+    #[arg(
+        value_name = "[NAMESPACE/]SERVICE",
+        value_parser = parse_service,
+        num_args = 1..=2,
+        required_unless_present = "selector"
+    )]
+    pub service: Vec<ServiceName>,
 
     /// Explain each Service of the namespace that has these labels, given as for kubectl
     #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "service")]
@@ -150,9 +156,9 @@ pub(crate) struct ExplainArgs {
     )]
     pub settle: Duration,
 
-    /// What is mirrored, as for `run`.
+    /// The objects to publish, as for `run`.
     #[command(flatten)]
-    pub mirroring: MirroringArgs,
+    pub publishing: PublishingArgs,
 
     /// Show every pod, even when many are published as they should be
     #[arg(long)]
@@ -161,6 +167,29 @@ pub(crate) struct ExplainArgs {
     /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
     pub color: Colour,
+}
+
+impl ExplainArgs {
+    /// Returns the Service that is to be explained, if it is given by its name.
+    ///
+    /// # Errors
+    ///
+    /// When there are two words of which the first is not kubectl's name of the type.
+    pub(crate) fn named(&self) -> Result<Option<&ServiceName>, &'static str> {
+        match &self.service[..] {
+            [] => Ok(None),
+            [service] => Ok(Some(service)),
+            [kind, service]
+                if kind.namespace.is_none()
+                    && service.namespace.is_none()
+                    && SERVICE_TYPES.contains(&&*kind.name) =>
+            {
+                Ok(Some(service))
+            }
+            [kind, ..] if OTHER_TYPES.contains(&&*kind.name) => Err(ONLY_SERVICES),
+            _ => Err("one Service can be explained at a time, or several by --selector"),
+        }
+    }
 }
 
 /// When to use colours.
@@ -233,6 +262,11 @@ impl ServiceName {
     }
 }
 
+/// kubectl's names of the type.
+const SERVICE_TYPES: [&str; 3] = ["service", "services", "svc"];
+const ONLY_SERVICES: &str =
+    "only Services can be explained: expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE";
+
 /// kubectl's names of other types that a Service is easily confused with.
 const OTHER_TYPES: [&str; 14] = [
     "deploy",
@@ -254,12 +288,8 @@ const OTHER_TYPES: [&str; 14] = [
 /// Parses a Service's name. A namespace that is called like one of kubectl's types has to be given by flag.
 fn parse_service(text: &str) -> Result<ServiceName, &'static str> {
     let (namespace, name) = match text.split_once('/') {
-        Some(("service" | "services" | "svc", name)) => (None, name),
-        Some((other, _)) if OTHER_TYPES.contains(&other) => {
-            return Err(
-                "only Services can be explained: expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE",
-            );
-        }
+        Some((own, name)) if SERVICE_TYPES.contains(&own) => (None, name),
+        Some((other, _)) if OTHER_TYPES.contains(&other) => return Err(ONLY_SERVICES),
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),
     };

@@ -1,10 +1,10 @@
-//! The flags that decide what is published. `run` and `audit` have them.
+//! The flags that decide what is published. `run`, `audit` and `explain` have them.
 
 use super::{Controllers, controllers, parse_bool};
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 
-/// The flags that decide what is mirrored. `explain` has them too.
+/// The flags that decide what is mirrored.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MirroringArgs {
     /// Maximum number of addresses that are mirrored of each subset of Endpoints

@@ -373,7 +373,8 @@ async fn a_lease_without_a_leader_is_a_problem() {
     assert_one(
         &found(&world).await,
         Reason::NoLeader,
-        "no pod has the name x\\u{1b}[1A\\u{202e}y of holder x\\u{1b}[1A\\u{202e}y, so nobody is published",
+        "no pod has the name x\\u{1b}[1A\\u{202e}y, which holds the Lease, so nobody is published; the Lease has run out, by \
+         this machine's clock",
     );
     // Whom the annotation names does not exist.
     let found = problems_with(
@@ -457,7 +458,7 @@ async fn the_command_reports_problems_only_if_asked_and_in_every_format() {
         ended.stdout,
         "SERVICE    PROBLEM      WHY\n\
          default/s  NoPodsMatch  there is no running pod in the namespace\n\n\
-         1 Service in 1 namespace checked: 0 out of sync, 1 with problems\n"
+         1 Service in 1 namespace checked: 0 out of sync; 1 problem\n"
     );
     let coloured = look(&["--problems", "--color=always"]).await.stdout;
     assert!(coloured.contains("\u{1b}[33mNoPodsMatch"), "{coloured:?}");

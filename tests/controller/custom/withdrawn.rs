@@ -28,6 +28,17 @@ async fn slices_of_an_annotation_that_went_while_nobody_ran_are_deleted() {
     annotate(&world, Value::Null).await;
     let sent = world.start_up().await;
     assert_eq!(outlines(&sent), ["DELETE endpointslices 200"]);
+    world.rest().await;
+    // Nothing told that they went, and why.
+    assert_eq!(
+        told(&world).await,
+        [(
+            "OptedOut".to_owned(),
+            "The annotation that chose the pods of this Service is gone: 1 EndpointSlice of this controller is deleted; \
+             this came about before this process led"
+                .to_owned()
+        )]
+    );
 }
 
 #[tokio::test(start_paused = true)]

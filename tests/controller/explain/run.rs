@@ -132,7 +132,15 @@ async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
         .server()
         .set_access(Some(access("services, pods, endpoints, endpointslices")));
     let ended = look().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(
+        ended.code,
+        Some(2),
+        "nothing can be said of its slices: {ended:?}"
+    );
+    assert!(
+        ended.stdout.contains("cannot tell whether it is in sync"),
+        "{ended:?}"
+    );
     assert!(ended.stdout.contains("nodes could not be read"), "{ended:?}");
     assert!(
         ended.stdout.contains("cannot get nodes n1: forbidden"),
@@ -184,4 +192,89 @@ async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
     assert!(ended.refused().contains("not a pod"), "{ended:?}");
     std::fs::remove_file(path).unwrap();
     std::fs::remove_dir_all(home).unwrap();
+}
+
+/// `explain` took every annotation to count and every slice of an annotation that is gone to be left alone, whatever
+/// `--controllers` said, and so came to another verdict than `audit`.
+#[tokio::test]
+async fn explain_and_audit_come_to_the_same_verdict() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    let made = |name: &str, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]}})
+    };
+    let annotated = made("annotated", json!({"endpointd.io/selector": "app=a"}));
+    api.create(&annotated, "default").await.unwrap();
+    let left = api.create(&made("left", json!({})), "left").await.unwrap();
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "left-abcde", "labels": {"kubernetes.io/service-name": "left",
+            "endpointslice.kubernetes.io/managed-by": "endpointd.io"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "left", "uid": left["metadata"]["uid"],
+                "controller": true, "blockOwnerDeletion": true}]},
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}}], "ports": []});
+    api.create(&slice, "left").await.unwrap();
+    let url = handle.url();
+    for (namespace, service, controllers, code, says) in [
+        (
+            "default",
+            "annotated",
+            "*",
+            0,
+            "the Service is left out: its endpointd.io/selector is heeded if --controllers",
+        ),
+        (
+            "default",
+            "annotated",
+            "*,custom-selector-controller",
+            1,
+            "create  10.1.0.1 (pod p1) is missing",
+        ),
+        (
+            "left",
+            "left",
+            "*",
+            0,
+            "of custom-selector-controller, which --controllers does not name: left alone",
+        ),
+        ("left", "left", "*,custom-selector-controller", 1, "delete"),
+        ("left", "left", "custom-selector-controller", 1, "delete"),
+    ] {
+        let controllers = format!("--controllers={controllers}");
+        let common = ["--server", &url, "--settle=0s", &controllers, "-n", namespace];
+        let explained = endpointd(&[&["explain", service][..], &common].concat()).await;
+        let audited = endpointd(&[&["audit"][..], &common].concat()).await;
+        assert_eq!(
+            (explained.code, audited.code),
+            (Some(code), Some(code)),
+            "{controllers}: {explained:?} {audited:?}"
+        );
+        assert!(explained.stdout.contains(says), "{explained:?}");
+    }
+    let by_default = endpointd(&["explain", "default/annotated", "--server", &url, "-o=json"]).await;
+    let json: Value = serde_json::from_str(&by_default.stdout).unwrap();
+    assert_eq!(
+        (by_default.code, &json["leftOut"]),
+        (Some(0), &json!(true)),
+        "{json}"
+    );
+    let audited = endpointd(&["audit", "--server", &url, "-o=json"]).await;
+    let json: Value = serde_json::from_str(&audited.stdout).unwrap();
+    assert_eq!(
+        (&json["inSync"], &json["leftOut"]),
+        (&json!(true), &json!(1)),
+        "{json}"
+    );
+    // A Service without pods of its own is not one of those that were checked.
+    let audited = endpointd(&[
+        "audit",
+        "--server",
+        &url,
+        "-n=left",
+        "--controllers=custom-selector-controller",
+    ])
+    .await;
+    let sum = "0 Services in 0 namespaces checked: 0 out of sync; 1 other Service out of sync";
+    assert!(audited.stdout.contains(sum), "{audited:?}");
 }

@@ -5,7 +5,6 @@ use crate::gate::Fate;
 use crate::world::{NS, World, ip, text};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
-use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::core::namespace::Settings;
 use endpointd::inspect::explain::{Explanation, PodFinding, State};
 use endpointd::inspect::findings::Report;
@@ -42,7 +41,9 @@ async fn wrong(world: &World) -> Vec<String> {
 }
 
 async fn explained(world: &World) -> Explanation {
-    look(&reader(world), NS, "s", MAX_PER_SUBSET).await.unwrap()
+    look(&reader(world), NS, "s", world.options.settings)
+        .await
+        .unwrap()
 }
 
 async fn says(world: &World) -> String {
@@ -235,7 +236,7 @@ async fn an_explanation_says_why_nobody_is_published() {
     hold(&world, "db-7_x", 3).await;
     assert_eq!(
         says(&world).await,
-        "no pod has the name db-7 of holder db-7_x, so nobody is published"
+        "no pod has the name db-7, with which the holder db-7_x begins, so nobody is published"
     );
     for (name, number) in [("twin-a", 11), ("twin-b", 12)] {
         let mut pod = super::db(name, number, 5432);
@@ -244,7 +245,7 @@ async fn an_explanation_says_why_nobody_is_published() {
     }
     assert_eq!(
         says(&world).await,
-        "several pods have the name db-7 of holder db-7_x, so nobody is published: twin-a, twin-b"
+        "several pods have the name db-7, with which the holder db-7_x begins, so nobody is published: twin-a, twin-b"
     );
     world.delete("Lease", "db").await;
     assert_eq!(says(&world).await, "there is no Lease db, so nobody is published");

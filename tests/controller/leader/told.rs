@@ -1,10 +1,10 @@
 //! What people are told of annotations, and of the pods that lead.
 
 use super::{CUSTOM, EVERYTHING, LEADER, SELECTOR, hold, led, led_world, seconds, told, world};
+use crate::log::Log;
 use crate::world::{NS, World};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
-use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::ops::explain::look;
 use kube::Client;
 use serde_json::{Value, json};
@@ -44,8 +44,8 @@ async fn a_takeover_is_told_with_both_pods_the_identity_and_the_lease() {
     assert_eq!(
         told[2..],
         [
-            "Pod db-2 is published as the holder db-2 of the Lease db, after pod db-1",
-            "Pod db-2 is published as the holder db-2 of the Lease db, as before",
+            "Pod db-2 is published as the holder of the Lease db, after pod db-1",
+            "Pod db-2 is published as the holder of the Lease db, as before",
         ]
     );
 }
@@ -59,7 +59,7 @@ async fn a_takeover_while_no_controller_ran_names_the_pod_that_was_published() {
     hold(&world, "db-1", 3).await;
     assert_eq!(
         told_of(&world, "LeaderPublished").await.pop().unwrap(),
-        "Pod db-1 is published as the holder db-1 of the Lease db, after pod db-0"
+        "Pod db-1 is published as the holder of the Lease db, after pod db-0"
     );
 }
 
@@ -115,11 +115,11 @@ async fn annotations_that_come_change_and_go_are_told() {
                 "OptInChanged {now} the holder of the Lease db; they held the holder of the Lease db among the pods that \
                  app=db selects"
             ),
-            "OptedOut No annotation says any more what is published: 1 EndpointSlice of this controller is deleted, which \
+            "OptedOut The annotation that chose the pods of this Service is gone: 1 EndpointSlice of this controller is deleted, which \
              held the holder of the Lease db"
                 .to_owned(),
             format!("OptedIn {now} the pods that app=db selects"),
-            "OptedOut The annotations no longer say what is published, because the Service has a selector: 2 \
+            "OptedOut The annotations of this Service have no effect, because the Service has a selector: 2 \
              EndpointSlices of this controller give way to those for the Service's selector, which held the pods that \
              app=db selects"
                 .to_owned(),
@@ -167,7 +167,10 @@ async fn an_unknown_annotation_is_told() {
          done about them; the known ones are endpointd.io/selector and endpointd.io/leader"
     );
     let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
-    let warnings = look(&reader, NS, "s", MAX_PER_SUBSET).await.unwrap().warnings;
+    let warnings = look(&reader, NS, "s", world.options.settings)
+        .await
+        .unwrap()
+        .warnings;
     assert!(
         warnings
             .iter()
@@ -178,4 +181,75 @@ async fn an_unknown_annotation_is_told() {
     world.stop().await;
     world.start_up().await;
     assert!(told_of(&world, "UnknownAnnotation").await.len() >= 2);
+}
+
+/// A Lease that its holder released emptied the slice without a word, and so did a start after another had taken over.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_published_no_more_is_told() {
+    let log = Log::record();
+    let mut world = led_world(CUSTOM).await;
+    let first = log.take();
+    let line = |lines: &[String], parts: &[&str]| {
+        let has = |line: &&String| parts.iter().all(|part| line.contains(part));
+        lines.iter().filter(has).count()
+    };
+    assert_eq!(
+        line(&first, &["a pod is published as the holder", "to=db-0"]),
+        1,
+        "{first:?}"
+    );
+    hold(&world, "", 2).await;
+    world.rest().await;
+    let released = log.take();
+    assert_eq!(
+        line(
+            &released,
+            &[
+                "no pod is published as the holder of the Lease any more",
+                "from=db-0",
+                "why=the Lease has no holder"
+            ]
+        ),
+        1,
+        "{released:?}"
+    );
+    hold(&world, "db-0_x", 3).await;
+    let again = log.take();
+    assert_eq!(
+        line(
+            &again,
+            &["the same pod is published as the holder of the Lease again"]
+        ),
+        1,
+        "{again:?}"
+    );
+    assert_eq!(line(&again, &["another pod"]), 0, "{again:?}");
+    world.stop().await;
+    hold(&world, "db-1_y", 4).await;
+    world.start_up().await;
+    assert_eq!(
+        told_of(&world, "LeaderWithdrawn").await,
+        [
+            "Pod db-0 is no longer published as the holder of the Lease db: the Lease has no holder",
+            "Pod db-0 is no longer published as the holder of the Lease db: its holder is db-1_y, which is published once \
+             it is seen to renew the Lease",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_exist_is_told_in_the_same_words_everywhere() {
+    let world = led_world(CUSTOM).await;
+    annotate(&world, json!({LEADER: "../db"})).await;
+    let said = "the annotation endpointd.io/leader is not the name of a Lease";
+    assert_eq!(
+        told_of(&world, "NoLease").await.pop().unwrap(),
+        format!("Nobody is published: {said}")
+    );
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    let found = look(&reader, NS, "s", world.options.settings).await.unwrap();
+    assert_eq!(
+        found.leader.unwrap().says,
+        format!("{said}, so nobody is published")
+    );
 }

@@ -36,8 +36,8 @@ async fn found(world: &World) -> Vec<(Verb, Vec<String>)> {
 
 /// What `explain` says of Service `s`.
 async fn notes(world: &World) -> Vec<String> {
-    let limit = world.options.settings.max_mirrored;
-    look(&reader(world), NS, "s", limit).await.unwrap().notes
+    let settings = world.options.settings;
+    look(&reader(world), NS, "s", settings).await.unwrap().notes
 }
 
 #[tokio::test(start_paused = true)]

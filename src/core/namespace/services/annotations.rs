@@ -4,12 +4,16 @@
 use crate::core::events::{Notice, Source};
 use crate::core::excerpt::{Excerpt, beginning};
 use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, ServiceFacts, TolerateUnready,
+    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, ServiceFacts,
+    TolerateUnready,
 };
+use crate::core::followed_leases::LeaderStatus;
+use crate::core::followed_leases::lease::Vacancy;
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::Notification;
 use crate::core::object::Phase;
+use std::collections::BTreeMap;
 
 /// Why the annotations of a Service do not count that [`ServiceFacts::why_not_custom`] says nothing against.
 const NOT_YET: &str = "this controller does not publish for annotations";
@@ -38,6 +42,7 @@ impl Placement<'_> {
     /// Notifies users of what is wrong with the annotations that say what is published, when this process begins to
     /// write.
     pub(in crate::core::namespace) fn notify_at_start(&mut self) {
+        self.ctx.notifications.push(Notification::Began);
         if !self.ctx.settings.outputs.custom {
             return;
         }
@@ -51,6 +56,42 @@ impl Placement<'_> {
             self.notify_selector(service);
             self.notify_leader_annotation(service);
             self.notify_unknown_annotations(service);
+        }
+        self.notify_opted_out_before();
+    }
+
+    /// Notifies users of the Services whose annotations ceased to count before this process began to write: their slices
+    /// are about to go.
+    fn notify_opted_out_before(&mut self) {
+        let mut left: BTreeMap<ServiceId, usize> = BTreeMap::new();
+        for (_, slice) in self.slices.iter() {
+            if slice.manager == Manager::Custom
+                && slice.object.phase == Phase::Deleting
+                && slice.object.remote.is_some()
+                && let Some(service) = self.services.find(&slice.service_name)
+                && self.is_abandoned(slice, &self.services.table[service].facts)
+            {
+                *left.entry(service).or_default() += 1;
+            }
+        }
+        for (service, count) in left {
+            let facts = &self.services.table[service].facts;
+            let why = self.why_opted_out(facts);
+            let message = format!(
+                "{why}: {}; this came about before this process led",
+                leaving(count, facts)
+            );
+            self.notify_annotated(service, false, "OptedOut", message);
+        }
+    }
+
+    /// Says why the annotations of a Service decide nothing.
+    fn why_opted_out(&self, facts: &ServiceFacts) -> String {
+        if facts.publishing_annotations().next().is_none() {
+            "The annotation that chose the pods of this Service is gone".to_owned()
+        } else {
+            let why = facts.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
+            format!("The annotations of this Service have no effect, because {why}")
         }
     }
 
@@ -159,26 +200,10 @@ impl Placement<'_> {
             let slices = self.slices.of(&self.services.table[service].slices, |slice| {
                 slice.object.phase == Phase::Managed
             });
-            let (count, are, give) = match slices.len() {
-                1 => ("1 EndpointSlice".to_owned(), "is", "gives"),
-                count => (format!("{count} EndpointSlices"), "are", "give"),
-            };
-            let then = if new.selectorless || new.external {
-                format!("{are} deleted")
-            } else {
-                format!("{give} way to those for the Service's selector")
-            };
-            let why = if new.publishing_annotations().next().is_none() {
-                "No annotation says any more what is published".to_owned()
-            } else {
-                let why = new.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
-                format!("The annotations no longer say what is published, because {why}")
-            };
+            let why = self.why_opted_out(new);
             let held = published_by(old);
-            (
-                "OptedOut",
-                format!("{why}: {count} of this controller {then}, which held {held}"),
-            )
+            let then = leaving(slices.len(), new);
+            ("OptedOut", format!("{why}: {then}, which held {held}"))
         };
         self.notify_annotated(service, false, reason, message);
     }
@@ -204,7 +229,12 @@ impl Placement<'_> {
             Some(from) if *from == *to => ", as before".to_owned(),
             Some(from) => format!(", after pod {from}"),
         };
-        let message = format!("Pod {to} is published as the holder {identity} of the Lease {lease}{before}");
+        let holder = if identity == to {
+            "the holder".to_owned()
+        } else {
+            format!("the holder {identity}")
+        };
+        let message = format!("Pod {to} is published as {holder} of the Lease {lease}{before}");
         self.ctx.notifications.push(Notification::TookOver {
             service: facts.name.clone(),
             lease,
@@ -217,6 +247,49 @@ impl Placement<'_> {
             involved: self.services.involved(&self.ctx.namespace, service),
             warning: false,
             reason: "LeaderPublished",
+            message,
+        }));
+    }
+
+    /// Notifies users that the pod that led a Service is published no more, and that no other takes its place.
+    pub(in crate::core::namespace) fn notify_withdrawal(
+        &mut self,
+        service: ServiceId,
+        status: LeaderStatus,
+        holder: &str,
+        from: &str,
+    ) {
+        let facts = &self.services.table[service].facts;
+        let Some(lease) = facts.followed_lease() else {
+            return;
+        };
+        let why = match status {
+            LeaderStatus::Vacant(Vacancy::NoHolder) => "the Lease has no holder".to_owned(),
+            LeaderStatus::AwaitsRenewal | LeaderStatus::OthersUnread => format!(
+                "its holder is {}, which is published once it is seen to renew the Lease",
+                Excerpt::value(holder)
+            ),
+            // Another notification tells it.
+            LeaderStatus::Unknown
+            | LeaderStatus::Leads
+            | LeaderStatus::Vacant(_)
+            | LeaderStatus::NoPod
+            | LeaderStatus::SeveralPods
+            | LeaderStatus::OthersPublish => return,
+        };
+        let lease: Box<str> = Excerpt::value(lease).to_string().into();
+        let message = format!("Pod {from} is no longer published as the holder of the Lease {lease}: {why}");
+        self.ctx.notifications.push(Notification::Withdrew {
+            service: facts.name.clone(),
+            lease,
+            from: from.into(),
+            why: why.into(),
+        });
+        self.ctx.notifications.push(Notification::Event(Notice {
+            source: Source::Custom,
+            involved: self.services.involved(&self.ctx.namespace, service),
+            warning: false,
+            reason: "LeaderWithdrawn",
             message,
         }));
     }
@@ -239,7 +312,25 @@ impl Placement<'_> {
     }
 }
 
+/// Says what becomes of so many slices of a Service whose annotations decide nothing any more.
+fn leaving(slices: usize, facts: &ServiceFacts) -> String {
+    let (count, are, give) = match slices {
+        1 => ("1 EndpointSlice".to_owned(), "is", "gives"),
+        count => (format!("{count} EndpointSlices"), "are", "give"),
+    };
+    if facts.selectorless || facts.external {
+        format!("{count} of this controller {are} deleted")
+    } else {
+        format!("{count} of this controller {give} way to those for the Service's selector")
+    }
+}
+
 fn opted_in(facts: &ServiceFacts) -> String {
+    if facts.is_frozen() {
+        return "From now on, this controller publishes for this Service, and no pods are added until the selector is \
+                corrected"
+            .to_owned();
+    }
     format!(
         "From now on, EndpointSlices of this controller hold {}",
         published_by(facts)
@@ -251,7 +342,9 @@ fn published_by(facts: &ServiceFacts) -> String {
     let selected = match (&facts.selector, &facts.annotated) {
         (Some(selector), _) => Some(format!("the pods that {} selects", beginning(selector))),
         // Its selector cannot be used, and another notification says why.
-        (None, Some(_)) => Some("no pods but those that they hold already".to_owned()),
+        (None, Some(_)) => {
+            Some("no pods but those that were published when the selector became unusable".to_owned())
+        }
         (None, None) => None,
     };
     let lease = facts

@@ -106,6 +106,7 @@ impl Placement<'_> {
         let unread = self.others_publish(id).is_none();
         let former = self.services.last_leader(self.inputs, id);
         let members: Vec<PodId> = following.members().collect();
+        let withdrawn = !members.is_empty() && keeps.is_none() && takes.is_none();
         for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
             self.remove_member(pod, id);
         }
@@ -118,6 +119,9 @@ impl Placement<'_> {
         }
         if !decided {
             self.services.mark(id);
+        }
+        if let Some(from) = former.as_deref().filter(|_| withdrawn) {
+            self.notify_withdrawal(id, status, holder.unwrap_or_default(), from);
         }
         let leader = keeps.or(takes).map(|pod| self.inputs.pod(pod).name().into());
         let settled = Settled {

@@ -3,9 +3,9 @@
 use super::Services;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::excerpt::Excerpt;
-use crate::core::facts::Manager;
+use crate::core::facts::{ANNOTATION_FOLLOWED, Manager};
 use crate::core::followed_leases::LeaderStatus;
-use crate::core::followed_leases::lease::Vacancy;
+use crate::core::followed_leases::lease::{Vacancy, is_lease_name};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::Placement;
@@ -82,6 +82,12 @@ impl Placement<'_> {
             LeaderStatus::SeveralPods => {
                 identity = named();
                 ("LeaderNotFound", "several pods have the name of its holder")
+            }
+            LeaderStatus::Vacant(Vacancy::NoLease) if !is_lease_name(lease) => {
+                let message = format!(
+                    "Nobody is published: the annotation {ANNOTATION_FOLLOWED} is not the name of a Lease"
+                );
+                return self.notify_annotated(service, true, "NoLease", message);
             }
             LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
             LeaderStatus::Vacant(Vacancy::Expired) => {
