@@ -207,6 +207,8 @@ async fn explain_and_audit_come_to_the_same_verdict() {
     };
     let annotated = made("annotated", json!({"endpointd.io/selector": "app=a"}));
     api.create(&annotated, "default").await.unwrap();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "left"}});
+    api.create(&namespace, "").await.unwrap();
     let left = api.create(&made("left", json!({})), "left").await.unwrap();
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "left-abcde", "labels": {"kubernetes.io/service-name": "left",
