@@ -23,7 +23,7 @@ async fn errors_keep_their_useful_part() {
     for (args, line) in [
         (
             &["explain"][..],
-            "the following required arguments were not provided: <[NAMESPACE/]SERVICE> (see 'endpointd explain --help')",
+            "the following required arguments were not provided: <[NAMESPACE/]SERVICE>... (see 'endpointd explain --help')",
         ),
         (
             &["explian", "web"],
