@@ -221,3 +221,53 @@ async fn takeovers_and_annotations_are_logged_and_cannot_flood_or_forge() {
     let left_out: usize = left_out.sum();
     assert!(left_out + 12 >= 90, "{left_out} lines were left out\n{log}");
 }
+
+#[tokio::test]
+async fn a_lease_that_is_released_and_held_again_is_logged() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    namespace(&api, "quiet").await;
+    api.create(&crate::objects::node("n1", None, None), "")
+        .await
+        .unwrap();
+    api.create(&crate::objects::pod("db-0", "10.1.0.1", "n1"), "quiet")
+        .await
+        .unwrap();
+    api.create(&lease("db-0_x", 1), "quiet").await.unwrap();
+    let led = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "s", "annotations": {"endpointd.io/leader": "db"}},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    api.create(&led, "quiet").await.unwrap();
+    let mut process = Process::start(&[
+        "run",
+        "--server",
+        &handle.url(),
+        "--controllers=custom-selector-controller",
+    ]);
+    sleep(Duration::from_secs(3)).await;
+    for (number, holder) in ["db-0_x", "", "db-0_x"].into_iter().enumerate() {
+        let spec = json!({"spec": lease(holder, 2 + number as u32)["spec"]});
+        api.patch("Lease", "quiet", "db", None, &spec).await.unwrap();
+        sleep(Duration::from_millis(500)).await;
+    }
+    let log = process.terminate().await;
+    let about = |text: &str, fields: &str| {
+        let is =
+            |line: &&str| line.contains(text) && line.contains("namespace=quiet ") && line.contains(fields);
+        log.lines().filter(is).count()
+    };
+    for (text, fields) in [
+        ("a pod is published as the holder of the Lease", "to=db-0"),
+        (
+            "no pod is published as the holder of the Lease any more",
+            "from=db-0 why=the Lease has no holder",
+        ),
+        (
+            "the same pod is published as the holder of the Lease again",
+            "from=\"db-0\" to=db-0",
+        ),
+    ] {
+        assert_eq!(about(&format!(" {text}"), fields), 1, "{text}\n{log}");
+    }
+}

@@ -378,7 +378,8 @@ struct Minute {
     longest: Duration,
 }
 
-fn minute_with_huge_slices(namespaces: usize, bytes: usize) -> Minute {
+/// A publisher for 300 watchers, each of which may receive 520 KB a second.
+fn watched_by_300() -> Publisher {
     let watch = WatchLimits {
         watchers: Watchers::Fixed(300),
         total: 0.0,
@@ -389,7 +390,11 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize) -> Minute {
         watch,
         ..Pacing::unlimited(64)
     };
-    let mut publisher = Publisher::new(pacing, 0);
+    Publisher::new(pacing, 0)
+}
+
+fn minute_with_huge_slices(namespaces: usize, bytes: usize) -> Minute {
+    let mut publisher = watched_by_300();
     let name = |number: usize| key(&format!("huge{}", number % namespaces), &format!("h{number}"));
     let huge: Vec<_> = (0..50).map(name).collect();
     for key in &huge {
@@ -474,17 +479,7 @@ fn namespaces_with_huge_slices_each_had_a_budget_of_their_own() {
 
 #[test]
 fn a_huge_write_that_is_refused_does_not_make_its_namespace_wait() {
-    let watch = WatchLimits {
-        watchers: Watchers::Fixed(300),
-        total: 0.0,
-        each: 520_000.0,
-        ..WatchLimits::UNWATCHED
-    };
-    let pacing = Pacing {
-        watch,
-        ..Pacing::unlimited(64)
-    };
-    let mut publisher = Publisher::new(pacing, 0);
+    let mut publisher = watched_by_300();
     let (first, second) = (key("huge", "a"), key("huge", "b"));
     for effect in [Effect::Nothing, Effect::Written(1)] {
         publisher.wanted(&first, &want(&first, Retry::Now), NOW);

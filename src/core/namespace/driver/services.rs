@@ -145,7 +145,8 @@ impl NamespaceState {
         }
     }
 
-    /// Does the visits to pods, Services and objects that events have left, as far as the budget goes. Returns true when all are done.
+    /// Does the visits to pods, Services and objects that events have left, as far as the budget goes. Returns true when all are
+    /// done.
     pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
         while let Some(queued) = self.services.next_pass() {
             if budget.is_spent() {

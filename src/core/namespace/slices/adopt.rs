@@ -267,17 +267,22 @@ impl Placement<'_> {
         priority
     }
 
+    /// Returns which of a pod's memberships an endpoint of this slice belongs to, and whether its content is not what it should
+    /// be. Returns nothing if the pod is no member of the Service in this family.
+    fn place_of(&self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> Option<(usize, bool)> {
+        let slice = &self.slices.objects[id];
+        let place = self.services.memberships()[pod_id].find(slice.service, slice.family)?;
+        let (pod, service) = (self.inputs.pod(pod_id), &self.services[slice.service]);
+        Some((place, !self.same_content(pod, service, slice.family, endpoint)))
+    }
+
     /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the
     /// slice twice.
     fn reconcile_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
-        let slice = &self.slices.objects[id];
-        let (service_id, family) = (slice.service, slice.family);
-        let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
-        let Some(place) = self.services.memberships()[pod_id].find(service_id, family) else {
+        let Some((place, stale)) = self.place_of(id, pod_id, endpoint) else {
             return false;
         };
         let member = self.services.memberships()[pod_id][place];
-        let stale = !self.same_content(pod, service, family, endpoint);
         let slot = &mut self.slices.objects[id].slots[usize::from(member.at)];
         if slot.published.is_published() {
             return false;
@@ -299,14 +304,12 @@ impl Placement<'_> {
         endpoint: &EndpointFacts,
         room: &mut Room,
     ) -> bool {
-        let slice = &self.slices.objects[id];
-        let (service_id, family) = (slice.service, slice.family);
-        let (pod, service) = (self.inputs.pod(pod_id), &self.services[service_id]);
-        let Some(place) = self.services.memberships()[pod_id].find(service_id, family) else {
+        let Some((place, stale)) = self.place_of(id, pod_id, endpoint) else {
             return false;
         };
         let member = self.services.memberships()[pod_id][place];
-        let stale = !self.same_content(pod, service, family, endpoint);
+        let slice = &self.slices.objects[id];
+        let (service_id, family) = (slice.service, slice.family);
         if member.slice == id {
             // It was taken in just now, and stands here a second time.
             return false;

@@ -43,20 +43,25 @@ fn drain(budget: &mut Budget, from: Duration, lasting: Duration, removals: bool,
     count
 }
 
+/// Checks how many writes go each second, once what was saved up is spent.
+fn assert_rate(limits: WatchLimits, nodes: usize, expected: u32) {
+    let mut budget = Budget::new(limits);
+    budget.set_nodes(nodes, Duration::ZERO);
+    drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+    let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
+    let rate = f64::from(removals + others) / 100.0;
+    let expected = f64::from(expected);
+    assert!(
+        (expected..expected * 1.2 + 0.1).contains(&rate),
+        "{nodes} nodes: {rate}"
+    );
+}
+
 #[test]
 fn the_rate_is_that_of_each_watcher_or_that_of_all() {
     // Ten writes a second of 10 KB to each; the API servers are the limit from 100 watchers on.
     for (nodes, expected) in [(1, 10), (50, 10), (100, 10), (200, 5), (500, 2)] {
-        let mut budget = Budget::new(limits(Watchers::PerNode(1.0)));
-        budget.set_nodes(nodes, Duration::ZERO);
-        drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
-        let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
-        let rate = f64::from(removals + others) / 100.0;
-        let expected = f64::from(expected);
-        assert!(
-            (expected..expected * 1.2 + 0.1).contains(&rate),
-            "{nodes} nodes: {rate}"
-        );
+        assert_rate(limits(Watchers::PerNode(1.0)), nodes, expected);
     }
 }
 
@@ -74,16 +79,7 @@ fn few_watchers_may_receive_more_each() {
             few,
             ..limits(Watchers::PerNode(1.0))
         };
-        let mut budget = Budget::new(limits);
-        budget.set_nodes(nodes, Duration::ZERO);
-        drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
-        let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
-        let rate = f64::from(removals + others) / 100.0;
-        let expected = f64::from(expected);
-        assert!(
-            (expected..expected * 1.2 + 0.1).contains(&rate),
-            "{nodes} nodes: {rate}"
-        );
+        assert_rate(limits, nodes, expected);
     }
 }
 
