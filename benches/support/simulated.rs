@@ -5,7 +5,7 @@ use endpointd::core::backoff::Retry;
 use endpointd::core::body::Request;
 use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{Granted, WorkItem};
-use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher};
 use endpointd::core::queue::Priority;
@@ -56,6 +56,23 @@ impl Simulated {
             });
             self.numbers.insert(key.clone(), self.keys.len());
             self.services.push(Arc::clone(service));
+            self.keys.push(key);
+        }
+        self
+    }
+
+    /// Adds so many slices that mirror Endpoints, in a namespace of their own. Their numbers follow those of the others.
+    pub(crate) fn with_mirrored(mut self, number: usize) -> Self {
+        for mirrored in 0..number {
+            let key = Hashed::new(ObjectKey {
+                namespace: "mirrored".into(),
+                object: ObjectName {
+                    output: Output::Mirrored,
+                    ..ObjectName::slice(format!("mirrored{mirrored}").into())
+                },
+            });
+            self.numbers.insert(key.clone(), self.keys.len());
+            self.services.push(format!("mirrored{mirrored}").into());
             self.keys.push(key);
         }
         self

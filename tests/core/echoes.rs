@@ -21,11 +21,19 @@ const ANSWER: Duration = Duration::from_millis(6);
 const BYTES: usize = 10_000;
 /// Objects that always have a change.
 const OBJECTS: usize = 200;
+/// Objects that have a change now and then: one whose write changes nothing, and one that mirrors Endpoints, whose watch is
+/// on another API server.
+const UNCHANGED: usize = OBJECTS;
+const MIRRORED: usize = OBJECTS + 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     Answered(usize, Duration),
     Arrives(u64),
+    /// The same on the watch of mirrored slices.
+    ArrivesMirrored(u64),
+    /// The object that mirrors Endpoints, or the one whose write changes nothing, has a change.
+    Wanted(usize),
     Opens,
     Look,
 }
@@ -40,6 +48,8 @@ struct Course {
     without: BTreeMap<u64, usize>,
     /// The times at which the writer woke by itself and sent nothing, by second.
     idle: BTreeMap<u64, usize>,
+    /// The longest time that the server needed for the events that it had not handed on, by second.
+    behind: BTreeMap<u64, Duration>,
 }
 
 impl Course {
@@ -70,6 +80,9 @@ struct World {
     silent: Option<(Duration, Duration)>,
     /// Writes of others a second.
     others: f64,
+    /// From one change of a mirrored slice to the next, and from one write that changes nothing to the next.
+    mirrored: Option<Duration>,
+    unchanged: Option<Duration>,
     /// Writes a second for which the budget is enough, or no limit.
     budget: Option<f64>,
     /// Our own watch is closed between these.
@@ -87,6 +100,8 @@ impl World {
             answer: ANSWER,
             silent: None,
             others: 0.0,
+            mirrored: None,
+            unchanged: None,
             budget: None,
             closed: None,
             paused: None,
@@ -105,109 +120,189 @@ impl World {
             ..Pacing::unlimited(64)
         };
         // Four namespaces with a Service each.
-        Simulated::new(OBJECTS, OBJECTS / 4, OBJECTS / 4, pacing, 1)
+        Simulated::new(OBJECTS + 1, OBJECTS / 4, OBJECTS / 4, pacing, 1).with_mirrored(1)
     }
 
     fn play(&self) -> Course {
-        let mut writer = self.writer();
-        let opened = |version| Signal::Opened(Output::Slice, version);
-        writer.publisher.signalled(&opened(Some(0)), Duration::ZERO);
+        let mut play = Play {
+            world: self,
+            writer: self.writer(),
+            events: BinaryHeap::new(),
+            number: 0,
+            version: 0,
+            free: Duration::ZERO,
+            foreign: Duration::ZERO,
+            answered: BTreeMap::new(),
+            open: true,
+            look: Some(Duration::ZERO),
+            course: Course::default(),
+        };
+        play.begin();
+        play.play();
+        play.course
+    }
+}
+
+/// A world on its course.
+struct Play<'a> {
+    world: &'a World,
+    writer: Simulated,
+    events: BinaryHeap<Reverse<(Duration, usize, Event)>>,
+    number: usize,
+    version: u64,
+    /// When the server has handed on all events.
+    free: Duration,
+    /// Up to when writes of others have been counted.
+    foreign: Duration,
+    answered: BTreeMap<u64, Duration>,
+    /// True while our own watch is open.
+    open: bool,
+    /// When the writer wakes by itself: one time only, as its timer.
+    look: Option<Duration>,
+    course: Course,
+}
+
+impl Play<'_> {
+    fn begin(&mut self) {
+        self.signal(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
         for object in 0..OBJECTS {
-            writer.want(object, Priority::Remove, Duration::ZERO);
+            self.writer.want(object, Priority::Remove, Duration::ZERO);
         }
-        let mut events = BinaryHeap::from([Reverse((Duration::ZERO, 0, Event::Look))]);
-        let (mut number, mut version, mut free) = (0, 0, Duration::ZERO);
-        let (mut answered, mut course) = (BTreeMap::new(), Course::default());
-        let mut open = true;
-        // When the writer wakes by itself: one time only, as its timer.
-        let mut look = Some(Duration::ZERO);
-        if let Some((_, until)) = self.closed {
-            events.push(Reverse((until, 0, Event::Opens)));
+        self.at(Duration::ZERO, Event::Look);
+        if let Some((_, until)) = self.world.closed {
+            self.at(until, Event::Opens);
         }
-        let mut foreign = Duration::ZERO;
-        while let Some(Reverse((at, _, event))) = events.pop() {
-            if at > self.lasting {
+        if let Some(every) = self.world.mirrored {
+            self.signal(&Signal::Opened(Output::Mirrored, Some(0)), Duration::ZERO);
+            self.at(every, Event::Wanted(MIRRORED));
+        }
+        if let Some(every) = self.world.unchanged {
+            self.at(every, Event::Wanted(UNCHANGED));
+        }
+    }
+
+    fn at(&mut self, at: Duration, event: Event) {
+        self.number += 1;
+        self.events.push(Reverse((at, self.number, event)));
+    }
+
+    fn signal(&mut self, signal: &Signal, now: Duration) {
+        self.writer.publisher.signalled(signal, now);
+        self.writer.publisher.take_echoes();
+    }
+
+    fn play(&mut self) {
+        while let Some(Reverse((at, _, event))) = self.events.pop() {
+            if at > self.world.lasting {
                 break;
             }
-            if event == Event::Look && look != Some(at) {
+            if event == Event::Look && self.look != Some(at) {
                 continue;
             }
             let mut now = at;
-            if let Some((from, until)) = self.paused.filter(|(from, until)| (*from..*until).contains(&at)) {
+            let paused = self.world.paused;
+            if let Some((from, until)) = paused.filter(|(from, until)| (*from..*until).contains(&at)) {
                 // Whatever comes meanwhile is seen afterwards, and so is the timer that should have fired.
                 now = until;
-                writer.publisher.stalled(from, until);
+                self.writer.publisher.stalled(from, until);
             }
-            if let Some((from, until)) = self.closed
-                && open
-                && (from..until).contains(&now)
-            {
-                open = false;
-                writer.publisher.signalled(&opened(None), now);
+            let closed = |(from, until)| (from..until).contains(&now);
+            if self.open && self.world.closed.is_some_and(closed) {
+                self.open = false;
+                self.signal(&Signal::Opened(Output::Slice, None), now);
             }
-            match event {
-                Event::Answered(at, sent) => {
-                    version += 1;
-                    answered.insert(version, now);
-                    let took = now.saturating_sub(sent);
-                    writer.answered(at, Effect::Written(version), took, Some(Priority::Remove), now);
-                    // Events of others come between ours.
-                    while self.others > 0.0 && foreign < now {
-                        foreign += Duration::from_secs_f64(1.0 / self.others);
-                        free = free.max(now) + (self.event)(now);
-                    }
-                    free = free.max(now) + (self.event)(now);
-                    number += 1;
-                    events.push(Reverse((free + (self.way)(now), number, Event::Arrives(version))));
-                }
-                Event::Arrives(version) => {
-                    if let Some(answered) = answered.remove(&version) {
-                        course.late.push((now, now.saturating_sub(answered)));
-                    }
-                    let silent = |(from, until)| (from..until).contains(&now);
-                    if open && !self.silent.is_some_and(silent) {
-                        let output = Output::Slice;
-                        writer.publisher.signalled(
-                            &Signal::Shown {
-                                output,
-                                version,
-                                at: now,
-                            },
-                            now,
-                        );
-                    }
-                }
-                Event::Opens => {
-                    open = true;
-                    writer.publisher.signalled(&opened(Some(0)), now);
-                }
-                Event::Look => {}
+            self.happens(event, now);
+            let sent = self.send(now);
+            if event == Event::Look && sent == 0 {
+                *self.course.idle.entry(now.as_secs()).or_default() += 1;
             }
-            writer.publisher.take_echoes();
-            let before = course.sent.len();
-            let until = loop {
-                match writer.next(BYTES, now) {
-                    Ok(object) => {
-                        course.sent.push(now);
-                        number += 1;
-                        events.push(Reverse((now + self.answer, number, Event::Answered(object, now))));
-                    }
-                    Err(until) => break until,
-                }
-            };
-            if event == Event::Look && course.sent.len() == before {
-                *course.idle.entry(now.as_secs()).or_default() += 1;
-            }
-            look = until.map(|until| until.max(now + MS));
-            if let Some(at) = look {
-                number += 1;
-                events.push(Reverse((at, number, Event::Look)));
-            }
-            let without = writer.publisher.places(Resource::Slices).1;
-            let most = course.without.entry(now.as_secs()).or_default();
+            let without = self.writer.publisher.places(Resource::Slices).1;
+            let most = self.course.without.entry(now.as_secs()).or_default();
             *most = without.max(*most);
+            let behind = self.course.behind.entry(now.as_secs()).or_default();
+            *behind = self.free.saturating_sub(now).max(*behind);
         }
-        course
+    }
+
+    fn happens(&mut self, event: Event, now: Duration) {
+        let shown = |output, version| Signal::Shown {
+            output,
+            version,
+            at: now,
+        };
+        match event {
+            Event::Answered(object, sent) => self.answers(object, sent, now),
+            Event::Arrives(version) => {
+                if let Some(answered) = self.answered.remove(&version) {
+                    self.course.late.push((now, now.saturating_sub(answered)));
+                }
+                let silent = |(from, until)| (from..until).contains(&now);
+                if self.open && !self.world.silent.is_some_and(silent) {
+                    self.signal(&shown(Output::Slice, version), now);
+                }
+            }
+            Event::ArrivesMirrored(version) => self.signal(&shown(Output::Mirrored, version), now),
+            Event::Wanted(object) => {
+                let every = if object == MIRRORED {
+                    self.world.mirrored
+                } else {
+                    self.world.unchanged
+                };
+                self.writer.want(object, Priority::Remove, now);
+                self.at(now + every.unwrap(), Event::Wanted(object));
+            }
+            Event::Opens => {
+                self.open = true;
+                self.signal(&Signal::Opened(Output::Slice, Some(0)), now);
+            }
+            Event::Look => {}
+        }
+    }
+
+    /// The server answers a write, and hands its event on once it has done so with those before.
+    fn answers(&mut self, object: usize, sent: Duration, now: Duration) {
+        let took = now.saturating_sub(sent);
+        let again = (object < OBJECTS).then_some(Priority::Remove);
+        if object == UNCHANGED {
+            self.writer.answered(object, Effect::Written(1), took, again, now);
+            return;
+        }
+        self.version += 1;
+        let version = self.version;
+        self.writer
+            .answered(object, Effect::Written(version), took, again, now);
+        // Events of others come between ours.
+        while self.world.others > 0.0 && self.foreign < now {
+            self.foreign += Duration::from_secs_f64(1.0 / self.world.others);
+            self.free = self.free.max(now) + (self.world.event)(now);
+        }
+        self.free = self.free.max(now) + (self.world.event)(now);
+        if object == MIRRORED {
+            // The other server is idle.
+            self.at(now + MS, Event::ArrivesMirrored(version));
+        } else {
+            self.answered.insert(version, now);
+            self.at(self.free + (self.world.way)(now), Event::Arrives(version));
+        }
+    }
+
+    /// Sends as much as may be sent, and sets the timer. Returns how much that was.
+    fn send(&mut self, now: Duration) -> usize {
+        let before = self.course.sent.len();
+        let until = loop {
+            match self.writer.next(BYTES, now) {
+                Ok(object) => {
+                    self.course.sent.push(now);
+                    self.at(now + self.world.answer, Event::Answered(object, now));
+                }
+                Err(until) => break until,
+            }
+        };
+        self.look = until.map(|until| until.max(now + MS));
+        if let Some(at) = self.look {
+            self.at(at, Event::Look);
+        }
+        self.course.sent.len() - before
     }
 }
 
@@ -278,6 +373,42 @@ fn a_watch_of_ours_that_was_late_by_itself_let_two_writes_go_for_each_delay() {
     }
     .play();
     assert!(course.rate(45, 60) > 170.0, "{}", course.rate(45, 60));
+}
+
+#[test]
+fn a_quick_watch_of_mirrored_slices_swamped_the_watchers_of_a_server_that_was_behind() {
+    for every in [SECOND, SECOND * 3 / 10, SECOND / 10] {
+        let course = World {
+            mirrored: Some(every),
+            ..World::new(|_| 100 * MS)
+        }
+        .play();
+        let behind = course.behind.range(20..).map(|(_, behind)| *behind).max();
+        assert!(behind < Some(SECOND), "{every:?}: {behind:?}");
+        assert!(course.rate(20, 60) > 8.0, "{every:?}: {}", course.rate(20, 60));
+    }
+}
+
+/// Neither a quick watch of another output nor a write that changes nothing says anything of a watch that is late by itself.
+#[test]
+fn a_quick_echo_of_something_else_took_away_what_a_late_watch_was_allowed() {
+    let quick = |mirrored, unchanged| World {
+        mirrored,
+        unchanged,
+        way: Box::new(|_| SECOND * 2),
+        lasting: SECOND * 120,
+        ..World::new(|_| 5 * MS)
+    };
+    let worlds = [
+        quick(Some(SECOND * 5), None),
+        quick(Some(SECOND * 10), None),
+        quick(None, Some(SECOND * 5)),
+        quick(None, Some(SECOND)),
+    ];
+    for (number, world) in worlds.iter().enumerate() {
+        let rate = world.play().rate(40, 120);
+        assert!((16.0..26.0).contains(&rate), "{number}: {rate}");
+    }
 }
 
 #[test]

@@ -16,14 +16,16 @@
 //!
 //! The events of a watch come in the order of their versions, so one event or bookmark proves that all writes up to its
 //! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
-//! changed nothing, which makes no event and is answered with a version that was shown before. Deletes are answered
+//! changed nothing, which makes no event and is answered with a version that was shown before. Neither tells how late the
+//! server is: the first only that it is not behind, the second nothing at all. Deletes are answered
 //! without a version before Kubernetes 1.38. From then on the version proves that the deletion was shown, but not how
 //! late: it may be that of a later look, at which nothing was written that a watch would show. A request that is not
 //! answered in time gives its place up, and neither it nor a write without a version tells how late the server is: the
 //! failures of some objects are no sign of its load.
 //!
-//! The API server hands on all events of a resource in one order. So what any of our watches of it shows frees the places of
-//! the writes of all its outputs, and one of them that shows nothing holds up none of the others.
+//! Ordinary and mirrored slices are watched by two requests, which may end at two API servers. So each watch counts for itself:
+//! what it shows frees the places of its own output, and measures nothing else. Only where the other one has shown nothing for
+//! long does it free that one's places as well, since it proves that the events are there; that is no measurement.
 //!
 //! Our own watch may be late by itself, on a server that keeps up with all others: see [`lateness`]. If it is not open, or shows
 //! nothing at all for long while echoes are awaited, nothing can be told from echoes: no write needs a place until it shows
@@ -31,11 +33,13 @@
 
 mod lateness;
 mod places;
+mod stream;
 
-use self::lateness::{Lateness, UPSTREAM_WORKERS};
+use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
+use self::stream::{Flight, Place, Stream, Unversioned};
 use super::Load;
-use crate::core::hash::{Hashed, HashedMap, HashedSet};
+use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::Priority;
@@ -135,8 +139,6 @@ impl From<Output> for Resource {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Echoes {
     places: [Places; 2],
-    /// How late echoes of each resource are by themselves.
-    lateness: [Lateness; 2],
     /// By output.
     streams: [Stream; 3],
     /// The writes that are granted and not answered.
@@ -153,73 +155,15 @@ pub(super) struct Echoes {
     heard: Vec<(Output, Duration)>,
 }
 
-/// Our own watch of one output, and the writes that it has to show.
-#[derive(Clone, Default, Debug)]
-struct Stream {
-    /// True while the watch is open.
-    open: bool,
-    /// True once the watch was open: objects of this output may be written.
-    served: bool,
-    /// True while the watch is open and tells nothing.
-    silent: bool,
-    /// Everything up to this version was shown.
-    shown: u64,
-    /// When it last showed anything.
-    moved: Duration,
-    /// By version.
-    written: BTreeMap<(u64, u64), Place>,
-    /// By the order of their answers.
-    unversioned: BTreeMap<u64, Unversioned>,
-    /// Objects in flight whose deletion was shown before the answer came.
-    gone: HashedSet<ObjectKey>,
-}
-
-/// A write that is granted and not answered.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    removes: bool,
-    sent: u64,
-}
-
-/// A write that was answered with a version.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    flight: Flight,
-    answered: Duration,
-    /// How many writes of the resource were answered and not shown then, with this one.
-    unseen: usize,
-}
-
-/// A write that was answered without one.
-#[derive(Clone, Debug)]
-struct Unversioned {
-    key: Hashed<ObjectKey>,
-    place: Place,
-    /// A version at which it is shown for certain, if there is one.
-    gone_at: Option<u64>,
-    /// When it gives its place up.
-    until: Duration,
-}
-
-impl Stream {
-    /// Returns whether echoes are awaited here.
-    fn counts(&self) -> bool {
-        self.open && !self.silent
-    }
-
-    /// Returns when the write was answered that has waited longest.
-    fn oldest(&self) -> Option<Duration> {
-        // Others prove nothing: their events may never come.
-        self.written.values().next().map(|place| place.answered)
-    }
-
-    /// Removes all writes, and returns them.
-    fn clear(&mut self) -> impl Iterator<Item = Place> + use<> {
-        self.gone.clear();
-        let written = std::mem::take(&mut self.written).into_values();
-        let unversioned = std::mem::take(&mut self.unversioned).into_values();
-        written.chain(unversioned.map(|this| this.place))
-    }
+/// How the place of a write became free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Freed {
+    /// Its echo came after its answer, which tells how late the server is.
+    Echoed,
+    /// Its echo came before its answer, which tells only that the server is not behind.
+    Early,
+    /// No echo of it came, or none that tells anything.
+    Otherwise,
 }
 
 impl Echoes {
@@ -256,21 +200,16 @@ impl Echoes {
         if self.unanswered[resource as usize] >= UPSTREAM_WORKERS {
             return Err(None);
         }
-        if self.unseen(resource) < self.lateness[resource as usize].most() {
-            return Ok(());
+        // A watch that shows nothing tells nothing of how many writes are on their way.
+        let telling = || self.streams_of(resource).filter(|stream| !stream.is_quiet(now));
+        let most = telling().map(|stream| stream.lateness.most()).max();
+        let unseen: usize = telling().map(Stream::unseen).sum();
+        let has_room = |stream: &Stream| stream.unseen() < stream.lateness.most();
+        if most.is_none_or(|most| unseen < most) && telling().all(has_room) {
+            Ok(())
+        } else {
+            Err(telling().filter_map(Stream::quiet_from).min())
         }
-        let Some(oldest) = self.oldest(resource) else {
-            return Err(None);
-        };
-        let moved = self.streams_of(resource).map(|stream| stream.moved).max();
-        let quiet = oldest.max(moved.unwrap_or_default()) + QUIET;
-        if quiet <= now { Ok(()) } else { Err(Some(quiet)) }
-    }
-
-    /// Returns how many writes of a resource are answered and not shown.
-    fn unseen(&self, resource: Resource) -> usize {
-        let unseen = |stream: &Stream| stream.written.len() + stream.unversioned.len();
-        self.streams_of(resource).map(unseen).sum()
     }
 
     /// Returns when the write of a resource was answered that has waited longest.
@@ -278,9 +217,12 @@ impl Echoes {
         self.streams_of(resource).filter_map(Stream::oldest).min()
     }
 
-    /// Returns the time that an echo usually takes now.
+    /// Returns the time that an echo usually takes now: that of the watch of the resource that is later.
     pub(super) fn usual(&self, resource: Resource, now: Duration) -> Duration {
-        self.places[resource as usize].usual_at(now)
+        let usual = self
+            .streams_of(resource)
+            .map(|stream| stream.lateness.usual_at(now));
+        usual.max().unwrap_or_default()
     }
 
     /// Returns how late echoes are now: the usual time, or that for which one has been awaited, if it is late.
@@ -314,6 +256,7 @@ impl Echoes {
         let flight = Flight {
             removes,
             sent: self.order,
+            shown: self.streams[output as usize].shown,
         };
         if self.flights.insert(key.clone(), flight).is_none() {
             self.unanswered[Resource::from(output) as usize] += 1;
@@ -333,24 +276,26 @@ impl Echoes {
         if self.holding.remove(&flight.sent).is_none() {
             self.places[resource].take(flight.removes);
         }
+        let stream = &mut self.streams[output as usize];
+        let gone = stream.gone.remove(key);
         let place = Place {
             flight,
             answered: now,
-            unseen: self.unseen(Resource::from(output)) + 1,
+            unseen: stream.unseen() + 1,
         };
-        let shown = self.streams_of(Resource::from(output)).map(|stream| stream.shown);
-        let shown = shown.max().unwrap_or_default();
-        let stream = &mut self.streams[output as usize];
-        let gone = stream.gone.remove(key);
         match effect {
-            Effect::Written(version) if version > shown => {
+            Effect::Written(version) if version > stream.shown => {
                 stream.written.insert((version, self.order), place);
             }
+            Effect::Written(version) if version > flight.shown => self.end(output, place, now, Freed::Early),
+            // It changed nothing, or nothing was written.
+            Effect::Written(_) | Effect::Nothing => self.end(output, place, now, Freed::Otherwise),
+            Effect::Deleted(_) | Effect::Unknown if gone => self.end(output, place, now, Freed::Early),
             // The echo came first, and shows that it did by its version alone.
-            Effect::Deleted(Some(version)) if !gone && version <= shown => {
-                self.end(output, place, now, false);
+            Effect::Deleted(Some(version)) if version <= stream.shown => {
+                self.end(output, place, now, Freed::Otherwise);
             }
-            Effect::Deleted(_) | Effect::Unknown if !gone => {
+            Effect::Deleted(_) | Effect::Unknown => {
                 let (bound, gone_at) = match effect {
                     Effect::Deleted(version) => (BOUND, version),
                     _ => (BOUND_OF_UNKNOWN, None),
@@ -363,21 +308,23 @@ impl Echoes {
                 };
                 stream.unversioned.insert(self.order, waiting);
             }
-            // The echo came first.
-            Effect::Written(_) | Effect::Deleted(_) | Effect::Unknown => self.end(output, place, now, true),
-            Effect::Nothing => self.end(output, place, now, false),
         }
     }
 
-    /// Frees a place; `heard` if its echo came at that time.
-    fn end(&mut self, output: Output, place: Place, at: Duration, heard: bool) {
+    /// Frees a place.
+    fn end(&mut self, output: Output, place: Place, at: Duration, freed: Freed) {
         let took = self.took(place.answered, at);
         let places = &mut self.places[Resource::from(output) as usize];
         places.free(place.flight.removes);
-        if heard {
-            places.echoed(place, took, at);
-            self.lateness[Resource::from(output) as usize].came(place.answered, place.unseen, took, at);
-            self.heard.push((output, took));
+        match freed {
+            Freed::Echoed => {
+                places.echoed(place, took, at);
+                let lateness = &mut self.streams[output as usize].lateness;
+                lateness.came(place.answered, place.unseen, took, at);
+                self.heard.push((output, took));
+            }
+            Freed::Early => places.proved(place.flight.sent),
+            Freed::Otherwise => {}
         }
     }
 
@@ -392,7 +339,8 @@ impl Echoes {
     pub(super) fn opened(&mut self, output: Output, from: Option<u64>, now: Duration) {
         self.forget(output);
         let stream = &mut self.streams[output as usize];
-        (stream.open, stream.silent, stream.moved) = (from.is_some(), false, now);
+        (stream.open, stream.silent, stream.quiet) = (from.is_some(), false, false);
+        stream.moved = now;
         stream.served |= stream.open;
         // Versions may have gone backwards.
         stream.shown = from.unwrap_or_default();
@@ -421,23 +369,18 @@ impl Echoes {
     /// Our own watch of an output has shown everything up to a version. `at` is when that arrived.
     pub(super) fn shown(&mut self, output: Output, version: u64, at: Duration) {
         let stream = &mut self.streams[output as usize];
-        stream.silent = false;
+        (stream.silent, stream.quiet) = (false, false);
         stream.moved = stream.moved.max(at);
         stream.shown = stream.shown.max(version);
-        // The API server hands on all events of a resource in one order, whichever of our watches they are for.
-        let resource = Resource::from(output);
-        let outputs = Output::ALL.into_iter();
-        let outputs = outputs.filter(|other| Resource::from(*other) == resource);
-        let sent = outputs
-            .clone()
-            .map(|other| self.free_shown(other, version, at))
-            .max();
-        let sent = sent.unwrap_or_default();
-        for other in outputs {
-            // Writes that were answered before one was sent that has been shown come before it.
-            self.release(other, at, |order, this| {
-                order < sent || this.gone_at.is_some_and(|gone_at| gone_at <= version)
-            });
+        let sent = self.free_shown(output, version, at);
+        // Writes that were answered before one was sent that has been shown come before it.
+        self.release(output, at, |order, this| {
+            order < sent || this.gone_at.is_some_and(|gone_at| gone_at <= version)
+        });
+        for other in Output::ALL {
+            if other != output && Resource::from(other) == Resource::from(output) {
+                self.free_quiet(other, version, at);
+            }
         }
     }
 
@@ -449,9 +392,23 @@ impl Echoes {
         {
             let place = first.remove();
             sent = sent.max(place.flight.sent);
-            self.end(output, place, at, true);
+            self.end(output, place, at, Freed::Echoed);
         }
         sent
+    }
+
+    /// Frees those of these places that have waited for long for an output whose own watch shows nothing. Another one of the
+    /// resource has shown the version.
+    fn free_quiet(&mut self, output: Output, version: u64, at: Duration) {
+        let moved = self.streams[output as usize].moved;
+        while let Some(first) = self.streams[output as usize].written.first_entry()
+            && first.key().0 <= version
+            && first.get().answered.max(moved) + QUIET <= at
+        {
+            let place = first.remove();
+            self.streams[output as usize].quiet = true;
+            self.end(output, place, at, Freed::Otherwise);
+        }
     }
 
     /// Frees the places of those writes without a version that `is_over` picks, by the order of their answers.
@@ -461,7 +418,7 @@ impl Echoes {
         let over: Vec<u64> = over.map(|(order, _)| *order).collect();
         for order in over {
             if let Some(this) = self.streams[output as usize].unversioned.remove(&order) {
-                self.end(output, this.place, at, false);
+                self.end(output, this.place, at, Freed::Otherwise);
             }
         }
     }
@@ -474,7 +431,7 @@ impl Echoes {
         if let Some((&order, _)) = unversioned.find(|(_, this)| this.key == *key)
             && let Some(this) = stream.unversioned.remove(&order)
         {
-            self.end(output, this.place, at, true);
+            self.end(output, this.place, at, Freed::Echoed);
         } else if self.flights.contains_key(key) && stream.gone.len() < GONE_KEPT {
             stream.gone.insert(key.clone());
         }
@@ -511,7 +468,9 @@ impl Echoes {
         if waits > LATE && oldest >= places.shrunk {
             places.shrink(now);
         }
-        self.lateness[Resource::from(output) as usize].outstanding(oldest, waits, now);
+        let stream = &mut self.streams[output as usize];
+        stream.lateness.outstanding(oldest, waits, now);
+        stream.quiet = stream.is_quiet(now);
         if waits <= SILENT {
             return;
         }
@@ -520,7 +479,7 @@ impl Echoes {
             self.forget(output);
         } else if let Some((_, place)) = self.streams[output as usize].written.pop_first() {
             // The event of this write does not come, though others do.
-            self.end(output, place, now, false);
+            self.end(output, place, now, Freed::Otherwise);
         }
     }
 

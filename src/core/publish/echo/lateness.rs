@@ -1,4 +1,4 @@
-//! How late our own watch of a resource is by itself, and how many writes may be on their way to it because of that.
+//! How late our own watch of an output is by itself, and how many writes may be on their way to it because of that.
 //!
 //! The places take each late echo for a sign that the API server is behind with all watchers. But our own watch may be
 //! late where those of others are not: a slow path, a proxy, an API server of its own. Two places would then allow two
@@ -29,7 +29,12 @@ const MOST: f64 = 40.0;
 /// The number of echoes after which the quickest one is forgotten for that of the next as many.
 const PERIOD: u32 = 8;
 
-/// What echoes tell of our own watch. Owned by [`super::Echoes`].
+/// The weight of one echo in the usual time.
+const WEIGHT: f64 = 0.25;
+/// After so much time without an echo, the next one is expected to be quick again.
+const FORGOTTEN: Duration = Duration::from_secs(2);
+
+/// What echoes tell of one of our own watches. Owned by [`super::Echoes`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lateness {
     /// How many writes may be without an echo.
@@ -41,6 +46,9 @@ pub(super) struct Lateness {
     count: u32,
     /// When the size last became less. An echo of what was answered before that tells nothing of the present size.
     shrunk: Duration,
+    /// The usual time of an echo, and when it was last measured.
+    usual: Duration,
+    measured: Duration,
 }
 
 impl Default for Lateness {
@@ -51,6 +59,8 @@ impl Default for Lateness {
             present: Duration::MAX,
             count: 0,
             shrunk: Duration::ZERO,
+            usual: Duration::ZERO,
+            measured: Duration::ZERO,
         }
     }
 }
@@ -63,6 +73,9 @@ impl Lateness {
 
     /// Takes in an echo that came at `at`, so long after the answer. `among` is how many writes had no echo then.
     pub(super) fn came(&mut self, answered: Duration, among: usize, took: Duration, at: Duration) {
+        let usual = self.usual_at(at).as_secs_f64();
+        self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
+        self.measured = at;
         let least = self.least.map_or(took, |least| least.min(took));
         self.least = Some(least);
         if took <= QUICK {
@@ -89,6 +102,15 @@ impl Lateness {
             && answered >= self.shrunk
         {
             (self.size, self.shrunk) = ((self.size / 2.0).max(LEAST), now);
+        }
+    }
+
+    /// Returns the usual time of an echo. After a while without any it counts as quick again.
+    pub(super) fn usual_at(&self, now: Duration) -> Duration {
+        if now.saturating_sub(self.measured) > FORGOTTEN {
+            Duration::ZERO
+        } else {
+            self.usual
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The places of one resource: how many writes may be without an echo.
 
-use super::{LATE, Place, QUICK};
+use super::stream::Place;
+use super::{LATE, QUICK};
 use std::time::Duration;
 
 /// The number of places at first.
@@ -9,11 +10,6 @@ const FIRST: f64 = 5.0;
 const LEAST: f64 = 2.0;
 /// The largest number of places if nobody watches.
 const MOST_UNWATCHED: f64 = 256.0;
-/// The weight of one echo in the usual time.
-const WEIGHT: f64 = 0.25;
-/// After so much time without an echo, the next one is expected to be quick again.
-const FORGOTTEN: Duration = Duration::from_secs(2);
-
 /// The places of one resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
@@ -29,9 +25,6 @@ pub(super) struct Places {
     pub filled: u64,
     /// When places were last taken away. What was answered before that was sent under the larger number.
     pub shrunk: Duration,
-    /// The usual time of an echo, and when it was last measured.
-    usual: Duration,
-    measured: Duration,
 }
 
 impl Default for Places {
@@ -44,8 +37,6 @@ impl Default for Places {
             others: 0,
             filled: 0,
             shrunk: Duration::ZERO,
-            usual: Duration::ZERO,
-            measured: Duration::ZERO,
         }
     }
 }
@@ -92,25 +83,20 @@ impl Places {
 
     /// Takes in an echo that came at `at`, so long after the answer.
     pub(super) fn echoed(&mut self, place: Place, took: Duration, at: Duration) {
-        let usual = self.usual_at(at).as_secs_f64();
-        self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
-        self.measured = at;
         if took > LATE {
             if place.answered >= self.shrunk {
                 self.shrink(at);
             }
-        } else if took <= QUICK && place.flight.sent <= self.filled {
-            let more = if self.starting { 1.0 } else { 1.0 / self.size };
-            self.size = (self.size + more).min(self.most);
+        } else if took <= QUICK {
+            self.proved(place.flight.sent);
         }
     }
 
-    /// Returns the usual time of an echo. After a while without any it counts as quick again.
-    pub(super) fn usual_at(&self, now: Duration) -> Duration {
-        if now.saturating_sub(self.measured) > FORGOTTEN {
-            Duration::ZERO
-        } else {
-            self.usual
+    /// Takes in that the server is not behind with the event of a write that was granted as that number.
+    pub(super) fn proved(&mut self, sent: u64) {
+        if sent <= self.filled {
+            let more = if self.starting { 1.0 } else { 1.0 / self.size };
+            self.size = (self.size + more).min(self.most);
         }
     }
 }

@@ -1,0 +1,100 @@
+//! Our own watch of one output, and the writes that it has to show.
+
+use super::QUIET;
+use super::lateness::Lateness;
+use crate::core::hash::{Hashed, HashedSet};
+use crate::core::object::ObjectKey;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Our own watch of one output, and the writes that it has to show. Owned by [`super::Echoes`].
+#[derive(Clone, Default, Debug)]
+pub(super) struct Stream {
+    /// True while the watch is open.
+    pub open: bool,
+    /// True once the watch was open: objects of this output may be written.
+    pub served: bool,
+    /// True while the watch is open and tells nothing.
+    pub silent: bool,
+    /// True once the watch has shown nothing for [`QUIET`] though it had to, until it shows something.
+    pub quiet: bool,
+    /// Everything up to this version was shown.
+    pub shown: u64,
+    /// When it last showed anything.
+    pub moved: Duration,
+    /// How late it is by itself.
+    pub lateness: Lateness,
+    /// By version.
+    pub written: BTreeMap<(u64, u64), Place>,
+    /// By the order of their answers.
+    pub unversioned: BTreeMap<u64, Unversioned>,
+    /// Objects in flight whose deletion was shown before the answer came.
+    pub gone: HashedSet<ObjectKey>,
+}
+
+/// A write that is granted and not answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub removes: bool,
+    /// Its number among grants and answers.
+    pub sent: u64,
+    /// The version up to which the watch had shown everything then. A write that is answered with no later one changed
+    /// nothing.
+    pub shown: u64,
+}
+
+/// A write that was answered with a version.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub flight: Flight,
+    pub answered: Duration,
+    /// How many writes of the output were answered and not shown then, with this one.
+    pub unseen: usize,
+}
+
+/// A write that was answered without one.
+#[derive(Clone, Debug)]
+pub(super) struct Unversioned {
+    pub key: Hashed<ObjectKey>,
+    pub place: Place,
+    /// A version at which it is shown for certain, if there is one.
+    pub gone_at: Option<u64>,
+    /// When it gives its place up.
+    pub until: Duration,
+}
+
+impl Stream {
+    /// Returns whether echoes are awaited here.
+    pub(super) fn counts(&self) -> bool {
+        self.open && !self.silent
+    }
+
+    /// Returns how many writes are answered and not shown.
+    pub(super) fn unseen(&self) -> usize {
+        self.written.len() + self.unversioned.len()
+    }
+
+    /// Returns when the write was answered that has waited longest.
+    pub(super) fn oldest(&self) -> Option<Duration> {
+        // Others prove nothing: their events may never come.
+        self.written.values().next().map(|place| place.answered)
+    }
+
+    /// Returns when the watch counts as quiet, if it shows nothing before.
+    pub(super) fn quiet_from(&self) -> Option<Duration> {
+        self.oldest().map(|oldest| oldest.max(self.moved) + QUIET)
+    }
+
+    /// Returns whether the watch has shown nothing for long, though it had to.
+    pub(super) fn is_quiet(&self, now: Duration) -> bool {
+        self.quiet || self.quiet_from().is_some_and(|from| from <= now)
+    }
+
+    /// Removes all writes, and returns them.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = Place> + use<> {
+        self.gone.clear();
+        let written = std::mem::take(&mut self.written).into_values();
+        let unversioned = std::mem::take(&mut self.unversioned).into_values();
+        written.chain(unversioned.map(|this| this.place))
+    }
+}
