@@ -461,7 +461,7 @@ impl Publisher {
         // its webhook hangs.
         let most = self.window.size().div_ceil(2);
         self.queue.set_pace(self.pace(now));
-        let held = (Classes::SLICE_OTHERS, self.fan_out.owes(now));
+        let held = self.fan_out.owes(now);
         if let Some((key, priority, age)) = self.queue.next_but(most, allowed.classes, held, now) {
             let paid = self.fan_out.granted(&key, priority, now);
             self.granted.insert(key.clone(), (self.term, paid));
@@ -471,7 +471,7 @@ impl Publisher {
         let mut limits = allowed.limited.into_iter();
         let limited = limits.find(|(classes, _)| self.queue.has_ready_in(*classes));
         let limited = limited.map(|(_, limit)| limit).or_else(|| {
-            let owed = self.queue.has_ready_in(Classes::SLICE_OTHERS) && self.fan_out.is_owed(now);
+            let owed = self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0;
             owed.then_some(Limit::Watchers)
         });
         self.held_back = limited.is_none() && self.queue.has_ready(now);

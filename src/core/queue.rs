@@ -153,11 +153,11 @@ enum State {
 fn may(
     tenants: &IdMap<u64, Tenant>,
     most: usize,
-    (held, is_held): (Classes, impl Fn(u64) -> bool),
+    is_held: impl Fn(usize, u64) -> bool,
 ) -> impl Fn(usize, u64) -> bool {
     move |class, tenant| {
         let has_room = tenants.get(&tenant).is_none_or(|known| known.in_flight < most);
-        has_room && !(held.has(class) && is_held(tenant))
+        has_room && !is_held(class, tenant)
     }
 }
 
@@ -259,15 +259,15 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// Returns the object whose turn it is, its priority, and how long it has waited. It counts as in flight until
     /// [`Self::landed`]. No namespace gets more than `most` in flight, and only objects of these classes go.
     pub fn next(&mut self, most: usize, classes: Classes, now: Duration) -> Option<(K, Priority, Duration)> {
-        self.next_but(most, classes, (Classes::NONE, |_| false), now)
+        self.next_but(most, classes, |_, _| false, now)
     }
 
-    /// The same, but namespaces that pass the test of `held` have no turn in its classes. Their objects keep their places.
+    /// The same, but namespaces have no turn in a class if the pair passes the test of `held`. Their objects keep their places.
     pub(super) fn next_but(
         &mut self,
         most: usize,
         classes: Classes,
-        held: (Classes, impl Fn(u64) -> bool),
+        held: impl Fn(usize, u64) -> bool,
         now: Duration,
     ) -> Option<(K, Priority, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {

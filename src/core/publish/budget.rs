@@ -5,9 +5,13 @@
 //! kept for removals, which may also use the rest; what they leave of theirs is for all.
 //!
 //! The size of an object is known only when its request has been built, so a write that is granted pays for the usual size,
-//! and the difference is made up for then. A write is granted while the bucket is not empty; what it costs beyond that is
-//! owed.
+//! and the difference is made up for then. A write is granted while the bucket is not empty; what it costs beyond that delays
+//! the next ones. A huge one would delay them by seconds, so its namespace owes the excess: see [`debts`].
 
+mod debts;
+
+use self::debts::Debts;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The part of the budget that only removals use. A slice that is written for a removal carries its additions as well.
@@ -37,8 +41,8 @@ const SMALL: f64 = 10_000.0;
 const LARGE: f64 = 32_000.0;
 /// See [`LARGE`].
 const MOST_AT_ONCE: f64 = 4.0;
-/// The part of the budget at which a namespace pays what it owes.
-const OWED: f64 = 0.5;
+/// The part of the budget that goes to what namespaces owe, as long as they do, besides what is left over.
+const OWED: f64 = 0.25;
 /// The parts by which a larger and a smaller write change the usual size. So three of five writes are smaller, and one
 /// namespace with huge slices, which has a turn in two at most, cannot make them usual.
 const LARGER: f64 = 0.02;
@@ -121,8 +125,6 @@ pub(super) struct Corrected {
     paid: Paid,
     /// What its namespace owes for it besides, for each watcher.
     owed: f64,
-    /// How long its namespace has to wait for that: until it is paid, and what was owed before it.
-    pub pause: Duration,
 }
 
 impl Paid {
@@ -154,8 +156,8 @@ pub(super) struct Budget {
     /// What may be used by any write, and by removals alone.
     any: f64,
     removals: f64,
-    /// What namespaces with huge writes owe, all of them together: they make up for it one after the other.
-    owed: f64,
+    /// What namespaces with huge writes owe.
+    debts: Debts,
     /// While writes go in groups: what there is of it.
     groups: Option<Groups>,
     last: Duration,
@@ -173,7 +175,7 @@ impl Budget {
             blind: false,
             any: 0.0,
             removals: 0.0,
-            owed: 0.0,
+            debts: Debts::default(),
             groups: None,
             last: Duration::ZERO,
             usual: USUAL,
@@ -182,16 +184,16 @@ impl Budget {
         budget
     }
 
-    /// Sets the number of nodes. Returns by how many times longer it takes now to pay what is owed.
-    pub(super) fn set_nodes(&mut self, nodes: usize, now: Duration) -> f64 {
+    /// Sets the number of nodes.
+    pub(super) fn set_nodes(&mut self, nodes: usize, now: Duration) {
         self.refill(now);
         let had_limit = self.rate.is_finite();
-        let (before, rate_before) = (self.watchers, self.rate);
+        let before = self.watchers;
         self.watchers = self.limits.watchers(nodes).max(0.0);
         if before > 0.0 {
-            // What is there, and what is owed, is in bytes times watchers. Writes are still the same writes.
+            // What is there is in bytes times watchers. Writes are still the same writes.
             let scale = self.watchers / before;
-            for amount in [&mut self.any, &mut self.removals, &mut self.owed] {
+            for amount in [&mut self.any, &mut self.removals] {
                 *amount *= scale;
             }
         }
@@ -206,12 +208,9 @@ impl Budget {
         };
         if !had_limit && self.rate.is_finite() {
             (self.any, self.removals) = self.full();
-            self.owed = 0.0;
         }
-        if had_limit && self.rate.is_finite() {
-            (rate_before / before) / (self.rate / self.watchers)
-        } else {
-            0.0
+        if self.rate.is_infinite() {
+            self.debts.clear();
         }
     }
 
@@ -248,11 +247,13 @@ impl Budget {
         }
         let (any, removals) = self.full();
         let new = passed * self.rate();
-        self.owed = (self.owed - new * OWED).max(0.0);
+        let new = new * (1.0 - OWED) + self.debts.pay(new * OWED / self.watchers) * self.watchers;
         let kept = self.removals + new * REMOVALS;
         self.removals = kept.min(removals);
-        // What removals do not need is for all.
-        self.any = (self.any + new * (1.0 - REMOVALS) + (kept - self.removals)).min(any);
+        // What removals do not need is for all, and what is left of that is for those that owe.
+        let kept = self.any + new * (1.0 - REMOVALS) + (kept - self.removals);
+        self.any = kept.min(any);
+        self.debts.pay((kept - self.any) / self.watchers);
     }
 
     /// Returns whether a removal may be granted, and whether anything else may.
@@ -322,11 +323,17 @@ impl Budget {
         }
         let mut wait = Duration::ZERO;
         if waits {
-            wait = Duration::try_from_secs_f64(bytes.max(0.0) / self.rate()).unwrap_or(LONGEST_WAIT);
             // Rounding could otherwise make the caller come too early forever.
-            wait = wait.min(LONGEST_WAIT) + Duration::from_micros(1);
+            wait = self.time_to(bytes.max(0.0), 1.0 - OWED) + Duration::from_micros(1);
         }
         wait.max(self.until_group())
+    }
+
+    /// Returns how long it takes until so many bytes have come in, of which that part counts as long as anything is owed.
+    fn time_to(&self, bytes: f64, part: f64) -> Duration {
+        let part = if self.debts.len() > 0 { part } else { 1.0 };
+        let time = Duration::try_from_secs_f64(bytes / (self.rate() * part));
+        time.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
     }
 
     /// Pays for a write that is granted, by the usual size.
@@ -348,9 +355,8 @@ impl Budget {
     }
 
     /// Corrects what was paid for a write when its request is known; `size` is nothing if none is sent, or if it only
-    /// reads. A namespace that still owes something pays all at once: its removals go all the same, and it would otherwise
-    /// send any number of huge ones.
-    pub(super) fn correct(&mut self, paid: Paid, size: Option<Size>, owes: bool, now: Duration) -> Corrected {
+    /// reads.
+    pub(super) fn correct(&mut self, paid: Paid, size: Option<Size>, now: Duration) -> Corrected {
         let most = LARGE.max(MOST_AT_ONCE * self.usual);
         let bytes = match size {
             None => 0.0,
@@ -358,7 +364,7 @@ impl Budget {
             Some(Size::Bytes(bytes)) => bytes as f64,
         };
         let cost = if size.is_some() { bytes.max(SMALL) } else { 0.0 };
-        let mut counted = cost.min(most);
+        let counted = cost.min(most);
         if let Some(Size::Bytes(_)) = size {
             self.usual *= if cost > self.usual {
                 1.0 + LARGER
@@ -368,40 +374,67 @@ impl Budget {
             self.usual = self.usual.max(SMALL);
         }
         self.refill(now);
-        if owes {
-            counted = cost;
-        }
-        let owed = cost - counted;
-        self.owed += owed * self.watchers;
         self.charge(paid.of_removals, counted - paid.bytes);
-        let pause = if owed > 0.0 {
-            self.time_to_pay(self.owed)
-        } else {
-            Duration::ZERO
-        };
         Corrected {
             sent: bytes * self.watchers,
             paid: Paid {
                 bytes: counted,
                 ..paid
             },
-            owed,
-            pause,
+            owed: cost - counted,
         }
     }
 
-    /// Returns how long it takes to pay what is owed.
-    fn time_to_pay(&self, owed: f64) -> Duration {
-        Duration::try_from_secs_f64(owed / (self.rate() * OWED)).unwrap_or(LONGEST_WAIT)
+    /// Has a namespace owe what a write of it costs that was not paid. Its removals go on once, however huge they are: if it
+    /// owes something already, they wait as well.
+    pub(super) fn owe(&mut self, namespace: &Arc<str>, corrected: Corrected, now: Duration) {
+        if corrected.owed > 0.0 && self.rate.is_finite() {
+            self.debts.owe(namespace, corrected.owed, now);
+        }
     }
 
-    /// Gives back what was paid for a write that the API server has not carried out. Returns how much less time its namespace
-    /// has to wait.
-    pub(super) fn refund(&mut self, corrected: Corrected) -> Duration {
+    /// Returns whether a namespace has to wait with a write, because it owes something.
+    pub(super) fn holds(&self, tenant: u64, removes: bool, now: Duration) -> bool {
+        self.debts.hold(tenant, removes, now)
+    }
+
+    /// Returns how many namespaces owe something.
+    pub(super) fn debtors(&self) -> usize {
+        self.debts.len()
+    }
+
+    /// Returns the namespace that owes most, and how many bytes for each watcher.
+    pub(super) fn worst_debtor(&self) -> Option<(Arc<str>, f64)> {
+        self.debts.worst()
+    }
+
+    /// Returns when the next namespace has to wait no longer, if nothing is written before.
+    pub(super) fn owed_until(&self, now: Duration) -> Option<Duration> {
+        let owed = self.debts.missing()? * self.watchers;
+        // Once the budget is full, all of it is for those that owe.
+        let (any, removals) = self.full();
+        let free = (any - self.any).max(0.0) + (removals - self.removals).max(0.0);
+        let until_full = free / (1.0 - OWED);
+        let bytes = if owed <= until_full * OWED {
+            owed / OWED
+        } else {
+            owed + free
+        };
+        let paid = self.last + self.time_to(bytes, 1.0) + Duration::from_micros(1);
+        self.debts.longest(now).into_iter().chain([paid.max(now)]).min()
+    }
+
+    /// Forgets what namespaces owe.
+    pub(super) fn forgive_all(&mut self) {
+        self.debts.clear();
+    }
+
+    /// Gives back what was paid for a write that the API server has not carried out, and what its namespace owes for it.
+    pub(super) fn refund(&mut self, namespace: &str, corrected: Corrected) {
         self.charge(corrected.paid.of_removals, -corrected.paid.bytes);
-        let owed = (corrected.owed * self.watchers).min(self.owed);
-        self.owed -= owed;
-        self.time_to_pay(owed)
+        if corrected.owed > 0.0 {
+            self.debts.forgive(namespace, corrected.owed);
+        }
     }
 
     fn charge(&mut self, of_removals: bool, bytes: f64) {
@@ -415,8 +448,8 @@ impl Budget {
 
     /// Returns the time from one write of the usual size to the next, if there is a limit.
     pub(super) fn pace(&self) -> Option<Duration> {
-        let pace = self.usual * self.watchers / self.rate();
-        (self.rate.is_finite()).then(|| Duration::try_from_secs_f64(pace).unwrap_or(LONGEST_WAIT))
+        let bytes = self.usual * self.watchers;
+        (self.rate.is_finite()).then(|| self.time_to(bytes, 1.0 - OWED))
     }
 }
 

@@ -10,7 +10,7 @@ use super::signals::Signal;
 use super::throttling::Limit;
 use crate::core::body::Request;
 use crate::core::bucket::TokenBucket;
-use crate::core::hash::{Hashed, HashedMap, IdMap, hash_of};
+use crate::core::hash::{Hashed, HashedMap};
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Classes, Priority};
 use std::time::Duration;
@@ -21,14 +21,10 @@ const SPACING: u32 = 4;
 const SPACING_OF_REMOVALS: u32 = 1;
 /// It is never more than this.
 const MOST_SPACING: Duration = Duration::from_secs(2);
-/// A namespace waits no longer than this for what it and those before it owe, and removals of endpoints never do.
-const MOST_OWED: Duration = Duration::from_secs(600);
 /// Slices, and Endpoints, that are written each second beyond the places while our own watch is merely late or quiet
 /// ([`Echoes::beyond`]): what kube-controller-manager 1.36 allows itself by default (`--kube-api-qps`), however late its
 /// own watch is.
 const UPSTREAM_QPS: f64 = 20.0;
-/// Number of namespaces that owe something above which those that no longer do are dropped.
-const OWING_KEPT: usize = 1024;
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
 
@@ -56,8 +52,6 @@ pub(super) struct FanOut {
     written: HashedMap<ObjectKey, Duration>,
     /// What was paid for the requests in flight.
     paid: HashedMap<ObjectKey, Corrected>,
-    /// Until when namespaces wait whose writes cost more than they have paid.
-    owing: IdMap<u64, Duration>,
     /// The bytes that watchers received since they were last taken.
     sent: f64,
 }
@@ -73,7 +67,6 @@ impl FanOut {
             budget,
             written: HashedMap::default(),
             paid: HashedMap::default(),
-            owing: IdMap::default(),
             sent: 0.0,
         };
         fan_out.count_watchers();
@@ -126,24 +119,25 @@ impl FanOut {
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
         let budget = [self.budget.wait(), self.budget.wait_of_removals()];
         let budget = budget.into_iter().filter(|wait| !wait.is_zero()).min();
-        let paid = self.owing.values().filter(|until| **until > now).min();
         let known = [
             budget.map(|wait| now + wait),
-            paid.copied(),
+            self.budget.owed_until(now),
             self.echoes.wake(now),
         ];
         known.into_iter().chain(self.beyond_at).flatten().min()
     }
 
-    /// Returns whether some namespace has to make up for huge writes.
-    pub(super) fn is_owed(&self, now: Duration) -> bool {
-        self.owing.values().any(|until| *until > now)
+    /// Returns how many namespaces have to make up for huge writes.
+    pub(super) fn debtors(&self) -> usize {
+        self.budget.debtors()
     }
 
-    /// Returns a test of whether a namespace has to wait with all but removals, because its writes cost more than they have
-    /// paid.
-    pub(super) fn owes(&self, now: Duration) -> impl Fn(u64) -> bool {
-        move |tenant| self.owing.get(&tenant).is_some_and(|until| *until > now)
+    /// Returns a test of whether a namespace has to wait with a class, because its writes cost more than they have paid.
+    pub(super) fn owes(&self, now: Duration) -> impl Fn(usize, u64) -> bool {
+        move |class, tenant| {
+            let removes = Classes::SLICE_REMOVALS.has(class);
+            (removes || Classes::SLICE_OTHERS.has(class)) && self.budget.holds(tenant, removes, now)
+        }
     }
 
     /// Returns how long an object that exists waits until it may be written again.
@@ -198,10 +192,8 @@ impl FanOut {
             Request::Delete(_) => Size::Unknown,
         };
         if Resource::from(key.object.output) == Resource::Slices {
-            let tenant = hash_of(&*key.namespace);
-            let owes = self.owes(now)(tenant);
-            let corrected = self.budget.correct(paid, Some(size), owes, now);
-            self.owe(tenant, corrected.pause, now);
+            let corrected = self.budget.correct(paid, Some(size), now);
+            self.budget.owe(&key.namespace, corrected, now);
             if self.budget.watchers() > 0.0 {
                 self.paid.insert(key.clone(), corrected);
             }
@@ -210,35 +202,18 @@ impl FanOut {
 
     /// Records that nothing is written for an object that was granted.
     pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
-        self.budget.correct(paid, None, false, now);
+        self.budget.correct(paid, None, now);
         self.answered(key, Effect::Nothing, now);
     }
 
     /// Records the effect of a request, or that none is sent.
     pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
         match self.paid.remove(key) {
-            Some(corrected) if effect == Effect::Nothing => {
-                let sooner = self.budget.refund(corrected);
-                if let Some(until) = self.owing.get_mut(&hash_of(&*key.namespace)) {
-                    *until = until.saturating_sub(sooner);
-                }
-            }
+            Some(corrected) if effect == Effect::Nothing => self.budget.refund(&key.namespace, corrected),
             Some(corrected) => self.sent += corrected.sent,
             None => {}
         }
         self.echoes.answered(key, effect, now);
-    }
-
-    /// Makes a namespace wait, so that the excess of a huge write, and of those of others before it, is made up for.
-    fn owe(&mut self, tenant: u64, pause: Duration, now: Duration) {
-        if pause.is_zero() {
-            return;
-        }
-        if self.owing.len() >= OWING_KEPT {
-            self.owing.retain(|_, until| *until > now);
-        }
-        let until = self.owing.entry(tenant).or_default();
-        *until = (*until).max(now + pause).min(now + MOST_OWED);
     }
 
     /// Takes in what our own watches have shown.
@@ -248,12 +223,7 @@ impl FanOut {
             Signal::Shown { output, version, at } => self.echoes.shown(*output, *version, *at),
             Signal::Deleted { key, at } => self.echoes.deleted(key, *at),
             Signal::Nodes(nodes) => {
-                let longer = self.budget.set_nodes(*nodes, now);
-                for until in self.owing.values_mut() {
-                    let left = until.saturating_sub(now).as_secs_f64() * longer;
-                    *until =
-                        now + Duration::try_from_secs_f64(left).map_or(MOST_OWED, |left| left.min(MOST_OWED));
-                }
+                self.budget.set_nodes(*nodes, now);
                 self.count_watchers();
             }
         }
@@ -297,7 +267,7 @@ impl FanOut {
         self.echoes.clear();
         self.written.clear();
         self.paid.clear();
-        self.owing.clear();
+        self.budget.forgive_all();
     }
 }
 

@@ -31,6 +31,8 @@ impl Classes {
     pub const SLICE_REMOVALS: Self = Self(1 << REMOVALS);
     /// Everything else that is written to slices.
     pub const SLICE_OTHERS: Self = Self(1 << ADDITIONS | 1 << REST);
+    /// All of slices.
+    pub const SLICES: Self = Self::SLICE_REMOVALS.or(Self::SLICE_OTHERS);
     /// The removals of Endpoints.
     pub const ENDPOINTS_REMOVALS: Self = Self(1 << ENDPOINTS_REMOVALS);
     /// Everything else that is written to Endpoints.

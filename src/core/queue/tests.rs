@@ -460,7 +460,7 @@ fn a_namespace_that_is_held_in_some_classes_goes_in_others_and_keeps_its_places(
     queue.want("other add", tenant(2, Priority::Add), NOW, NOW);
     queue.want("held rest", tenant(1, Priority::Rest), NOW, NOW);
     let mut next = |is_held: bool| {
-        let held = (Classes::SLICE_OTHERS, |tenant: u64| is_held && tenant == 1);
+        let held = |class, tenant| is_held && tenant == 1 && Classes::SLICE_OTHERS.has(class);
         let next = queue.next_but(64, Classes::ALL, held, NOW);
         next.map(|(key, ..)| key)
     };

@@ -1,0 +1,184 @@
+//! What namespaces owe that have written huge slices.
+//!
+//! A huge write would delay the writes of all others if it were paid for at once. So its namespace owes what it costs beyond
+//! the usual, and writes nothing huge until that is paid. All that owe pay at the same time, each at the same rate. So one
+//! that owes little waits for little, however much others owe.
+
+use crate::core::hash::{IdMap, hash_of};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A namespace waits no longer than this, after its last huge write, for what it owes.
+const LONGEST: Duration = Duration::from_secs(600);
+/// The same for its removals of endpoints: they go on once, and wait only if it owed something before its last huge write.
+/// Much shorter, and namespaces that always remove something from huge slices would use up the budget of all others.
+const LONGEST_OF_REMOVALS: Duration = Duration::from_secs(60);
+
+/// The debts of all namespaces, in bytes for each watcher. Owned by [`super::Budget`].
+#[derive(Clone, Default, Debug)]
+pub(super) struct Debts {
+    /// What a namespace has paid that has owed something all the time.
+    paid: f64,
+    of: IdMap<u64, Debt>,
+    /// The namespaces, by the end of their debts.
+    by_end: BTreeSet<(u64, u64)>,
+}
+
+/// What a namespace owes.
+#[derive(Clone, Debug)]
+struct Debt {
+    namespace: Arc<str>,
+    /// It has paid everything when [`Debts::paid`] is as much.
+    end: u64,
+    /// Its writes wait until then at most, and its removals.
+    until: Duration,
+    removals_until: Duration,
+}
+
+impl Debts {
+    /// Has a namespace owe so much more.
+    pub(super) fn owe(&mut self, namespace: &Arc<str>, bytes: f64, now: Duration) {
+        let bytes = bytes.ceil() as u64;
+        let tenant = hash_of(&**namespace);
+        let paid = self.paid.ceil() as u64;
+        let debt = self.of.entry(tenant);
+        let debt = debt.and_modify(|debt| {
+            self.by_end.remove(&(debt.end, tenant));
+            debt.end += bytes;
+            debt.removals_until = now + LONGEST_OF_REMOVALS;
+        });
+        let debt = debt.or_insert_with(|| Debt {
+            namespace: Arc::clone(namespace),
+            end: paid + bytes,
+            until: Duration::ZERO,
+            removals_until: Duration::ZERO,
+        });
+        debt.until = now + LONGEST;
+        self.by_end.insert((debt.end, tenant));
+    }
+
+    /// Takes back what a namespace owes for a write that has not been carried out.
+    pub(super) fn forgive(&mut self, namespace: &str, bytes: f64) {
+        let tenant = hash_of(namespace);
+        let Some(debt) = self.of.get_mut(&tenant) else {
+            return;
+        };
+        self.by_end.remove(&(debt.end, tenant));
+        debt.end = debt.end.saturating_sub(bytes.ceil() as u64);
+        if debt.end as f64 > self.paid {
+            self.by_end.insert((debt.end, tenant));
+        } else {
+            self.of.remove(&tenant);
+        }
+    }
+
+    /// Pays so many bytes. Returns those that nobody owes.
+    pub(super) fn pay(&mut self, mut bytes: f64) -> f64 {
+        while let Some(&(end, tenant)) = self.by_end.first() {
+            let number = self.by_end.len() as f64;
+            let missing = (end as f64 - self.paid) * number;
+            if missing > bytes {
+                self.paid += bytes / number;
+                return 0.0;
+            }
+            bytes -= missing.max(0.0);
+            self.paid = self.paid.max(end as f64);
+            self.by_end.pop_first();
+            self.of.remove(&tenant);
+        }
+        // So that the number does not lose its precision.
+        self.paid = 0.0;
+        bytes
+    }
+
+    /// Returns the bytes that have to be paid until another namespace owes nothing more.
+    pub(super) fn missing(&self) -> Option<f64> {
+        let (end, _) = self.by_end.first()?;
+        Some((*end as f64 - self.paid) * self.by_end.len() as f64)
+    }
+
+    /// Returns when the next namespace has waited for as long as any does.
+    pub(super) fn longest(&self, now: Duration) -> Option<Duration> {
+        let times = self
+            .of
+            .values()
+            .flat_map(|debt| [debt.until, debt.removals_until]);
+        times.filter(|until| *until > now).min()
+    }
+
+    /// Returns how many namespaces owe something.
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Returns the namespace that owes most, and how much.
+    pub(super) fn worst(&self) -> Option<(Arc<str>, f64)> {
+        let (end, tenant) = self.by_end.last()?;
+        let debt = self.of.get(tenant)?;
+        Some((Arc::clone(&debt.namespace), *end as f64 - self.paid))
+    }
+
+    /// Returns whether a namespace has to wait with a write.
+    pub(super) fn hold(&self, tenant: u64, removes: bool, now: Duration) -> bool {
+        self.of.get(&tenant).is_some_and(|debt| {
+            let until = if removes { debt.removals_until } else { debt.until };
+            until > now
+        })
+    }
+
+    /// Forgets all debts.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::ZERO;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn holds(debts: &Debts, namespace: &str) -> bool {
+        debts.hold(hash_of(namespace), false, NOW)
+    }
+
+    #[test]
+    fn a_namespace_that_owed_little_paid_for_all_that_owed_much() {
+        let mut debts = Debts::default();
+        for number in 0..120 {
+            debts.owe(&format!("huge{number}").into(), 1_000_000.0, NOW);
+        }
+        debts.owe(&"little".into(), 3_000.0, NOW);
+        assert!(holds(&debts, "little") && debts.len() == 121);
+        let missing = debts.missing().unwrap();
+        assert!((missing - 121.0 * 3_000.0).abs() < 1.0, "{missing}");
+        assert!(debts.pay(missing + 1.0) < 0.1);
+        assert!(!holds(&debts, "little") && holds(&debts, "huge0"));
+        let (worst, owes) = debts.worst().unwrap();
+        assert!(worst.starts_with("huge") && (996_000.0..998_000.0).contains(&owes));
+        // What is left over is left to others.
+        assert!((debts.pay(200e6) - (200e6 - 120e6 + 360_001.0)).abs() < 10_000.0);
+        assert!(debts.len() == 0 && debts.missing().is_none() && debts.worst().is_none());
+    }
+
+    #[test]
+    fn removals_go_on_once_and_have_a_bound_of_their_own() {
+        let mut debts = Debts::default();
+        let (namespace, tenant): (Arc<str>, u64) = ("huge".into(), hash_of("huge"));
+        debts.owe(&namespace, 1e6, NOW);
+        assert!(debts.hold(tenant, false, NOW) && !debts.hold(tenant, true, NOW));
+        debts.owe(&namespace, 1e6, SECOND);
+        assert!(debts.hold(tenant, true, SECOND));
+        assert_eq!(debts.longest(SECOND), Some(SECOND + LONGEST_OF_REMOVALS));
+        assert!(!debts.hold(tenant, true, SECOND + LONGEST_OF_REMOVALS));
+        assert!(debts.hold(tenant, false, SECOND + LONGEST_OF_REMOVALS));
+        assert!(!debts.hold(tenant, false, SECOND + LONGEST));
+        debts.forgive("huge", 1e6);
+        assert_eq!(debts.missing(), Some(1e6));
+        debts.forgive("huge", 1e6);
+        assert!(!debts.hold(tenant, false, SECOND));
+        assert_eq!((debts.len(), debts.missing()), (0, None));
+    }
+}
