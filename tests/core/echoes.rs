@@ -83,6 +83,8 @@ struct World {
     /// From one change of a mirrored slice to the next, and from one write that changes nothing to the next.
     mirrored: Option<Duration>,
     unchanged: Option<Duration>,
+    /// As many of the writes, all of one namespace, are never answered.
+    hung: usize,
     /// Writes a second for which the budget is enough, or no limit.
     budget: Option<f64>,
     /// Our own watch is closed between these.
@@ -102,6 +104,7 @@ impl World {
             others: 0.0,
             mirrored: None,
             unchanged: None,
+            hung: 0,
             budget: None,
             closed: None,
             paused: None,
@@ -293,7 +296,9 @@ impl Play<'_> {
             match self.writer.next(BYTES, now) {
                 Ok(object) => {
                     self.course.sent.push(now);
-                    self.at(now + self.world.answer, Event::Answered(object, now));
+                    if object >= self.world.hung {
+                        self.at(now + self.world.answer, Event::Answered(object, now));
+                    }
                 }
                 Err(until) => break until,
             }
@@ -409,6 +414,19 @@ fn a_quick_echo_of_something_else_took_away_what_a_late_watch_was_allowed() {
         let rate = world.play().rate(40, 120);
         assert!((16.0..26.0).contains(&rate), "{number}: {rate}");
     }
+}
+
+#[test]
+fn hung_requests_of_one_namespace_took_away_what_a_late_watch_was_allowed() {
+    let course = World {
+        hung: 5,
+        way: Box::new(|_| SECOND * 2),
+        lasting: SECOND * 120,
+        ..World::new(|_| 5 * MS)
+    }
+    .play();
+    let rate = course.rate(40, 120);
+    assert!((16.0..26.0).contains(&rate), "{rate}");
 }
 
 #[test]

@@ -34,12 +34,14 @@
 mod lateness;
 mod places;
 mod stream;
+mod unanswered;
 
 use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
 use self::stream::{Flight, Place, Stream, Unversioned};
+use self::unanswered::Unanswered;
 use super::Load;
-use crate::core::hash::{Hashed, HashedMap};
+use crate::core::hash::{Hashed, HashedMap, hash_of};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::Priority;
@@ -144,7 +146,7 @@ pub(super) struct Echoes {
     /// The writes that are granted and not answered.
     flights: HashedMap<ObjectKey, Flight>,
     /// How many of them there are of each resource.
-    unanswered: [usize; 2],
+    unanswered: [Unanswered; 2],
     /// Those of them that hold a place, by the order of their grants, with when that was.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
@@ -197,7 +199,7 @@ impl Echoes {
     /// Returns whether a write may go that has no place, as far as what is awaited allows it: while our own watches are merely
     /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
     pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
-        if self.unanswered[resource as usize] >= UPSTREAM_WORKERS {
+        if self.unanswered[resource as usize].count() >= UPSTREAM_WORKERS {
             return Err(None);
         }
         // A watch that shows nothing tells nothing of how many writes are on their way.
@@ -259,7 +261,7 @@ impl Echoes {
             shown: self.streams[output as usize].shown,
         };
         if self.flights.insert(key.clone(), flight).is_none() {
-            self.unanswered[Resource::from(output) as usize] += 1;
+            self.unanswered[Resource::from(output) as usize].sent();
         }
         self.holding.insert(self.order, (now, key.clone()));
     }
@@ -272,8 +274,10 @@ impl Echoes {
         self.order += 1;
         let output = key.object.output;
         let resource = Resource::from(output) as usize;
-        self.unanswered[resource] -= 1;
-        if self.holding.remove(&flight.sent).is_none() {
+        if self.holding.remove(&flight.sent).is_some() {
+            self.unanswered[resource].answered();
+        } else {
+            self.unanswered[resource].answered_late(hash_of(&*key.namespace));
             self.places[resource].take(flight.removes);
         }
         let stream = &mut self.streams[output as usize];
@@ -358,9 +362,11 @@ impl Echoes {
             if key.object.output != output {
                 return true;
             }
-            *unanswered -= 1;
             if holding.remove(&flight.sent).is_some() {
+                unanswered.answered();
                 places.free(flight.removes);
+            } else {
+                unanswered.answered_late(hash_of(&*key.namespace));
             }
             false
         });
@@ -450,7 +456,9 @@ impl Echoes {
         {
             let (_, key) = first.remove();
             if let Some(flight) = self.flights.get(&key) {
-                self.places[Resource::from(key.object.output) as usize].free(flight.removes);
+                let resource = Resource::from(key.object.output) as usize;
+                self.places[resource].free(flight.removes);
+                self.unanswered[resource].grew_old(hash_of(&*key.namespace));
             }
         }
         for output in Output::ALL {

@@ -556,6 +556,43 @@ fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
 }
 
 #[test]
+fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
+    let mut echoes = echoes();
+    for number in 0..8 {
+        echoes.granted(&key(number), Remove, SECOND);
+    }
+    assert_eq!(echoes.beyond(Resource::Slices, SECOND), Err(None));
+    let now = SECOND + BOUND_OF_FLIGHT;
+    echoes.pass(now);
+    assert_eq!(echoes.beyond(Resource::Slices, now), Ok(()), "two of them count");
+    for namespace in 0..2 {
+        for number in 0..2 {
+            let other = ObjectKey {
+                namespace: format!("other{namespace}").into(),
+                ..(*key(number)).clone()
+            };
+            echoes.granted(&Hashed::new(other), Remove, now);
+        }
+    }
+    echoes.pass(now + BOUND_OF_FLIGHT);
+    assert_eq!(
+        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
+        Err(None),
+        "three namespaces are the server's affair"
+    );
+    for number in 0..8 {
+        echoes.answered(&key(number), Effect::Nothing, now + BOUND_OF_FLIGHT);
+    }
+    assert_eq!(
+        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
+        Ok(()),
+        "four do not say so"
+    );
+    echoes.opened(Output::Slice, None, now);
+    assert_eq!(echoes.unanswered[Resource::Slices as usize].count(), 0);
+}
+
+#[test]
 fn only_echoes_that_do_not_get_later_let_more_be_awaited() {
     // A delay of our own watch: the same however much is awaited.
     let (mut lateness, mut now) = (Lateness::default(), NOW);

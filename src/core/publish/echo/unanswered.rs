@@ -1,0 +1,50 @@
+//! The requests of one resource that are not answered, as far as they say how busy the API server is.
+
+use crate::core::hash::IdMap;
+
+/// How many of the requests of one namespace count that have given their places up. Its webhook may hang, which says nothing
+/// of the server; where many namespaces have such requests, the server is busy.
+const OF_NAMESPACE: usize = 2;
+
+/// The requests of one resource without an answer. Owned by [`super::Echoes`].
+#[derive(Clone, Default, Debug)]
+pub(super) struct Unanswered {
+    /// Those that hold a place.
+    recent: usize,
+    /// Those that do not any more, by namespace.
+    old: IdMap<u64, usize>,
+}
+
+impl Unanswered {
+    /// A request was sent.
+    pub(super) fn sent(&mut self) {
+        self.recent += 1;
+    }
+
+    /// One of a namespace has given its place up.
+    pub(super) fn grew_old(&mut self, tenant: u64) {
+        self.recent -= 1;
+        *self.old.entry(tenant).or_default() += 1;
+    }
+
+    /// One has been answered that still held its place.
+    pub(super) fn answered(&mut self) {
+        self.recent -= 1;
+    }
+
+    /// One of a namespace has been answered that had given its place up.
+    pub(super) fn answered_late(&mut self, tenant: u64) {
+        if let Some(old) = self.old.get_mut(&tenant) {
+            *old -= 1;
+            if *old == 0 {
+                self.old.remove(&tenant);
+            }
+        }
+    }
+
+    /// Returns how many there are, with only a few of each namespace that has had them for long.
+    pub(super) fn count(&self) -> usize {
+        let old = self.old.values().map(|old| (*old).min(OF_NAMESPACE));
+        self.recent + old.sum::<usize>()
+    }
+}
