@@ -30,7 +30,8 @@ const TOGETHER: f64 = 4.0;
 const LONGEST_PERIOD: Duration = Duration::from_millis(250);
 /// The part of that time in which the writes of a group are granted.
 const OPEN: u32 = 8;
-/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB.
+/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB. What may be saved up, and
+/// what a delete costs at most, follows from this and not from the usual size, which one namespace can make large.
 const USUAL: f64 = 13_000.0;
 /// A write counts as at least so many bytes: most of what an event costs an API server, some 60 of 80 microseconds for each
 /// watcher, does not depend on its size. Our own echoes do not show the load of API servers that we do not write to, so
@@ -44,7 +45,8 @@ const MOST_AT_ONCE: f64 = 4.0;
 /// The part of the budget that goes to what namespaces owe, as long as they do, besides what is left over.
 const OWED: f64 = 0.25;
 /// The parts by which a larger and a smaller write change the usual size. So three of five writes are smaller, and one
-/// namespace with huge slices, which has a turn in two at most, cannot make them usual.
+/// namespace with huge slices, which has a turn in two at most, cannot make them usual. Where it is alone it can, up to
+/// [`LARGE`].
 const LARGER: f64 = 0.02;
 /// See [`LARGER`].
 const SMALLER: f64 = 0.03;
@@ -231,7 +233,7 @@ impl Budget {
     fn full(&self) -> (f64, f64) {
         let full = self.rate * BURST;
         // What comes in from one group of writes to the next is not lost.
-        let least = TOGETHER * self.usual * self.watchers;
+        let least = self.enough();
         ((full * (1.0 - REMOVALS)).max(least), (full * REMOVALS).max(least))
     }
 
@@ -279,7 +281,7 @@ impl Budget {
 
     /// Returns what is there when nobody has used the budget for some time.
     fn enough(&self) -> f64 {
-        TOGETHER * self.usual * self.watchers
+        TOGETHER * USUAL * self.watchers
     }
 
     /// Returns the time from one group of writes to the next.
@@ -360,7 +362,7 @@ impl Budget {
         let most = LARGE.max(MOST_AT_ONCE * self.usual);
         let bytes = match size {
             None => 0.0,
-            Some(Size::Unknown) => self.usual,
+            Some(Size::Unknown) => self.usual.min(USUAL),
             Some(Size::Bytes(bytes)) => bytes as f64,
         };
         let cost = if size.is_some() { bytes.max(SMALL) } else { 0.0 };
@@ -371,7 +373,7 @@ impl Budget {
             } else {
                 1.0 - SMALLER
             };
-            self.usual = self.usual.max(SMALL);
+            self.usual = self.usual.clamp(SMALL, LARGE);
         }
         self.refill(now);
         self.charge(paid.of_removals, counted - paid.bytes);

@@ -218,3 +218,38 @@ fn a_small_write_was_almost_free() {
     }
     assert!((990..1_050).contains(&writes), "ten a second, not 250: {writes}");
 }
+
+#[test]
+fn one_namespace_alone_made_huge_slices_usual_and_deletes_as_dear() {
+    let limits = WatchLimits {
+        total: 132e6,
+        each: 0.0,
+        ..limits(Watchers::Fixed(300))
+    };
+    let mut budget = Budget::new(limits);
+    let full = budget.full();
+    let (mut now, namespace) = (Duration::ZERO, Arc::from("huge"));
+    while now < SECOND * 20 * 60 {
+        let removes = budget.debts.len() == 0;
+        if removes && budget.allow(now).0 {
+            let paid = budget.pay(removes);
+            let corrected = budget.correct(paid, Some(Size::Bytes(1_200_000)), now);
+            budget.owe(&namespace, corrected, now);
+            assert!(budget.debts.len() > 0, "it owes what is beyond the usual");
+        }
+        now += SECOND / 10;
+    }
+    assert_eq!(budget.full(), full, "no more is saved up for a burst");
+    let (since, mut deletes) = (now, 0);
+    while deletes < 200 {
+        if budget.allow(now).0 {
+            let paid = budget.pay(true);
+            budget.correct(paid, Some(Size::Unknown), now);
+            deletes += 1;
+        } else {
+            now += budget.wait_of_removals();
+        }
+    }
+    let took = now.saturating_sub(since);
+    assert!(took < SECOND * 8, "{took:?}");
+}
