@@ -80,6 +80,8 @@ struct World {
     silent: Option<(Duration, Duration)>,
     /// Writes of others a second.
     others: f64,
+    /// What the writes do that always wait.
+    priority: Priority,
     /// From one change of a mirrored slice to the next, and from one write that changes nothing to the next.
     mirrored: Option<Duration>,
     unchanged: Option<Duration>,
@@ -102,6 +104,7 @@ impl World {
             answer: ANSWER,
             silent: None,
             others: 0.0,
+            priority: Priority::Remove,
             mirrored: None,
             unchanged: None,
             hung: 0,
@@ -169,7 +172,7 @@ impl Play<'_> {
     fn begin(&mut self) {
         self.signal(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
         for object in 0..OBJECTS {
-            self.writer.want(object, Priority::Remove, Duration::ZERO);
+            self.writer.want(object, self.world.priority, Duration::ZERO);
         }
         self.at(Duration::ZERO, Event::Look);
         if let Some((_, until)) = self.world.closed {
@@ -265,7 +268,7 @@ impl Play<'_> {
     /// The server answers a write, and hands its event on once it has done so with those before.
     fn answers(&mut self, object: usize, sent: Duration, now: Duration) {
         let took = now.saturating_sub(sent);
-        let again = (object < OBJECTS).then_some(Priority::Remove);
+        let again = (object < OBJECTS).then_some(self.world.priority);
         if object == UNCHANGED {
             self.writer.answered(object, Effect::Written(1), took, again, now);
             return;
@@ -444,16 +447,44 @@ fn a_watch_of_ours_that_showed_nothing_stopped_all_writes_for_fifteen_seconds() 
     assert!(course.rate(40, 60) > 170.0, "{}", course.rate(40, 60));
 }
 
-/// A place is held until the answer, as on a busy server a slow answer is all that shows how busy it is.
+/// A place is held until the answer, as on a busy server a slow answer is all that shows how busy it is. Where echoes show
+/// that it is idle, more may go.
 #[test]
 fn slow_answers_let_no_fewer_writes_go_than_kube_controller_manager_sends() {
-    for answer in [SECOND / 5, SECOND / 2, SECOND * 2] {
-        let course = World {
-            answer,
+    for (priority, expected) in [(Priority::Remove, 25.0), (Priority::Add, 19.0)] {
+        for answer in [SECOND / 5, SECOND / 2, SECOND * 2] {
+            let course = World {
+                answer,
+                priority,
+                ..World::new(|_| 5 * MS)
+            }
+            .play();
+            let rate = course.rate(10, 60);
+            assert!(rate > expected, "{priority:?} {answer:?}: {rate}");
+        }
+    }
+}
+
+/// Answers are late where the server is busy, or where the way to it is long.
+#[test]
+fn slow_answers_of_a_server_that_is_not_seen_to_be_idle_let_no_more_go() {
+    for priority in [Priority::Remove, Priority::Add] {
+        let busy = World {
+            answer: SECOND / 2,
+            priority,
+            ..World::new(|_| 100 * MS)
+        }
+        .play();
+        let behind = busy.behind.range(20..).map(|(_, behind)| *behind).max();
+        assert!(behind < Some(SECOND / 2), "{priority:?}: {behind:?}");
+        let far = World {
+            answer: SECOND,
+            way: Box::new(|_| SECOND),
+            priority,
             ..World::new(|_| 5 * MS)
         }
         .play();
-        assert!(course.rate(10, 60) > 25.0, "{answer:?}: {}", course.rate(10, 60));
+        assert!(far.rate(20, 60) < 10.0, "{priority:?}: {}", far.rate(20, 60));
     }
 }
 
