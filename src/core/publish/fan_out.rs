@@ -93,9 +93,9 @@ impl FanOut {
         for resource in Resource::ALL {
             let (removals, others) = self.echoes.allow(resource);
             let all_may = removals && others;
-            if !(all_may || self.may_go_beyond(resource, now)) {
-                by_echo = by_echo.or(refused(resource, removals, others));
-            }
+            let removals = removals || self.may_go_beyond(resource, true, now);
+            let others = all_may || self.may_go_beyond(resource, false, now);
+            by_echo = by_echo.or(refused(resource, removals, others));
         }
         Allowed {
             classes: Classes::ALL.without(by_budget).without(by_echo),
@@ -104,14 +104,15 @@ impl FanOut {
     }
 
     /// Returns whether a write may go beyond the places.
-    fn may_go_beyond(&mut self, resource: Resource, now: Duration) -> bool {
-        let may = self.echoes.beyond(resource, now);
+    fn may_go_beyond(&mut self, resource: Resource, removes: bool, now: Duration) -> bool {
+        let may = self.echoes.beyond(resource, removes, now);
         let may = may.and_then(|()| {
             self.beyond[resource as usize]
                 .look(now)
                 .map_err(|wait| Some(now + wait))
         });
-        self.beyond_at[resource as usize] = may.err().flatten();
+        let at = &mut self.beyond_at[resource as usize];
+        *at = may.err().flatten().into_iter().chain(*at).min();
         may.is_ok()
     }
 

@@ -429,14 +429,18 @@ fn a_watch_of_mirrored_slices_that_showed_nothing_held_up_ordinary_slices() {
     );
     // Whatever is awaited there stops nothing, up to the rate of what goes beyond the places.
     for number in 4..12 {
-        assert_eq!(echoes.beyond(Resource::Slices, QUIET * 2), Ok(()), "{number}");
+        assert_eq!(
+            echoes.beyond(Resource::Slices, true, QUIET * 2),
+            Ok(()),
+            "{number}"
+        );
         echoes.granted(&mirrored(number), Remove, QUIET * 2);
         echoes.answered(&mirrored(number), Effect::Written(10 + number), QUIET * 2);
     }
     // It shows something again.
     echoes.shown(Output::Mirrored, 14, QUIET * 2);
     assert_eq!(
-        echoes.beyond(Resource::Slices, QUIET * 2),
+        echoes.beyond(Resource::Slices, true, QUIET * 2),
         Err(Some(QUIET * 3)),
         "seven are not shown"
     );
@@ -535,7 +539,7 @@ fn an_event_that_came_before_its_answer_gives_back_places() {
 #[test]
 fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
     let mut echoes = echoes();
-    let beyond = |echoes: &Echoes, now: Duration| echoes.beyond(Resource::Slices, now);
+    let beyond = |echoes: &Echoes, now: Duration| echoes.beyond(Resource::Slices, true, now);
     for number in 0..5 {
         assert_eq!(beyond(&echoes, SECOND), Ok(()));
         echoes.granted(&key(number), Remove, SECOND);
@@ -561,10 +565,14 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
     for number in 0..8 {
         echoes.granted(&key(number), Remove, SECOND);
     }
-    assert_eq!(echoes.beyond(Resource::Slices, SECOND), Err(None));
+    assert_eq!(echoes.beyond(Resource::Slices, true, SECOND), Err(None));
     let now = SECOND + BOUND_OF_FLIGHT;
     echoes.pass(now);
-    assert_eq!(echoes.beyond(Resource::Slices, now), Ok(()), "two of them count");
+    assert_eq!(
+        echoes.beyond(Resource::Slices, true, now),
+        Ok(()),
+        "two of them count"
+    );
     for namespace in 0..2 {
         for number in 0..2 {
             let other = ObjectKey {
@@ -576,7 +584,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
     }
     echoes.pass(now + BOUND_OF_FLIGHT);
     assert_eq!(
-        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
+        echoes.beyond(Resource::Slices, true, now + BOUND_OF_FLIGHT),
         Err(None),
         "three namespaces are the server's affair"
     );
@@ -584,7 +592,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
         echoes.answered(&key(number), Effect::Nothing, now + BOUND_OF_FLIGHT);
     }
     assert_eq!(
-        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
+        echoes.beyond(Resource::Slices, true, now + BOUND_OF_FLIGHT),
         Ok(()),
         "four do not say so"
     );
