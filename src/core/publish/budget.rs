@@ -229,6 +229,11 @@ impl Budget {
         self.watchers
     }
 
+    /// Returns whether there is a limit.
+    pub(super) fn has_limit(&self) -> bool {
+        self.rate.is_finite()
+    }
+
     /// Returns the most that may be saved for any write, and for removals.
     fn full(&self) -> (f64, f64) {
         let full = self.rate * BURST;

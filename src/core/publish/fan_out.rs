@@ -91,6 +91,13 @@ impl FanOut {
         let mut by_echo = Classes::NONE;
         self.beyond_at = [None; 2];
         for resource in Resource::ALL {
+            if self.is_unlimited(resource) {
+                let may = self
+                    .has_token(resource, now)
+                    .map_err(|at| self.note_beyond(resource, at));
+                by_echo = by_echo.or(refused(resource, may.is_ok(), may.is_ok()));
+                continue;
+            }
             let (removals, others) = self.echoes.allow(resource);
             let all_may = removals && others;
             let removals = removals || self.may_go_beyond(resource, true, now);
@@ -106,14 +113,27 @@ impl FanOut {
     /// Returns whether a write may go beyond the places.
     fn may_go_beyond(&mut self, resource: Resource, removes: bool, now: Duration) -> bool {
         let may = self.echoes.beyond(resource, removes, now);
-        let may = may.and_then(|()| {
-            self.beyond[resource as usize]
-                .look(now)
-                .map_err(|wait| Some(now + wait))
-        });
-        let at = &mut self.beyond_at[resource as usize];
-        *at = may.err().flatten().into_iter().chain(*at).min();
-        may.is_ok()
+        let may = may.and_then(|()| self.has_token(resource, now).map_err(Some));
+        may.map_err(|at| at.map(|at| self.note_beyond(resource, at)))
+            .is_ok()
+    }
+
+    /// Returns whether another write may go without a place at kube-controller-manager's rate, or when it may.
+    fn has_token(&mut self, resource: Resource, now: Duration) -> Result<(), Duration> {
+        let look = self.beyond[resource as usize].look(now);
+        look.map_err(|wait| now + wait)
+    }
+
+    fn note_beyond(&mut self, resource: Resource, at: Duration) {
+        let known = &mut self.beyond_at[resource as usize];
+        *known = Some(known.map_or(at, |known| known.min(at)));
+    }
+
+    /// Returns whether nothing limits the writes of a resource that others watch: its own watch tells nothing, and there is
+    /// no budget for it. Then they go at kube-controller-manager's rate.
+    fn is_unlimited(&self, resource: Resource) -> bool {
+        let has_budget = resource == Resource::Slices && self.budget.has_limit();
+        self.budget.watchers() > 0.0 && !has_budget && !self.echoes.counts(resource)
     }
 
     /// Returns when more may be written than [`Self::allow`] has said, if no echo comes.
@@ -166,7 +186,7 @@ impl FanOut {
         } else {
             others
         };
-        if !has_place {
+        if !has_place || self.is_unlimited(resource) {
             // Where it is refused, the queue had nothing that could go otherwise.
             let _ = self.beyond[resource as usize].take(now);
         }

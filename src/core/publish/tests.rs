@@ -368,3 +368,62 @@ fn a_writer_that_stood_still_while_the_lease_was_lost_and_won_again_keeps_what_t
         "what the old term wanted is forgotten"
     );
 }
+
+/// Counts the objects that are written in ten seconds, of so many that always have a change.
+fn written_in_ten_seconds(publisher: &mut Publisher, keys: &[Hashed<ObjectKey>]) -> usize {
+    for key in keys {
+        publisher.wanted(key, &want(key, Retry::Now), NOW);
+    }
+    let (mut now, mut written) = (NOW, 0);
+    while now < SECOND * 10 {
+        match publisher.next(now) {
+            Next::Grant { key, .. } => {
+                written += 1;
+                publisher.replied(&key, Reply::Built(update()), now);
+                publisher.wanted(&key, &want(&key, Retry::Now), now);
+                let landing = Landing {
+                    effect: Effect::Written(written as u64),
+                    ..landing(Load::Answered, MS)
+                };
+                publisher.answered(&key, landing, now);
+            }
+            Next::Wait { until, .. } => now = until.unwrap_or(now + MS).max(now + MS),
+        }
+    }
+    written
+}
+
+#[test]
+fn endpoints_had_no_limit_while_their_own_watch_told_nothing() {
+    let endpoints = |number: usize| {
+        Hashed::new(ObjectKey {
+            namespace: "ns".into(),
+            object: ObjectName::endpoints(format!("e{number}").as_str().into()),
+        })
+    };
+    let slice = |number: usize| key("ns", &format!("s{number}"));
+    let endpoints: Vec<_> = (0..30).map(endpoints).collect();
+    let slices: Vec<_> = (0..30).map(slice).collect();
+    let watch = |watchers, each| Pacing {
+        watch: WatchLimits {
+            watchers: Watchers::Fixed(watchers),
+            each,
+            ..WatchLimits::UNWATCHED
+        },
+        ..Pacing::unlimited(64)
+    };
+    // Slices are limited by the budget if there is one: half of it.
+    for (keys, budget, expected) in [
+        (&endpoints, 520_000.0, 190..=202),
+        (&endpoints, 0.0, 190..=202),
+        (&slices, 0.0, 190..=202),
+        (&slices, 2_000_000.0, 900..=1_500),
+    ] {
+        let mut publisher = Publisher::new(watch(300, budget), 0);
+        let written = written_in_ten_seconds(&mut publisher, keys);
+        assert!(expected.contains(&written), "{}: {written}", keys[0].object.name);
+    }
+    // Where nobody watches, there is nothing to be limited.
+    let mut publisher = Publisher::new(watch(0, 0.0), 0);
+    assert!(written_in_ten_seconds(&mut publisher, &endpoints) > 10_000);
+}
