@@ -192,7 +192,8 @@ impl WriterState {
             if self.tell_granted(&granted, now) {
                 self.metrics.held_back(now, limited);
                 self.log_throttling(limited, now);
-                if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
+                let due = [until, self.throttling.due(), self.publisher.due(now)];
+                if let Some(until) = due.into_iter().flatten().min() {
                     self.wake_at(until, now, myself);
                 }
                 if self.handle.await_echoes(limited == Some(Limit::Echoes)) {

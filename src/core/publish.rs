@@ -230,6 +230,12 @@ impl Publisher {
         self.fan_out.signalled(signal, now);
     }
 
+    /// Returns when to call [`Self::next`] at the latest while events of writes are awaited, though nothing waits to be written:
+    /// a call that comes later shows that this process did nothing meanwhile.
+    pub fn due(&self, now: Duration) -> Option<Duration> {
+        self.fan_out.due(now)
+    }
+
     /// Records that this process did nothing between these times, though it had to, so that its own pauses are not
     /// taken for the API server's.
     pub fn stalled(&mut self, from: Duration, to: Duration) {

@@ -33,11 +33,13 @@
 
 mod lateness;
 mod places;
+mod stalls;
 mod stream;
 mod unanswered;
 
 use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
+use self::stalls::Stalls;
 use self::stream::{Flight, Place, Stream, Unversioned};
 use self::unanswered::Unanswered;
 use super::Load;
@@ -153,8 +155,8 @@ pub(super) struct Echoes {
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
     order: u64,
-    /// The last time in which this process did nothing, though it had to.
-    stall: (Duration, Duration),
+    /// When this process did nothing, though it had to.
+    stalls: Stalls,
     /// The echoes since they were last taken.
     heard: Vec<(Output, Duration)>,
 }
@@ -212,7 +214,10 @@ impl Echoes {
             return Err(None);
         }
         // A watch that shows nothing tells nothing of how many writes are on their way.
-        let telling = || self.streams_of(resource).filter(|stream| !stream.is_quiet(now));
+        let telling = || {
+            self.streams_of(resource)
+                .filter(|stream| !stream.is_quiet(now, &self.stalls))
+        };
         let kept = usize::from(!removes);
         let most = telling().map(|stream| stream.lateness.most()).max();
         let unseen = telling().map(Stream::unseen).sum::<usize>() + kept;
@@ -220,7 +225,8 @@ impl Echoes {
         if most.is_none_or(|most| unseen < most) && telling().all(has_room) {
             Ok(())
         } else {
-            Err(telling().filter_map(Stream::quiet_from).min())
+            let quiet_in = telling().filter_map(|stream| stream.quiet_in(now, &self.stalls));
+            Err(quiet_in.min().map(|wait| now + wait))
         }
     }
 
@@ -357,9 +363,7 @@ impl Echoes {
 
     /// Returns the time from an answer to its echo, without the time in which this process did nothing.
     fn took(&self, answered: Duration, at: Duration) -> Duration {
-        let (from, to) = self.stall;
-        let stalled = to.min(at).saturating_sub(from.max(answered));
-        at.saturating_sub(answered).saturating_sub(stalled)
+        self.stalls.without(answered, at)
     }
 
     /// Our own watch of an output was opened, and shows what comes after this version; or it has ended.
@@ -432,7 +436,7 @@ impl Echoes {
         let moved = self.streams[output as usize].moved;
         while let Some(first) = self.streams[output as usize].written.first_entry()
             && first.key().0 <= version
-            && first.get().answered.max(moved) + QUIET <= at
+            && self.stalls.without(first.get().answered.max(moved), at) >= QUIET
         {
             let place = first.remove();
             self.streams[output as usize].quiet = true;
@@ -468,7 +472,10 @@ impl Echoes {
 
     /// This process did nothing between these times, though it had to: what arrived then was seen later.
     pub(super) fn stalled(&mut self, from: Duration, to: Duration) {
-        self.stall = (from, to);
+        let oldest = Resource::ALL
+            .into_iter()
+            .filter_map(|resource| self.oldest(resource));
+        self.stalls.add(from, to, oldest.min());
     }
 
     /// Lets the time pass: takes places away when an echo is late that has not come yet, and frees those that have
@@ -501,11 +508,11 @@ impl Echoes {
         }
         let stream = &mut self.streams[output as usize];
         stream.lateness.outstanding(oldest, waits, now);
-        stream.quiet = stream.is_quiet(now);
+        stream.quiet = stream.is_quiet(now, &self.stalls);
         if waits <= SILENT {
             return;
         }
-        if now.saturating_sub(self.streams[output as usize].moved) > SILENT {
+        if self.took(self.streams[output as usize].moved, now) > SILENT {
             self.streams[output as usize].silent = true;
             self.forget(output);
         } else if let Some((_, place)) = self.streams[output as usize].written.pop_first() {
@@ -528,6 +535,14 @@ impl Echoes {
         // Past the very moment, since `pass` asks for more than the bound.
         let wake = wakes.chain(flight.take(1)).min();
         wake.map(|at| at.max(now) + Duration::from_nanos(1))
+    }
+
+    /// Returns when the writer has to look at the latest while anything is awaited, even if nothing changes then: it takes a
+    /// timer that fires late for a pause of this process.
+    pub(super) fn due(&self, now: Duration) -> Option<Duration> {
+        let awaits = self.streams.iter().any(|stream| stream.unseen() > 0);
+        let due = self.wake(now).unwrap_or(Duration::MAX).min(now + LATE);
+        (awaits || !self.holding.is_empty()).then_some(due)
     }
 
     /// Takes the echoes since the last call: the output, and the time from the answer.

@@ -250,6 +250,11 @@ impl FanOut {
         }
     }
 
+    /// See [`Echoes::due`].
+    pub(super) fn due(&self, now: Duration) -> Option<Duration> {
+        self.echoes.due(now)
+    }
+
     /// See [`Echoes::stalled`].
     pub(super) fn stalled(&mut self, from: Duration, to: Duration) {
         self.echoes.stalled(from, to);

@@ -2,6 +2,7 @@
 
 use super::QUIET;
 use super::lateness::Lateness;
+use super::stalls::Stalls;
 use crate::core::hash::{Hashed, HashedSet};
 use crate::core::object::ObjectKey;
 use std::collections::BTreeMap;
@@ -80,14 +81,15 @@ impl Stream {
         self.written.values().next().map(|place| place.answered)
     }
 
-    /// Returns when the watch counts as quiet, if it shows nothing before.
-    pub(super) fn quiet_from(&self) -> Option<Duration> {
-        self.oldest().map(|oldest| oldest.max(self.moved) + QUIET)
+    /// Returns how long it takes until the watch counts as quiet, if it shows nothing before.
+    pub(super) fn quiet_in(&self, now: Duration, stalls: &Stalls) -> Option<Duration> {
+        let since = self.oldest()?.max(self.moved);
+        Some(QUIET.saturating_sub(stalls.without(since, now)))
     }
 
     /// Returns whether the watch has shown nothing for long, though it had to.
-    pub(super) fn is_quiet(&self, now: Duration) -> bool {
-        self.quiet || self.quiet_from().is_some_and(|from| from <= now)
+    pub(super) fn is_quiet(&self, now: Duration, stalls: &Stalls) -> bool {
+        self.quiet || self.quiet_in(now, stalls) == Some(Duration::ZERO)
     }
 
     /// Removes all writes, and returns them.
