@@ -38,6 +38,7 @@ use super::window::{Completed, Sign, Window};
 use fan_out::{FanOut, Paid};
 use reports::{Reply, Report, Reported};
 use signals::Signal;
+use std::sync::Arc;
 use std::time::Duration;
 use throttling::Limit;
 
@@ -223,6 +224,22 @@ impl Publisher {
     /// Takes the bytes that API servers send to watchers for the slices written since the last call.
     pub fn take_sent(&mut self) -> u64 {
         self.fan_out.take_sent()
+    }
+
+    /// Takes the number of writes of each resource, in the order of [`Resource::ALL`], that went without a place since the last
+    /// call.
+    pub fn take_beyond(&mut self) -> [u64; 2] {
+        self.fan_out.take_beyond()
+    }
+
+    /// Returns how many namespaces have to wait, because they have written slices that are much larger than usual.
+    pub fn debtors(&self) -> usize {
+        self.fan_out.debtors()
+    }
+
+    /// Returns the one of them that has to wait longest, and the bytes for each watcher that it waits for.
+    pub fn worst_debtor(&self) -> Option<(Arc<str>, f64)> {
+        self.fan_out.worst_debtor()
     }
 
     /// Takes in what our own watches have shown.

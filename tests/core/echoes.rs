@@ -21,11 +21,10 @@ const ANSWER: Duration = Duration::from_millis(6);
 const BYTES: usize = 10_000;
 /// Objects that always have a change.
 const OBJECTS: usize = 200;
-/// Objects that have a change now and then, of which each removes something: one whose write changes nothing, one of which
-/// the waiting times are recorded, and one that mirrors Endpoints, whose watch is on another API server.
+/// Objects that have a change now and then: one whose write changes nothing, and one that mirrors Endpoints, whose watch is
+/// on another API server.
 const UNCHANGED: usize = OBJECTS;
-const REMOVED: usize = OBJECTS + 1;
-const MIRRORED: usize = OBJECTS + 2;
+const MIRRORED: usize = OBJECTS + 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
@@ -51,8 +50,6 @@ struct Course {
     idle: BTreeMap<u64, usize>,
     /// The longest time that the server needed for the events that it had not handed on, by second.
     behind: BTreeMap<u64, Duration>,
-    /// How long the removals waited that came now and then.
-    waited: Vec<Duration>,
 }
 
 impl Course {
@@ -88,8 +85,6 @@ struct World {
     /// From one change of a mirrored slice to the next, and from one write that changes nothing to the next.
     mirrored: Option<Duration>,
     unchanged: Option<Duration>,
-    /// From one removal to the next, beside the writes that always wait.
-    removals: Option<Duration>,
     /// As many of the writes, all of one namespace, are never answered.
     hung: usize,
     /// Writes a second for which the budget is enough, or no limit.
@@ -112,7 +107,6 @@ impl World {
             priority: Priority::Remove,
             mirrored: None,
             unchanged: None,
-            removals: None,
             hung: 0,
             budget: None,
             closed: None,
@@ -132,7 +126,7 @@ impl World {
             ..Pacing::unlimited(64)
         };
         // Four namespaces with a Service each.
-        Simulated::new(OBJECTS + 2, OBJECTS / 4, OBJECTS / 4, pacing, 1).with_mirrored(1)
+        Simulated::new(OBJECTS + 1, OBJECTS / 4, OBJECTS / 4, pacing, 1).with_mirrored(1)
     }
 
     fn play(&self) -> Course {
@@ -147,7 +141,6 @@ impl World {
             answered: BTreeMap::new(),
             open: true,
             look: Some(Duration::ZERO),
-            removal: None,
             course: Course::default(),
         };
         play.begin();
@@ -172,8 +165,6 @@ struct Play<'a> {
     open: bool,
     /// When the writer wakes by itself: one time only, as its timer.
     look: Option<Duration>,
-    /// Since when the removal waits that comes now and then.
-    removal: Option<Duration>,
     course: Course,
 }
 
@@ -193,9 +184,6 @@ impl Play<'_> {
         }
         if let Some(every) = self.world.unchanged {
             self.at(every, Event::Wanted(UNCHANGED));
-        }
-        if let Some(every) = self.world.removals {
-            self.at(every, Event::Wanted(REMOVED));
         }
     }
 
@@ -261,14 +249,11 @@ impl Play<'_> {
             }
             Event::ArrivesMirrored(version) => self.signal(&shown(Output::Mirrored, version), now),
             Event::Wanted(object) => {
-                let every = match object {
-                    MIRRORED => self.world.mirrored,
-                    UNCHANGED => self.world.unchanged,
-                    _ => self.world.removals,
+                let every = if object == MIRRORED {
+                    self.world.mirrored
+                } else {
+                    self.world.unchanged
                 };
-                if object == REMOVED {
-                    self.removal.get_or_insert(now);
-                }
                 self.writer.want(object, Priority::Remove, now);
                 self.at(now + every.unwrap(), Event::Wanted(object));
             }
@@ -314,11 +299,6 @@ impl Play<'_> {
             match self.writer.next(BYTES, now) {
                 Ok(object) => {
                     self.course.sent.push(now);
-                    if object == REMOVED
-                        && let Some(since) = self.removal.take()
-                    {
-                        self.course.waited.push(now.saturating_sub(since));
-                    }
                     if object >= self.world.hung {
                         self.at(now + self.world.answer, Event::Answered(object, now));
                     }
@@ -508,22 +488,9 @@ fn slow_answers_of_a_server_that_is_not_seen_to_be_idle_let_no_more_go() {
     }
 }
 
+/// Also where all writes only add endpoints.
 #[test]
-fn additions_that_went_beyond_the_places_took_those_of_removals() {
-    for event in [100 * MS, 300 * MS] {
-        let course = World {
-            priority: Priority::Add,
-            removals: Some(SECOND * 11 / 10),
-            lasting: SECOND * 120,
-            ..World::new(move |_| event)
-        }
-        .play();
-        let mut waited = course.waited;
-        waited.sort_unstable();
-        let (p50, p95) = (waited[waited.len() / 2], waited[waited.len() * 95 / 100]);
-        assert!(waited.len() > 100 && p95 <= 51 * MS, "{event:?}: {p50:?} {p95:?}");
-    }
-    // Additions alone find out all the same that our own watch is late by itself.
+fn additions_find_out_as_well_that_our_own_watch_is_late_by_itself() {
     let course = World {
         priority: Priority::Add,
         way: Box::new(|_| SECOND * 2),

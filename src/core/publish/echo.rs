@@ -201,31 +201,23 @@ impl Echoes {
     }
 
     /// Returns whether a write may go that has no place, as far as what is awaited allows it: while our own watches are merely
-    /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before. Writes that remove nothing leave
-    /// room for one that does, since they take the places of removals as well.
-    pub(super) fn beyond(
-        &self,
-        resource: Resource,
-        removes: bool,
-        now: Duration,
-    ) -> Result<(), Option<Duration>> {
+    /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
+    pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
         let unanswered = self.unanswered[resource as usize].count();
         if unanswered >= UPSTREAM_WORKERS && !self.is_idle(resource, now) {
             return Err(None);
         }
         // A watch that shows nothing tells nothing of how many writes are on their way.
-        let telling = || {
-            self.streams_of(resource)
-                .filter(|stream| !stream.is_quiet(now, &self.stalls))
-        };
-        let kept = usize::from(!removes);
+        let stalls = &self.stalls;
+        let streams = || self.streams_of(resource);
+        let telling = || streams().filter(move |stream| !stream.is_quiet(now, stalls));
         let most = telling().map(|stream| stream.lateness.most()).max();
-        let unseen = telling().map(Stream::unseen).sum::<usize>() + kept;
-        let has_room = |stream: &Stream| stream.unseen() + kept < stream.lateness.most();
+        let unseen = telling().map(Stream::unseen).sum::<usize>();
+        let has_room = |stream: &Stream| stream.unseen() < stream.lateness.most();
         if most.is_none_or(|most| unseen < most) && telling().all(has_room) {
             Ok(())
         } else {
-            let quiet_in = telling().filter_map(|stream| stream.quiet_in(now, &self.stalls));
+            let quiet_in = telling().filter_map(|stream| stream.quiet_in(now, stalls));
             Err(quiet_in.min().map(|wait| now + wait))
         }
     }

@@ -13,6 +13,7 @@ use crate::core::bucket::TokenBucket;
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Classes, Priority};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// While echoes take longer than [`QUICK`], so many times as long passes between two writes of an object.
@@ -54,6 +55,8 @@ pub(super) struct FanOut {
     paid: HashedMap<ObjectKey, Corrected>,
     /// The bytes that watchers received since they were last taken.
     sent: f64,
+    /// Writes that went beyond the places since they were last taken, of each resource.
+    gone_beyond: [u64; 2],
 }
 
 impl FanOut {
@@ -68,6 +71,7 @@ impl FanOut {
             written: HashedMap::default(),
             paid: HashedMap::default(),
             sent: 0.0,
+            gone_beyond: [0; 2],
         };
         fan_out.count_watchers();
         fan_out
@@ -92,17 +96,18 @@ impl FanOut {
         self.beyond_at = [None; 2];
         for resource in Resource::ALL {
             if self.is_unlimited(resource) {
-                let may = self
-                    .has_token(resource, now)
-                    .map_err(|at| self.note_beyond(resource, at));
+                let may = self.has_token(resource, now);
+                if let Err(at) = may {
+                    self.note_beyond(resource, at);
+                }
                 by_echo = by_echo.or(refused(resource, may.is_ok(), may.is_ok()));
                 continue;
             }
             let (removals, others) = self.echoes.allow(resource);
             let all_may = removals && others;
-            let removals = removals || self.may_go_beyond(resource, true, now);
-            let others = all_may || self.may_go_beyond(resource, false, now);
-            by_echo = by_echo.or(refused(resource, removals, others));
+            if !(all_may || self.may_go_beyond(resource, now)) {
+                by_echo = by_echo.or(refused(resource, removals, others));
+            }
         }
         Allowed {
             classes: Classes::ALL.without(by_budget).without(by_echo),
@@ -111,11 +116,13 @@ impl FanOut {
     }
 
     /// Returns whether a write may go beyond the places.
-    fn may_go_beyond(&mut self, resource: Resource, removes: bool, now: Duration) -> bool {
-        let may = self.echoes.beyond(resource, removes, now);
+    fn may_go_beyond(&mut self, resource: Resource, now: Duration) -> bool {
+        let may = self.echoes.beyond(resource, now);
         let may = may.and_then(|()| self.has_token(resource, now).map_err(Some));
-        may.map_err(|at| at.map(|at| self.note_beyond(resource, at)))
-            .is_ok()
+        if let Err(Some(at)) = may {
+            self.note_beyond(resource, at);
+        }
+        may.is_ok()
     }
 
     /// Returns whether another write may go without a place at kube-controller-manager's rate, or when it may.
@@ -151,6 +158,11 @@ impl FanOut {
     /// Returns how many namespaces have to make up for huge writes.
     pub(super) fn debtors(&self) -> usize {
         self.budget.debtors()
+    }
+
+    /// Returns the one that owes most, and how many bytes for each watcher.
+    pub(super) fn worst_debtor(&self) -> Option<(Arc<str>, f64)> {
+        self.budget.worst_debtor()
     }
 
     /// Returns a test of whether a namespace has to wait with a class, because its writes cost more than they have paid.
@@ -189,6 +201,7 @@ impl FanOut {
         if !has_place || self.is_unlimited(resource) {
             // Where it is refused, the queue had nothing that could go otherwise.
             let _ = self.beyond[resource as usize].take(now);
+            self.gone_beyond[resource as usize] += 1;
         }
         self.echoes.granted(key, priority, now);
         if self.echoes.late(resource, now) > QUICK {
@@ -273,6 +286,11 @@ impl FanOut {
     /// Takes the bytes that watchers were sent since the last call.
     pub(super) fn take_sent(&mut self) -> u64 {
         std::mem::take(&mut self.sent) as u64
+    }
+
+    /// Takes the number of writes of each resource that went beyond the places since the last call.
+    pub(super) fn take_beyond(&mut self) -> [u64; 2] {
+        std::mem::take(&mut self.gone_beyond)
     }
 
     /// See [`Echoes::take_heard`].

@@ -26,8 +26,6 @@ const LEAST: f64 = 2.0;
 /// controller does not sync a Service again until its own watch has shown the last writes for it, so it is also slower if
 /// events are later than some seconds.
 const MOST: f64 = 40.0;
-/// So many of them are left to removals, so they need not be there for the number to grow.
-const KEPT: usize = 1;
 /// The number of echoes after which the quickest one is forgotten for that of the next as many.
 const PERIOD: u32 = 8;
 
@@ -95,7 +93,7 @@ impl Lateness {
         self.least = Some(least);
         if took <= QUICK {
             self.size = FIRST;
-        } else if took <= hardly_later(least) && among + KEPT >= self.most() && answered >= self.shrunk {
+        } else if took <= hardly_later(least) && among >= self.most() && answered >= self.shrunk {
             self.size = (self.size * 2.0).min(MOST);
         }
         self.outstanding(answered, took, at);

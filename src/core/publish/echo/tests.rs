@@ -301,7 +301,7 @@ fn only_the_last_pause_of_this_process_was_known() {
     }
     assert_eq!((limit(&echoes), held(&echoes)), (5, 1));
     assert_eq!(
-        echoes.beyond(Resource::Slices, true, SECOND * 10),
+        echoes.beyond(Resource::Slices, SECOND * 10),
         Ok(()),
         "one is awaited"
     );
@@ -445,7 +445,7 @@ fn requests_that_are_not_answered_give_their_places_up_and_say_nothing_of_the_se
 #[test]
 fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
     let mut echoes = echoes();
-    let beyond = |echoes: &Echoes, now: Duration| echoes.beyond(Resource::Slices, true, now);
+    let beyond = |echoes: &Echoes, now: Duration| echoes.beyond(Resource::Slices, now);
     for number in 0..5 {
         assert_eq!(beyond(&echoes, SECOND), Ok(()));
         echoes.granted(&key(number), Remove, SECOND);
@@ -471,14 +471,10 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
     for number in 0..8 {
         echoes.granted(&key(number), Remove, SECOND);
     }
-    assert_eq!(echoes.beyond(Resource::Slices, true, SECOND), Err(None));
+    assert_eq!(echoes.beyond(Resource::Slices, SECOND), Err(None));
     let now = SECOND + BOUND_OF_FLIGHT;
     echoes.pass(now);
-    assert_eq!(
-        echoes.beyond(Resource::Slices, true, now),
-        Ok(()),
-        "two of them count"
-    );
+    assert_eq!(echoes.beyond(Resource::Slices, now), Ok(()), "two of them count");
     for namespace in 0..2 {
         for number in 0..2 {
             let other = ObjectKey {
@@ -490,7 +486,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
     }
     echoes.pass(now + BOUND_OF_FLIGHT);
     assert_eq!(
-        echoes.beyond(Resource::Slices, true, now + BOUND_OF_FLIGHT),
+        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
         Err(None),
         "three namespaces are the server's affair"
     );
@@ -498,7 +494,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
         echoes.answered(&key(number), Effect::Nothing, now + BOUND_OF_FLIGHT);
     }
     assert_eq!(
-        echoes.beyond(Resource::Slices, true, now + BOUND_OF_FLIGHT),
+        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
         Ok(()),
         "four do not say so"
     );
