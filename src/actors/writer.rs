@@ -166,6 +166,7 @@ impl WriterState {
             self.metrics.echoed(output, took);
         }
         self.metrics.sent_to_watchers(self.publisher.take_sent());
+        self.metrics.gone_beyond(self.publisher.take_beyond());
     }
 
     /// Notices that this process was busy or stopped when a timer should have fired.
@@ -232,7 +233,18 @@ impl WriterState {
 
     /// Logs that writes have been held back for long, and that they are no longer.
     fn log_throttling(&mut self, limit: Option<Limit>, now: Duration) {
-        match self.throttling.observe(limit, now) {
+        let throttled = self.throttling.observe(limit, now);
+        if matches!(throttled, Some(Throttled::Long(..)))
+            && let Some((namespace, bytes)) = self.publisher.worst_debtor()
+        {
+            tracing::warn!(
+                %namespace,
+                kilobytes = (bytes / 1e3) as u64,
+                namespaces = self.publisher.debtors(),
+                "slices that are much larger than usual have used up the budget for watchers: their namespaces wait, this one for longest"
+            );
+        }
+        match throttled {
             Some(Throttled::Long(limit, lasted)) => tracing::warn!(
                 seconds = lasted.as_secs(),
                 waiting = self.publisher.queue().waiting(),
@@ -240,7 +252,8 @@ impl WriterState {
                     Limit::Rate => "--kube-api-qps",
                     Limit::Server => "the API server asks for a pause (Retry-After)",
                     Limit::InFlight => "as many requests are in flight as may be",
-                    Limit::Echoes => "the API server is behind with sending events to watchers",
+                    Limit::Echoes =>
+                        "endpointd's own watch has not shown earlier writes: the API server is behind with events, or that watch is late or closed",
                     Limit::Watchers => "--watch-budget or --watch-budget-per-watcher",
                 },
                 "writes are held back"

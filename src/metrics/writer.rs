@@ -49,6 +49,8 @@ pub(crate) struct WriterMetrics {
     /// By resource, in the order of [`Resource::ALL`].
     without_echo: [Gauge; 2],
     without_echo_limit: [Gauge; 2],
+    beyond: [Counter; 2],
+    debtors: Gauge,
     watchers: Gauge,
     sent_to_watchers: Counter,
     /// The limit that holds back writes, since when any has, and up to when that time has been counted.
@@ -160,6 +162,10 @@ impl WriterMetrics {
             without_echo_limit: Resource::ALL.map(
                 |resource| gauge!("endpointd_writes_without_echo_limit", "resource" => resource.as_str()),
             ),
+            beyond: Resource::ALL.map(
+                |resource| counter!("endpointd_writes_beyond_limit_total", "resource" => resource.as_str()),
+            ),
+            debtors: gauge!("endpointd_namespaces_over_watch_budget"),
             watchers: gauge!("endpointd_watchers"),
             sent_to_watchers: counter!("endpointd_sent_to_watchers_bytes_total"),
             held_back: None,
@@ -180,6 +186,7 @@ impl WriterMetrics {
             self.without_echo[resource as usize].set(held as f64);
             self.without_echo_limit[resource as usize].set(limit as f64);
         }
+        self.debtors.set(publisher.debtors() as f64);
         self.watchers.set(publisher.watchers());
         self.count_held_back(now);
     }
@@ -187,6 +194,13 @@ impl WriterMetrics {
     /// Records that the event of a write came back so long after its answer.
     pub(crate) fn echoed(&self, output: Output, took: Duration) {
         self.echoes[output as usize].record(took);
+    }
+
+    /// Records the writes of each resource that went without a place for their events.
+    pub(crate) fn gone_beyond(&self, writes: [u64; 2]) {
+        for (counter, writes) in self.beyond.iter().zip(writes) {
+            counter.increment(writes);
+        }
     }
 
     /// Records the bytes that API servers send to watchers because of writes.
