@@ -99,8 +99,12 @@ pub struct Explanation {
     pub publish_not_ready_addresses: bool,
     /// Who leads it, if it publishes only the holder of a Lease.
     pub leader: Option<LeaderFinding>,
-    /// Whether the published objects are as desired; unknown if something cannot be read that decides it.
+    /// Whether the published objects are as desired; unknown if something cannot be read that decides it, or if the Service
+    /// is left out.
     pub in_sync: Option<bool>,
+    /// The verdict of an audit with the same settings, which says nothing of a Service that is left out.
+    #[serde(skip)]
+    pub verdict: Verdict,
     /// Whether nothing was judged but what its annotations would not change, since `--controllers` does not name the
     /// controller that heeds them.
     pub left_out: bool,
@@ -128,13 +132,6 @@ pub struct Explanation {
     pub endpoints: Option<EndpointsSummary>,
     /// Whether it is not known if there is one.
     pub endpoints_unknown: bool,
-}
-
-impl Explanation {
-    /// Returns what was found out, as an audit with the same settings says it.
-    pub fn verdict(&self) -> Verdict {
-        Verdict::new(self.in_sync)
-    }
 }
 
 /// A summary of a slice.
@@ -216,7 +213,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let unseen = seen.endpoints_unreadable.is_some()
         && !facts.custom
         && Kind::Endpoints.is_needed(seen.settings.outputs);
-    let in_sync = seen.wrong.is_empty();
+    let in_sync = Some(seen.wrong.is_empty()).filter(|in_sync| known && !(*in_sync && unseen));
     Explanation {
         namespace: seen.namespace.to_string(),
         service: facts.name.to_string(),
@@ -231,7 +228,8 @@ pub fn explain(mut seen: Seen) -> Explanation {
         selector: selector(facts),
         ports: ports(&seen.service),
         publish_not_ready_addresses: facts.publish_not_ready,
-        in_sync: Some(in_sync).filter(|in_sync| known && !(*in_sync && unseen)),
+        in_sync: in_sync.filter(|in_sync| !(*in_sync && seen.left_out)),
+        verdict: Verdict::new(in_sync),
         leader,
         endpoints_unknown: seen.endpoints_unreadable.is_some(),
         strays: if managed { strays(&seen) } else { Vec::new() },

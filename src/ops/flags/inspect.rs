@@ -160,6 +160,10 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub publishing: PublishingArgs,
 
+    /// True if `--controllers` was not given.
+    #[arg(skip)]
+    pub as_served: bool,
+
     /// Show every pod, even when many are published as they should be
     #[arg(long)]
     pub all: bool,

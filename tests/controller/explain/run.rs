@@ -254,13 +254,21 @@ async fn explain_and_audit_come_to_the_same_verdict() {
         );
         assert!(explained.stdout.contains(says), "{explained:?}");
     }
-    let by_default = endpointd(&["explain", "default/annotated", "--server", &url, "-o=json"]).await;
-    let json: Value = serde_json::from_str(&by_default.stdout).unwrap();
+    let left_out = &[
+        "explain",
+        "default/annotated",
+        "--server",
+        &url,
+        "--controllers=*",
+    ];
+    let ended = endpointd(&[&left_out[..], &["-o=json"]].concat()).await;
+    let json: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(
-        (by_default.code, &json["leftOut"]),
-        (Some(0), &json!(true)),
+        (ended.code, &json["leftOut"], &json["inSync"]),
+        (Some(0), &json!(true), &Value::Null),
         "{json}"
     );
+    assert!(!endpointd(left_out).await.stdout.contains("in sync"));
     let audited = endpointd(&["audit", "--server", &url, "-o=json"]).await;
     let json: Value = serde_json::from_str(&audited.stdout).unwrap();
     assert_eq!(
@@ -279,4 +287,50 @@ async fn explain_and_audit_come_to_the_same_verdict() {
     .await;
     let sum = "0 Services in 0 namespaces checked: 0 out of sync; 1 other Service out of sync";
     assert!(audited.stdout.contains(sum), "{audited:?}");
+}
+
+/// Plain `explain`, which the runbook and the guides call, said of each Service that opts in by an annotation that it is left out
+/// and in sync: without its pods, its leader, or what is wrong with its selector.
+#[tokio::test]
+async fn without_controllers_an_annotated_service_is_explained_by_its_annotations() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    for (name, annotations) in [
+        ("annotated", json!({"endpointd.io/selector": "app=a"})),
+        ("broken", json!({"endpointd.io/selector": "app in"})),
+        ("led", json!({"endpointd.io/leader": "db"})),
+    ] {
+        let made = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]}});
+        api.create(&made, "default").await.unwrap();
+    }
+    let url = handle.url();
+    let explain = async |service: &str, more: &[&str]| {
+        let service = format!("default/{service}");
+        endpointd(&[&["explain", &service, "--server", &url, "--settle=0s"], more].concat()).await
+    };
+    for (service, code, says) in [
+        ("annotated", 1, "create  10.1.0.1 (pod p1) is missing"),
+        (
+            "broken",
+            1,
+            "the selector in the annotation endpointd.io/selector is not used: ",
+        ),
+        ("led", 1, "leader  there is no Lease db, so nobody is published"),
+    ] {
+        let plain = explain(service, &[]).await;
+        assert!(plain.stdout.contains(says), "{plain:?}");
+        let json: Value = serde_json::from_str(&explain(service, &["-o=json"]).await.stdout).unwrap();
+        assert_eq!(
+            (plain.code, &json["managed"], &json["leftOut"], &json["inSync"]),
+            (Some(code), &json!(true), &json!(false), &json!(false)),
+            "{plain:?}"
+        );
+        let audited = endpointd(&["audit", "--server", &url, "--settle=0s"]).await;
+        assert_eq!(audited.code, Some(0), "an audit goes by the flag: {audited:?}");
+    }
+    let found = explain("led", &["-o=json", "--controllers=custom-selector-controller"]).await;
+    let json: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(json["leader"]["lease"], json!("db"), "{json}");
 }
