@@ -334,3 +334,88 @@ async fn without_controllers_an_annotated_service_is_explained_by_its_annotation
     let json: Value = serde_json::from_str(&found.stdout).unwrap();
     assert_eq!(json["leader"]["lease"], json!("db"), "{json}");
 }
+
+/// With custom-selector-controller alone, `explain` called the live slices of a Service with a selector left over.
+#[tokio::test]
+async fn slices_of_a_service_with_a_selector_are_not_left_over_from_one() {
+    let (handle, api) = serve().await;
+    let made = api.create(&service(), "default").await.unwrap();
+    let slice = |name: &str, manager: &str| {
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "s",
+            "endpointslice.kubernetes.io/managed-by": manager},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "s", "uid": made["metadata"]["uid"],
+                "controller": true, "blockOwnerDeletion": true}]},
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}}], "ports": []})
+    };
+    for (name, manager) in [
+        ("s-live", "endpointslice-controller.k8s.io"),
+        ("s-mirror", "endpointslicemirroring-controller.k8s.io"),
+        ("s-before", "endpointd.io"),
+    ] {
+        api.create(&slice(name, manager), "default").await.unwrap();
+    }
+    let explain = ["explain", "default/s", "--server", &handle.url(), "--settle=0s"];
+    let ended = endpointd(&[&explain[..], &["--controllers=custom-selector-controller"]].concat()).await;
+    let line = |name: &str| ended.stdout.lines().find(|line| line.contains(name)).unwrap();
+    for (name, says) in [
+        (
+            "s-live",
+            "of endpointslice-controller, which --controllers does not name: left alone",
+        ),
+        (
+            "s-mirror",
+            "from when the Service had no selector: goes when the slices for the selector hold as much",
+        ),
+        (
+            "s-before",
+            "from when the annotation selected its pods: goes when the slices for the selector hold as much",
+        ),
+    ] {
+        assert!(line(name).contains(says), "{ended:?}");
+    }
+}
+
+/// For a Service that lost its selector and whose annotation nobody heeds, `explain` printed the command that deletes the only slice
+/// that it has.
+#[tokio::test]
+async fn no_command_deletes_the_only_endpoints_of_a_service() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    let lost = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "lost", "annotations": {"endpointd.io/selector": "app=a"}}, "spec": {"ports": [{"port": 80}]}});
+    api.create(&lost, "default").await.unwrap();
+    let slice = |name: &str, manager: &str| {
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "lost",
+                "endpointslice.kubernetes.io/managed-by": manager}},
+            "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}}], "ports": []})
+    };
+    let builtin = slice("lost-abcde", "endpointslice-controller.k8s.io");
+    api.create(&builtin, "default").await.unwrap();
+    let url = handle.url();
+    let explain = async |more: &[&str]| {
+        let args = ["explain", "default/lost", "--server", &url, "--settle=0s"];
+        endpointd(&[&args[..], more].concat()).await.stdout
+    };
+    for more in [&["--controllers=*"][..], &[]] {
+        let said = explain(more).await;
+        assert!(!said.contains("kubectl"), "{said}");
+        assert!(
+            said.contains(
+                "1 slice of endpointslice-controller.k8s.io names this Service too; no slice of ours holds endpoints, so clients \
+                 have no others than theirs"
+            ),
+            "{said}"
+        );
+    }
+    api.create(&slice("lost-fghij", "endpointd.io"), "default")
+        .await
+        .unwrap();
+    let said = explain(&[]).await;
+    assert!(
+        said.contains("if they are not wanted: kubectl -n default delete endpointslices"),
+        "{said}"
+    );
+}
