@@ -21,7 +21,7 @@ use crate::core::facts::{
     AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts, SliceFacts,
     SubsetFacts,
 };
-use crate::core::namespace::{Kind, Settings};
+use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
@@ -70,6 +70,21 @@ pub struct Seen {
     pub settings: Settings,
     /// Whether annotations decide what is published for it, and `--controllers` does not name the controller that heeds them.
     pub left_out: bool,
+}
+
+impl Seen {
+    /// Returns whether the settings ask for slices with the pods of this Service, which depend on nodes.
+    fn judges_slices(&self) -> bool {
+        let facts = &self.service.facts;
+        facts.custom || (facts.is_managed() && self.settings.outputs.slices)
+    }
+
+    /// Returns whether the settings ask for Endpoints of this Service, or for slices that mirror those that others write.
+    fn judges_endpoints(&self) -> bool {
+        let (facts, outputs) = (&self.service.facts, self.settings.outputs);
+        let mirrored = facts.selectorless && !facts.external && outputs.mirrored;
+        !facts.custom && (mirrored || (facts.is_managed() && outputs.endpoints))
+    }
 }
 
 /// The explanation of a Service.
@@ -204,12 +219,10 @@ pub fn explain(mut seen: Seen) -> Explanation {
         warnings.push(note);
     }
     let facts = &seen.service.facts;
-    let known =
-        matches!(seen.nodes, SeenNodes::Known(_)) && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
-    // Nobody can tell that Endpoints are right without seeing them.
-    let unseen = seen.endpoints_unreadable.is_some()
-        && !facts.custom
-        && Kind::Endpoints.is_needed(seen.settings.outputs);
+    let known = (matches!(seen.nodes, SeenNodes::Known(_)) || !seen.judges_slices())
+        && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
+    // Nobody can tell that Endpoints are right, or what mirrors them, without seeing them.
+    let unseen = seen.endpoints_unreadable.is_some() && seen.judges_endpoints();
     let in_sync = Some(seen.wrong.is_empty()).filter(|in_sync| known && !(*in_sync && unseen));
     Explanation {
         namespace: seen.namespace.to_string(),

@@ -166,8 +166,13 @@ pub(super) fn warnings(seen: &Seen) -> Vec<String> {
         ));
     }
     if let SeenNodes::Unreadable(why) = &seen.nodes {
+        let nor = if seen.judges_slices() {
+            ", nor whether slices are in sync"
+        } else {
+            ""
+        };
         warnings.push(format!(
-            "nodes could not be read, so nothing can be said about them, nor whether slices are in sync: {why}"
+            "nodes could not be read, so nothing can be said about them{nor}: {why}"
         ));
     }
     warnings

@@ -419,3 +419,85 @@ async fn no_command_deletes_the_only_endpoints_of_a_service() {
         "{said}"
     );
 }
+
+/// Where nodes or Endpoints may not be read, `explain` could not tell whether a Service is in sync of which nothing depends on them, and
+/// `audit` could.
+#[tokio::test]
+async fn what_a_service_does_not_depend_on_may_be_out_of_bounds() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    for (name, annotations) in [
+        ("plain", json!({})),
+        ("left-out", json!({"endpointd.io/selector": "app=b"})),
+    ] {
+        let made = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]}});
+        api.create(&made, "default").await.unwrap();
+    }
+    let running = controller(handle.server(), options(100));
+    let url = handle.url();
+    for _ in 0..50 {
+        if endpointd(&["audit", "--server", &url, "--settle=100ms"])
+            .await
+            .code
+            == Some(0)
+        {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    running.abort();
+    let path = std::env::temp_dir().join(format!("endpointd-depends-{}.kubeconfig", std::process::id()));
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let look = async |command: &[&str], controllers: &str| {
+        let common = ["--kubeconfig", path.to_str().unwrap(), "--settle=0s", controllers];
+        endpointd(&[command, &common].concat()).await
+    };
+
+    handle
+        .server()
+        .set_access(Some(access("services, pods, endpoints, endpointslices")));
+    let endpoints = "--controllers=endpoints-controller";
+    let explained = look(&["explain", "default/s"], endpoints).await;
+    assert_eq!(
+        (explained.code, look(&["audit"], endpoints).await.code),
+        (Some(0), Some(0)),
+        "{explained:?}"
+    );
+    assert!(
+        explained
+            .stdout
+            .contains("nodes could not be read, so nothing can be said about them: ")
+            && explained
+                .stdout
+                .contains("in sync: Endpoints are what they should be"),
+        "{explained:?}"
+    );
+    let slices = look(
+        &["explain", "default/s"],
+        "--controllers=endpointslice-controller",
+    )
+    .await;
+    assert_eq!(slices.code, Some(2), "{slices:?}");
+
+    handle
+        .server()
+        .set_access(Some(access("services, pods, nodes, endpointslices")));
+    for service in ["default/plain", "default/left-out"] {
+        for (controllers, code) in [
+            ("endpoints-controller,endpointslice-controller", 0),
+            // Its Endpoints may be mirrored, or may have been.
+            ("*", 2),
+        ] {
+            let explained = look(&["explain", service], &format!("--controllers={controllers}")).await;
+            assert_eq!(explained.code, Some(code), "{controllers}: {explained:?}");
+        }
+    }
+    std::fs::remove_file(path).unwrap();
+}
