@@ -29,7 +29,9 @@ use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
-pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs};
+pub(crate) use inspect::{
+    AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
+};
 pub(crate) use publishing::PublishingArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

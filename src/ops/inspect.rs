@@ -3,7 +3,7 @@
 use super::audit::AuditError;
 use super::explain::ExplainError;
 use super::flags::{
-    AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs,
+    AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
 };
 use super::logging::one_line;
 use super::{audit, explain};
@@ -79,7 +79,9 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
-    exit_code([report.verdict()].into_iter())
+    let left_over = args.left_over == LeftOver::Fail && report.left_over() > 0;
+    let left_over = left_over.then_some(Verdict::OutOfSync);
+    exit_code([report.verdict()].into_iter().chain(left_over))
 }
 
 /// Runs `endpointd explain`.

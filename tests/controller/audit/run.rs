@@ -335,3 +335,27 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     );
     std::fs::remove_file(path).unwrap();
 }
+
+/// Endpoints that the controller did not delete failed no audit any more, not even where nothing else writes Endpoints.
+#[tokio::test]
+async fn what_is_left_over_fails_an_audit_that_is_told_to() {
+    let (handle, api) = serve().await;
+    let left = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "left",
+        "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}});
+    api.create(&left, "default").await.unwrap();
+    let url = handle.url();
+    let audit =
+        async |more: &[&str]| endpointd(&[&["audit", "--server", &url, "--settle=0s"], more].concat()).await;
+    for (more, code) in [
+        (&[][..], 0),
+        (&["--left-over=report"], 0),
+        (&["--left-over=fail"], 1),
+    ] {
+        let ended = audit(more).await;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.stdout.ends_with("; 1 object left over\n"), "{ended:?}");
+    }
+    api.delete("Endpoints", "default", "left", None).await.unwrap();
+    let ended = audit(&["--left-over=fail"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
