@@ -358,6 +358,12 @@ async fn slices_of_a_service_with_a_selector_are_not_left_over_from_one() {
     let explain = ["explain", "default/s", "--server", &handle.url(), "--settle=0s"];
     let ended = endpointd(&[&explain[..], &["--controllers=custom-selector-controller"]].concat()).await;
     let line = |name: &str| ended.stdout.lines().find(|line| line.contains(name)).unwrap();
+    assert!(
+        ended
+            .stdout
+            .contains("no controller that --controllers names publishes the pods of a selector"),
+        "{ended:?}"
+    );
     for (name, says) in [
         (
             "s-live",
@@ -497,6 +503,11 @@ async fn what_a_service_does_not_depend_on_may_be_out_of_bounds() {
         ] {
             let explained = look(&["explain", service], &format!("--controllers={controllers}")).await;
             assert_eq!(explained.code, Some(code), "{controllers}: {explained:?}");
+            // Though no pods are published for it here.
+            let says = explained
+                .stdout
+                .contains("cannot tell whether it is in sync: see above");
+            assert_eq!(says, code == 2, "{controllers}: {explained:?}");
         }
     }
     std::fs::remove_file(path).unwrap();

@@ -276,8 +276,13 @@ impl Placement<'_> {
         };
         let why = match status {
             LeaderStatus::Vacant(Vacancy::NoHolder) => "the Lease has no holder".to_owned(),
-            LeaderStatus::AwaitsRenewal | LeaderStatus::OthersUnread => format!(
+            LeaderStatus::AwaitsRenewal => format!(
                 "its holder is {}, which is published once it is seen to renew the Lease",
+                Excerpt::value(holder)
+            ),
+            LeaderStatus::OthersUnread => format!(
+                "its holder is {}, which is published once EndpointSlices of other controllers have been read and hold no \
+                 endpoints of this Service",
                 Excerpt::value(holder)
             ),
             // Another notification tells it.
