@@ -3,6 +3,7 @@
 use super::reads::all_but;
 use crate::cluster::{controller, options};
 use crate::command::{access, endpointd, serve};
+use crate::endpoint_selectors;
 use crate::world::{node, pod, service};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -256,6 +257,7 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     let led = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "led", "annotations": {"endpointd.io/leader": "db"}}, "spec": {"ports": [{"port": 80}]}});
     api.create(&led, "default").await.unwrap();
+    endpoint_selectors::serve_by(&api).await;
     let url = handle.url();
     let running = controller(handle.server(), options(100));
     for _ in 0..50 {

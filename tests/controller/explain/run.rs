@@ -357,7 +357,10 @@ async fn slices_of_a_service_with_a_selector_are_not_left_over_from_one() {
     }
     let explain = ["explain", "default/s", "--server", &handle.url(), "--settle=0s"];
     let ended = endpointd(&[&explain[..], &["--controllers=custom-selector-controller"]].concat()).await;
-    let line = |name: &str| ended.stdout.lines().find(|line| line.contains(name)).unwrap();
+    let line = |name: &str| {
+        let mut lines = ended.stdout.lines();
+        lines.find(|line| line.trim_start().starts_with(name)).unwrap()
+    };
     assert!(
         ended
             .stdout
