@@ -9,14 +9,17 @@ DOCUMENT = (common.ROOT / "docs/switch-over.md").read_text()
 OFF = {"-endpoints-controller", "-endpointslice-controller"}
 # What kubeadm's own default has on, and a value of ours would lose.
 KUBEADM = {"bootstrap-signer-controller", "token-cleaner-controller"}
+# The value of Talos itself. Releases differ in whether another one is added to it or takes its place.
+TALOS = {"*", "tokencleaner"}
 
 
 def known():
-    """The names that kube-controller-manager knows, from the flag that is parsed as it does."""
+    """The names that kube-controller-manager knows, older ones too, from the flag that is parsed as it does."""
     source = (common.ROOT / "src/ops/flags/controllers.rs").read_text()
     table = source[source.index("const KNOWN") : source.index("];", source.index("const KNOWN"))]
     consts = dict(re.findall(r'const (\w+): &str = "([^"]+)"', source))
-    return set(re.findall(r'\("([^"]+)",', table)) | {consts[name] for name in re.findall(r"\((\w+), Some", table)}
+    present = set(re.findall(r'\("([^"]+)",', table)) | {consts[name] for name in re.findall(r"\((\w+), Some", table)}
+    return present | set(re.findall(r'Some\("([^"]+)"\)', table))
 
 
 def blocks(language):
@@ -65,7 +68,7 @@ def main():
         elif "cluster" in document:
             values += 1
             value = document["cluster"]["controllerManager"]["extraArgs"]["controllers"]
-            problems += problems_of_value("Talos", value, set())
+            problems += problems_of_value("Talos", value, TALOS)
         elif "kube_kubeadm_controller_extra_args" in document:
             values += 1
             value = document["kube_kubeadm_controller_extra_args"]["controllers"]
@@ -82,6 +85,13 @@ def main():
         problems += problems_of_value("--controllers", value, {"*"})
     if values != 10:
         problems.append(f"{values} examples of the flag are found, not 10")
+
+    # A patch is merged, so a key that it leaves out stays as it is.
+    talos = DOCUMENT[DOCUMENT.index("### Talos\n") :]
+    back = talos[talos.index("**Way back**") : talos.index("###", 1)]
+    given = re.findall(r'`controllers: "([^"]+)"`', back)
+    if [set(value.split(",")) for value in given] != [TALOS]:
+        problems.append(f"the way back for Talos sets the flag to {given}")
 
     commands = "".join(blocks("sh"))
     paths = re.findall(r"(?<![\w/.-])deploy/[\w./-]+", commands)

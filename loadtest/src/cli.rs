@@ -194,6 +194,14 @@ mod tests {
     }
 
     #[test]
+    fn completions_have_the_name_that_they_have_in_endpointd_too() {
+        for name in ["completions", "completion"] {
+            let cli = Cli::try_parse_from(["loadtest", name, "bash"]).unwrap();
+            assert!(matches!(cli.command, Command::Completions { shell: Shell::Bash }));
+        }
+    }
+
+    #[test]
     fn a_usage_error_takes_one_line_and_says_where_to_read_on() {
         for (args, begin, end) in [
             (&[][..], "error: no command is given", "(see 'loadtest --help')"),

@@ -117,6 +117,11 @@ impl Router {
         self
     }
 
+    /// Logs the problems that were there before this process led and have not been told yet, since the process ends.
+    pub(crate) fn tell_standing_problems(&self) {
+        self.standing.finish();
+    }
+
     /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.shards.len()

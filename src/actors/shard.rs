@@ -5,7 +5,7 @@ use super::inbox::Inbox;
 use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
-use super::standing::{BEGINNING, StandingProblems};
+use super::standing::StandingProblems;
 use crate::cluster::encodings::Encodings;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
@@ -85,8 +85,6 @@ pub(crate) struct ShardState {
     /// True if a [`ShardMsg::NodesDue`] is under way.
     looks_at_nodes: bool,
     standing: StandingProblems,
-    /// When this process last began to write here.
-    began: Option<Instant>,
     /// Set in a dry run.
     comparison: Option<Comparison>,
     part: ShardPart,
@@ -243,20 +241,20 @@ impl ShardState {
     /// Logs what became of a Service's annotations, and writes its Event.
     fn publish_annotated(&self, notice: Notice) {
         let namespace = self.core.namespace();
-        let begins = self
-            .began
-            .is_some_and(|began| Instant::now().saturating_duration_since(began) < BEGINNING);
         let subject = if notice.reason == "OptedOut" {
             Subject::Withdrawals
         } else {
             Subject::Annotations
         };
-        if notice.warning && begins {
-            self.standing.add(notice.clone());
-        } else if tenant_log::admits_about(namespace, subject) {
+        if tenant_log::admits_about(namespace, subject) {
             let (service, reason) = (&notice.involved.name, notice.reason);
             tracing::info!(%namespace, %service, reason, "{}", notice.message);
         }
+        self.record_event(notice);
+    }
+
+    /// Writes an Event, but not in a dry run.
+    fn record_event(&self, notice: Notice) {
         if self.comparison.is_none() {
             self.events.record(notice);
         }
@@ -305,9 +303,12 @@ impl ShardState {
             | Notification::TookOver { .. }
             | Notification::Withdrew { .. }
                 if self.comparison.is_some() => {}
-            Notification::Began => self.began = Some(Instant::now()),
             Notification::Event(notice) => self.events.record(notice),
             Notification::Annotated(notice) => self.publish_annotated(notice),
+            Notification::Standing(notice) => {
+                self.standing.add(notice.clone());
+                self.record_event(notice);
+            }
             Notification::TookOver { .. } | Notification::Withdrew { .. } => self.log_leader(notification),
             Notification::TooLarge { object, bytes, why } => {
                 let namespace = self.core.namespace();
@@ -432,7 +433,6 @@ impl Actor for Shard {
             timer: None,
             looks_at_nodes: false,
             standing,
-            began: None,
             comparison: ledger.map(Comparison::new),
             part: ShardPart::new(metrics),
         })

@@ -2,17 +2,18 @@
 //! line of the log.
 
 use crate::core::events::Notice;
+use crate::inspect::findings::Reason;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// For how long after a shard has begun to write its warnings about annotations count as problems that were there before:
-/// some depend on Leases, which are listed after the first plan, and run out after the usual duration of 15 seconds.
-pub(crate) const BEGINNING: Duration = Duration::from_secs(60);
 /// For how long the problems of a kind are collected before they are told.
 const COLLECTED_FOR: Duration = Duration::from_secs(5);
+/// The number of namespaces of which a line names a Service, so that the Services of one do not hide those of others.
+const NAMED: usize = 20;
 
 /// Collects the standing problems of all namespaces.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ impl StandingProblems {
         let service = (notice.involved.namespace.clone(), notice.involved.name.clone());
         let mut kinds = self.0.0.lock();
         let kind = kinds.entry(reason).or_insert_with(|| {
-            // What is left when the controller ends is told then.
+            // The controller tells the rest when it ends.
             let collected = Arc::downgrade(&self.0);
             tokio::spawn(async move {
                 sleep(COLLECTED_FOR).await;
@@ -53,6 +54,12 @@ impl StandingProblems {
         });
         kind.services.insert(service);
     }
+
+    /// Tells at once what has not been told, since the controller ends.
+    pub(crate) fn finish(&self) {
+        let kinds = std::mem::take(&mut *self.0.0.lock());
+        kinds.values().for_each(Kind::tell);
+    }
 }
 
 impl Kind {
@@ -64,21 +71,101 @@ impl Kind {
             ..
         } = &self.example;
         let (namespace, service) = (&involved.namespace, &involved.name);
-        match self.services.len() {
-            0 | 1 => tracing::info!(%namespace, %service, reason, "{message}"),
-            services => tracing::info!(
-                services,
-                reason,
-                example = format!("{namespace}/{service}: {message}"),
-                "Services had a problem of the same kind before this process led; `endpointd audit --problems` and the Events of \
-                 this reason name each of them"
-            ),
+        let services = self.services.len();
+        if services <= 1 {
+            tracing::info!(%namespace, %service, reason, "{message}; this came about before this process led");
+            return;
         }
+        let (namespaces, named) = self.named();
+        let listed = match in_audit(reason) {
+            Some(found) => format!(
+                "`endpointd audit --problems --controllers=custom-selector-controller` lists them as {}, and each has an Event",
+                found.as_str()
+            ),
+            None => "each has an Event of this reason".to_owned(),
+        };
+        tracing::info!(
+            services,
+            namespaces,
+            reason,
+            named,
+            example = format!("{namespace}/{service}: {message}"),
+            "Services had a problem of the same kind before this process led; {listed}"
+        );
+    }
+
+    /// Returns the number of namespaces, and the names of one Service of each, as far as they are named.
+    fn named(&self) -> (usize, String) {
+        let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+        for (namespace, service) in &self.services {
+            first.entry(namespace).or_insert(service);
+        }
+        let names = first.iter().take(NAMED);
+        let mut named = names
+            .map(|(namespace, service)| format!("{namespace}/{service}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let more = first.len().saturating_sub(NAMED);
+        if more > 0 {
+            let _ = write!(named, " and those of {more} more namespaces");
+        }
+        (first.len(), named)
     }
 }
 
-impl Drop for Collected {
-    fn drop(&mut self) {
-        self.0.get_mut().values().for_each(Kind::tell);
+/// Returns as which problem `endpointd audit --problems` lists the Services that have an Event of this reason, if it does.
+fn in_audit(reason: &str) -> Option<Reason> {
+    match reason {
+        "InvalidSelector" => Some(Reason::SelectorUnusable),
+        "SelectorIgnored" | "LeaderIgnored" => Some(Reason::AnnotationIgnored),
+        "UnknownAnnotation" => Some(Reason::AnnotationUnknown),
+        "NoLease" | "LeaseExpired" | "LeaseNotReadable" | "LeaderNotFound" => Some(Reason::NoLeader),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::events::{Involved, InvolvedKind, Source};
+
+    fn notice(namespace: usize, service: usize) -> Notice {
+        Notice {
+            source: Source::Custom,
+            involved: Involved {
+                kind: InvolvedKind::Service,
+                namespace: format!("n{namespace:02}").into(),
+                name: format!("s{service}").into(),
+                uid: "u".into(),
+                version: None,
+            },
+            warning: true,
+            reason: "NoLease",
+            message: "m".to_owned(),
+        }
+    }
+
+    /// One namespace with many bad annotations was all that a line named, and so hid those of the others.
+    #[tokio::test]
+    async fn a_service_of_each_namespace_is_named_up_to_twenty() {
+        let standing = StandingProblems::default();
+        for (namespace, services) in [(0, 30), (1, 1), (2, 2)] {
+            for service in 0..services {
+                standing.add(notice(namespace, service));
+            }
+        }
+        let named = |standing: &StandingProblems| standing.0.0.lock()["NoLease"].named();
+        assert_eq!(named(&standing), (3, "n00/s0, n01/s0, n02/s0".to_owned()));
+        for namespace in 3..25 {
+            standing.add(notice(namespace, 0));
+        }
+        let (namespaces, names) = named(&standing);
+        assert_eq!(namespaces, 25);
+        assert!(
+            names.ends_with("n18/s0, n19/s0 and those of 5 more namespaces"),
+            "{names}"
+        );
+        standing.finish();
+        assert!(standing.0.0.lock().is_empty());
     }
 }

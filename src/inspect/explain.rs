@@ -2,6 +2,7 @@
 
 mod leader;
 mod near;
+mod notes;
 mod pods;
 mod print;
 
@@ -17,14 +18,10 @@ use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, AddressFacts,
-    CUSTOM_MANAGED_BY, ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, LABEL_MANAGED_BY,
-    LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR, MANAGED_BY, MIRRORED_BY, ServiceFacts, SliceFacts, SubsetFacts,
-    TolerateUnready,
+    AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts, SliceFacts,
+    SubsetFacts,
 };
-use crate::core::hints::HintMode;
-use crate::core::mirror::{LeftOut, MirroredObject};
-use crate::core::namespace::{Kind, Settings};
+use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
@@ -75,6 +72,21 @@ pub struct Seen {
     pub left_out: bool,
 }
 
+impl Seen {
+    /// Returns whether the settings ask for slices with the pods of this Service, which depend on nodes.
+    fn judges_slices(&self) -> bool {
+        let facts = &self.service.facts;
+        facts.custom || (facts.is_managed() && self.settings.outputs.slices)
+    }
+
+    /// Returns whether the settings ask for Endpoints of this Service, or for slices that mirror those that others write.
+    fn judges_endpoints(&self) -> bool {
+        let (facts, outputs) = (&self.service.facts, self.settings.outputs);
+        let mirrored = facts.selectorless && !facts.external && outputs.mirrored;
+        !facts.custom && (mirrored || (facts.is_managed() && outputs.endpoints))
+    }
+}
+
 /// The explanation of a Service.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,8 +111,12 @@ pub struct Explanation {
     pub publish_not_ready_addresses: bool,
     /// Who leads it, if it publishes only the holder of a Lease.
     pub leader: Option<LeaderFinding>,
-    /// Whether the published objects are as desired; unknown if something cannot be read that decides it.
+    /// Whether the published objects are as desired; unknown if something cannot be read that decides it, or if the Service
+    /// is left out.
     pub in_sync: Option<bool>,
+    /// The verdict of an audit with the same settings, which says nothing of a Service that is left out.
+    #[serde(skip)]
+    pub verdict: Verdict,
     /// Whether nothing was judged but what its annotations would not change, since `--controllers` does not name the
     /// controller that heeds them.
     pub left_out: bool,
@@ -128,13 +144,6 @@ pub struct Explanation {
     pub endpoints: Option<EndpointsSummary>,
     /// Whether it is not known if there is one.
     pub endpoints_unknown: bool,
-}
-
-impl Explanation {
-    /// Returns what was found out, as an audit with the same settings says it.
-    pub fn verdict(&self) -> Verdict {
-        Verdict::new(self.in_sync)
-    }
 }
 
 /// A summary of a slice.
@@ -177,8 +186,8 @@ pub struct EndpointsSummary {
 pub fn explain(mut seen: Seen) -> Explanation {
     let facts = &seen.service.facts;
     let managed = facts.is_managed();
-    let notes = notes(&seen);
-    let mut warnings = warnings(&seen);
+    let notes = notes::notes(&seen);
+    let mut warnings = notes::warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
     let mut findings = Vec::new();
     let leader = leader(&seen);
@@ -210,13 +219,11 @@ pub fn explain(mut seen: Seen) -> Explanation {
         warnings.push(note);
     }
     let facts = &seen.service.facts;
-    let known =
-        matches!(seen.nodes, SeenNodes::Known(_)) && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
-    // Nobody can tell that Endpoints are right without seeing them.
-    let unseen = seen.endpoints_unreadable.is_some()
-        && !facts.custom
-        && Kind::Endpoints.is_needed(seen.settings.outputs);
-    let in_sync = seen.wrong.is_empty();
+    let known = (matches!(seen.nodes, SeenNodes::Known(_)) || !seen.judges_slices())
+        && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
+    // Nobody can tell that Endpoints are right, or what mirrors them, without seeing them.
+    let unseen = seen.endpoints_unreadable.is_some() && seen.judges_endpoints();
+    let in_sync = Some(seen.wrong.is_empty()).filter(|in_sync| known && !(*in_sync && unseen));
     Explanation {
         namespace: seen.namespace.to_string(),
         service: facts.name.to_string(),
@@ -231,7 +238,8 @@ pub fn explain(mut seen: Seen) -> Explanation {
         selector: selector(facts),
         ports: ports(&seen.service),
         publish_not_ready_addresses: facts.publish_not_ready,
-        in_sync: Some(in_sync).filter(|in_sync| known && !(*in_sync && unseen)),
+        in_sync: in_sync.filter(|in_sync| !(*in_sync && seen.left_out)),
+        verdict: Verdict::new(in_sync),
         leader,
         endpoints_unknown: seen.endpoints_unreadable.is_some(),
         strays: if managed { strays(&seen) } else { Vec::new() },
@@ -282,224 +290,6 @@ fn ports(service: &ObservedService) -> Vec<String> {
         .zip(&service.port_numbers)
         .map(spell)
         .collect()
-}
-
-/// Returns facts about the Service itself that are worth knowing.
-fn notes(seen: &Seen) -> Vec<String> {
-    let service = &seen.service;
-    let facts = &service.facts;
-    let outputs = seen.settings.outputs;
-    let mut notes = Vec::new();
-    if seen.left_out {
-        let annotations: Vec<_> = facts.publishing_annotations().collect();
-        let (annotations, are) = match &annotations[..] {
-            [one] => ((*one).to_owned(), "is"),
-            both => (both.join(" and "), "are"),
-        };
-        notes.push(format!(
-            "the Service is left out: its {annotations} {are} heeded if --controllers names custom-selector-controller"
-        ));
-    } else if service.selects
-        && !facts.custom
-        && &*service.kind != "ExternalName"
-        && !(outputs.slices || outputs.endpoints)
-    {
-        notes.push("no controller that --controllers names publishes the pods of a selector".to_owned());
-    }
-    if &*service.kind == "ExternalName" {
-        let target = service.external_name.as_deref().unwrap_or("nothing");
-        notes.push(format!(
-            "type ExternalName: DNS answers with the name {target}; it has no endpoints, and what was \
-             published before is left as it is"
-        ));
-    } else if facts.custom {
-        notes.push(match (facts.followed_lease(), &facts.annotated) {
-            (None, _) => format!(
-                "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; endpointd writes no Endpoints for it"
-            ),
-            (Some(lease), None) => format!(
-                "the annotation {ANNOTATION_FOLLOWED} publishes only the pod that holds the Lease {lease}; endpointd \
-                 writes no Endpoints for it"
-            ),
-            (Some(lease), Some(_)) => format!(
-                "of the pods that the annotation {ANNOTATION_SELECTOR} selects, the annotation {ANNOTATION_FOLLOWED} \
-                 publishes only the one that holds the Lease {lease}; endpointd writes no Endpoints for it"
-            ),
-        });
-        if facts
-            .leader
-            .as_ref()
-            .is_some_and(|leader| leader.ignores_not_ready)
-        {
-            notes.push(
-                "publishNotReadyAddresses is ignored: a leader that is not ready is published as not ready"
-                    .to_owned(),
-            );
-        }
-    } else if !service.selects && !seen.left_out {
-        notes.push(
-            "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
-             controllers write, and are left alone"
-                .to_owned(),
-        );
-    }
-    if !service.selects && !facts.custom && &*service.kind != "ExternalName" && outputs.mirrored {
-        notes.extend(mirroring(seen));
-    }
-    if facts.no_cluster_ip && facts.is_managed() {
-        notes.push("headless: DNS answers with the addresses of its pods".to_owned());
-    }
-    if facts.publish_not_ready {
-        notes.push("publishNotReadyAddresses: pods are published as ready whatever their state".to_owned());
-    }
-    if facts.is_managed() {
-        match facts.hints {
-            HintMode::None => {}
-            HintMode::Auto => notes.push(
-                "topology-mode Auto: endpoints are hinted to zones in proportion to their CPU".to_owned(),
-            ),
-            HintMode::SameZone => {
-                notes.push("trafficDistribution: each endpoint is hinted to its own zone".to_owned());
-            }
-            HintMode::SameNode => {
-                notes
-                    .push("trafficDistribution: each endpoint is hinted to its own node and zone".to_owned());
-            }
-        }
-    }
-    notes
-}
-
-/// Says what is mirrored of a Service without a selector, and why not if it is not.
-fn mirroring(seen: &Seen) -> Vec<String> {
-    let Some(endpoints) = &seen.endpoints else {
-        return Vec::new();
-    };
-    if endpoints.meta.skip_mirror {
-        return vec![format!(
-            "its Endpoints are not mirrored: they have the label {LABEL_SKIP_MIRROR}"
-        )];
-    }
-    if endpoints.meta.leader {
-        return vec![format!(
-            "its Endpoints are not mirrored: the annotation {ANNOTATION_LEADER} says that they are a lock"
-        )];
-    }
-    let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.settings.max_mirrored) else {
-        return vec![
-            "its Endpoints are not mirrored: the slices would be more than 16 times as large, because too many ports \
-             share a name, or the same ports occur in too many combinations of subsets; or there would be more than 64 \
-             slices and one for each 384 bytes, because too many subsets have ports of their own"
-                .to_owned(),
-        ];
-    };
-    let mut notes = vec![format!(
-        "its Endpoints are mirrored: {} in {}",
-        plural(content.endpoints(), "endpoint"),
-        plural(content.groups.len(), "slice")
-    )];
-    let LeftOut {
-        invalid,
-        beyond_limit,
-    } = content.left_out;
-    if invalid > 0 {
-        notes.push(format!(
-            "{invalid} of its addresses are no IPs, and are not mirrored"
-        ));
-    }
-    if beyond_limit > 0 {
-        notes.push(format!(
-            "{beyond_limit} of its addresses are not mirrored: at most {} of a subset are",
-            seen.settings.max_mirrored
-        ));
-    }
-    notes
-}
-
-/// Returns what may be wrong with the Service itself, or could not be read.
-fn warnings(seen: &Seen) -> Vec<String> {
-    let service = &seen.service;
-    let mut warnings = Vec::new();
-    if &*service.kind == "ExternalName" && service.selects {
-        warnings.push("its selector has no effect".to_owned());
-    }
-    if service.facts.deleting {
-        warnings.push("it is being deleted: no slices are created any more".to_owned());
-    }
-    if service.facts.tolerate_unready != TolerateUnready::Unset && !seen.settings.legacy_tolerate_unready {
-        warnings.push(format!(
-            "the annotation {ANNOTATION_TOLERATE_UNREADY} has no effect unless the controller runs with \
-             --legacy-tolerate-unready-annotation; here it is taken to have none"
-        ));
-    }
-    warnings.extend(annotation_warnings(seen));
-    if let Some(why) = &seen.endpoints_unreadable {
-        warnings.push(format!(
-            "Endpoints could not be read, so nothing can be said about them: {why}"
-        ));
-    }
-    if let SeenNodes::Unreadable(why) = &seen.nodes {
-        warnings.push(format!(
-            "nodes could not be read, so nothing can be said about them, nor whether slices are in sync: {why}"
-        ));
-    }
-    warnings
-}
-
-/// Returns what may be wrong with the annotations that say what is published, and which slices of others are used beside
-/// ours.
-fn annotation_warnings(seen: &Seen) -> Vec<String> {
-    let facts = &seen.service.facts;
-    let unknown = facts.unknown_annotations.iter();
-    let mut warnings: Vec<_> = unknown.map(|unknown| unknown.problem()).collect();
-    let mut annotated = facts.publishing_annotations().peekable();
-    if annotated.peek().is_none() {
-        return warnings;
-    }
-    if let Some(why) = facts.why_not_custom(&seen.namespace) {
-        let ignored = |annotation| format!("the annotation {annotation} is ignored: {why}");
-        warnings.extend(annotated.map(ignored));
-        return warnings;
-    }
-    if let Some(problem) = facts.annotated.as_ref().and_then(|annotated| annotated.problem()) {
-        warnings.push(format!(
-            "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \
-             that are published stay until they are gone or not ready"
-        ));
-    }
-    warnings.extend(beside_ours(seen));
-    warnings
-}
-
-/// Returns which slices of other managers name an annotated Service.
-fn beside_ours(seen: &Seen) -> Vec<String> {
-    let mut counts: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for slice in &seen.slices {
-        if slice.manager() != Some(CUSTOM_MANAGED_BY) {
-            *counts.entry(slice.manager()).or_default() += 1;
-        }
-    }
-    let (namespace, name) = (&seen.namespace, &seen.service.facts.name);
-    let delete = |labels: String| {
-        format!("kubectl -n {namespace} delete endpointslices -l {LABEL_SERVICE_NAME}={name},{labels}")
-    };
-    let each = |(manager, count)| {
-        let remove = match manager {
-            // While there are Endpoints, they are mirrored again.
-            Some(MIRRORED_BY) => format!("kubectl -n {namespace} delete endpoints {name}"),
-            Some(MANAGED_BY) => delete(format!("{LABEL_MANAGED_BY}={MANAGED_BY}")),
-            Some(_) => "whoever manages them must stop to, or they come back".to_owned(),
-            None => delete(format!("'!{LABEL_MANAGED_BY}'")),
-        };
-        format!(
-            "{} of {} {} this Service too, and clients use their endpoints beside ours; if they are not wanted: \
-             {remove}",
-            plural(count, "slice"),
-            manager.unwrap_or("no manager"),
-            if count == 1 { "names" } else { "name" }
-        )
-    };
-    counts.into_iter().map(each).collect()
 }
 
 /// Explains who leads a Service that follows a Lease.
@@ -577,9 +367,11 @@ fn strays(seen: &Seen) -> Vec<String> {
 }
 
 fn summary(slice: &SliceFacts, service: &ServiceFacts, outputs: Outputs) -> SliceSummary {
+    // Whatever controllers are asked for.
+    let selects = !(service.selectorless || service.external);
     let note = if slice.meta.deleting {
         Some("is being deleted")
-    } else if slice.is_mirrored() && service.is_managed() && !service.custom {
+    } else if slice.is_mirrored() && selects && !service.custom {
         Some(
             "from when the Service had no selector: goes when the slices for the selector hold as much, and stays while they \
              hold no endpoints",
@@ -589,7 +381,7 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts, outputs: Outputs) -> Slic
     } else if slice.is_custom() && !outputs.custom {
         Some("of custom-selector-controller, which --controllers does not name: left alone")
     } else if slice.is_custom() && !service.custom {
-        Some(if service.is_managed() {
+        Some(if selects {
             "from when the annotation selected its pods: goes when the slices for the selector hold as much, and stays while \
              they hold no endpoints"
         } else {
@@ -597,8 +389,10 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts, outputs: Outputs) -> Slic
         })
     } else if !slice.is_written() || (service.custom && slice.is_ours()) {
         Some("not ours: left alone")
-    } else if !service.is_managed() {
+    } else if !service.custom && !selects {
         Some("from when the Service had a selector: left alone")
+    } else if slice.is_ours() && !outputs.slices {
+        Some("of endpointslice-controller, which --controllers does not name: left alone")
     } else if slice.meta.owner.is_none() {
         Some("has no owner: to be replaced")
     } else if !slice.meta.owner.includes(&service.uid) {

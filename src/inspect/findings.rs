@@ -305,10 +305,16 @@ impl Report {
         services.collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns whether everything is published as it should be. Objects that are left over do not count: a controller that
+    /// Returns whether nothing was found that is not published as it should be. Objects that are left over do not count: a controller that
     /// runs leaves them alone, and anyone who may create Endpoints can make some.
     pub fn is_in_sync(&self) -> bool {
         self.out_of_sync() == 0
+    }
+
+    /// Returns whether everything is published as it should be; `None` if nothing was found, and not everything that was asked for
+    /// could be judged.
+    pub fn in_sync(&self) -> Option<bool> {
+        Some(self.is_in_sync()).filter(|in_sync| !(*in_sync && self.unjudged))
     }
 
     /// Returns the verdict on everything that was asked for.
@@ -360,6 +366,9 @@ impl Report {
             let style = if problems.is_empty() { GOOD } else { WARN };
             let problems = painted(style, plural(problems.len(), "problem"));
             sum = sum.then("; ").then(problems);
+        }
+        if self.unjudged {
+            sum = sum.then("; ").then(painted(WARN, "some could not be judged"));
         }
         sum
     }
@@ -467,7 +476,7 @@ impl Serialize for Finding {
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("Report", 11)?;
-        out.serialize_field("inSync", &self.is_in_sync())?;
+        out.serialize_field("inSync", &self.in_sync())?;
         out.serialize_field("services", &self.counts.services)?;
         out.serialize_field("namespaces", &self.counts.namespaces)?;
         out.serialize_field("outOfSync", &self.out_of_sync())?;

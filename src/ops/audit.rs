@@ -80,7 +80,8 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
         let outputs = &mut scope.settings.outputs;
         (outputs.endpoints, outputs.mirrored) = (false, false);
         unread = Some(format!(
-            "Endpoints, and slices that mirror them, are left out: {why}"
+            "Endpoints, and slices that mirror them, are left out: {why}; for an endpointd that serves annotated Services alone, \
+             give --controllers=custom-selector-controller"
         ));
         surveyed = survey(reader, &scope).await?;
     }

@@ -59,7 +59,28 @@ pub async fn look(
     reader: &Reader,
     namespace: &str,
     name: &str,
+    settings: Settings,
+) -> Result<Explanation, ExplainError> {
+    explained(reader, namespace, name, settings, false).await
+}
+
+/// Does what [`look`] does, by the controller that would serve the Service: if its annotations decide what is published for
+/// it, they are heeded even if the settings leave them out.
+pub async fn look_as_served(
+    reader: &Reader,
+    namespace: &str,
+    name: &str,
+    settings: Settings,
+) -> Result<Explanation, ExplainError> {
+    explained(reader, namespace, name, settings, true).await
+}
+
+async fn explained(
+    reader: &Reader,
+    namespace: &str,
+    name: &str,
     mut settings: Settings,
+    as_served: bool,
 ) -> Result<Explanation, ExplainError> {
     let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let Some(Namespaced {
@@ -73,7 +94,9 @@ pub async fn look(
         }
         return Err(not_found(reader, namespace, name).await);
     };
-    let left_out = opts_in(&service.facts, &namespace) && !settings.outputs.custom;
+    let opts_in = opts_in(&service.facts, &namespace);
+    settings.outputs.custom |= opts_in && as_served;
+    let left_out = opts_in && !settings.outputs.custom;
     let asked = settings;
     service.facts = service.facts.resolve(&namespace, settings.outputs);
     let facts = &service.facts;

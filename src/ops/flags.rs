@@ -23,12 +23,15 @@ use crate::ops::usage;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
-pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs};
+pub(crate) use inspect::{
+    AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
+};
 pub(crate) use publishing::PublishingArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -75,7 +78,8 @@ pub(crate) enum Command {
     /// Show which pods of a Service are published, where, and why the others are not
     ///
     /// This command only reads. The exit code is 0 if what is published is what should be, 1 if it is not, and 2 if that could
-    /// not be found out.
+    /// not be found out. Unless --controllers is given, a Service with the annotation endpointd.io/selector or
+    /// endpointd.io/leader is explained as custom-selector-controller publishes it, whether that runs or not.
     Explain(ExplainArgs),
     /// Print the version, with the commit that it was built from
     Version,
@@ -203,8 +207,13 @@ fn read(
         args.extend(split.own);
         ignored = split.ignored;
     }
-    let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(args)?)
-        .map_err(|error| error.format(command))?;
+    let matches = command.try_get_matches_from_mut(args)?;
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(command))?;
+    if let Command::Explain(explain) = &mut cli.command
+        && let Some((_, given)) = matches.subcommand()
+    {
+        explain.as_served = given.value_source("controllers") == Some(ValueSource::DefaultValue);
+    }
     let outputs = match &cli.command {
         Command::Run(run) => run.publishing.outputs(),
         Command::Audit(audit) => audit.publishing.outputs(),

@@ -3,7 +3,7 @@
 use super::audit::AuditError;
 use super::explain::ExplainError;
 use super::flags::{
-    AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, TimeoutArgs,
+    AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
 };
 use super::logging::one_line;
 use super::{audit, explain};
@@ -79,7 +79,9 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
-    exit_code([report.verdict()].into_iter())
+    let left_over = args.left_over == LeftOver::Fail && report.left_over() > 0;
+    let left_over = left_over.then_some(Verdict::OutOfSync);
+    exit_code([report.verdict()].into_iter().chain(left_over))
 }
 
 /// Runs `endpointd explain`.
@@ -103,7 +105,7 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
-    exit_code(explained.iter().map(Explanation::verdict))
+    exit_code(explained.iter().map(|found| found.verdict))
 }
 
 /// Returns the exit code for some verdicts. It matters more that something is out of sync than that something is unknown.
@@ -137,7 +139,11 @@ async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
         _ => one_line(&error),
     };
     let look = async |name: &str| {
-        let explanation = explain::look(&reader, namespace, name, settings).await;
+        let explanation = if args.as_served {
+            explain::look_as_served(&reader, namespace, name, settings).await
+        } else {
+            explain::look(&reader, namespace, name, settings).await
+        };
         explanation.map_err(told)
     };
     let names = match (name, &args.selector) {
@@ -152,7 +158,7 @@ async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
     for name in &names {
         explained.push(look(name).await?);
     }
-    let is_wrong = |found: &Explanation| found.verdict() == Verdict::OutOfSync;
+    let is_wrong = |found: &Explanation| found.verdict == Verdict::OutOfSync;
     if explained.iter().any(is_wrong) {
         // A controller that has just seen a change takes a moment.
         sleep(args.settle).await;

@@ -319,9 +319,15 @@ pub async fn run_observed(
     if let Some(elected) = elector {
         elected.end(drained).await;
     }
+    stop_actors(&root, root_done, &starter.router).await;
+    result
+}
+
+/// Ends the root, and with it the shards, and then logs what they have left to be told.
+async fn stop_actors(root: &ActorRef<RootMsg>, root_done: JoinHandle<()>, router: &Router) {
     root.stop(None);
     let _ = root_done.await;
-    result
+    router.tell_standing_problems();
 }
 
 /// Starts the log of outages.

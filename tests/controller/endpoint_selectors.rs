@@ -1,6 +1,7 @@
 //! `EndpointSelectors` (KEP-6116, not merged): their slices, which another controller makes under the label of Services'
 //! slices, are left alone; and if they exist and no controller serves them, that is told.
 
+use crate::cluster::Api;
 use crate::constant::Constant;
 use crate::log::Log;
 use crate::world::{NS, World, ip, node, service, version};
@@ -55,10 +56,15 @@ const JSON: &str = "application/json";
 
 /// Has the API served.
 pub(crate) async fn serve(world: &World) {
+    serve_by(&world.api).await;
+}
+
+/// Has the API served by another server.
+pub(crate) async fn serve_by(api: &Api) {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = definition();
     let body = Some((JSON, &definition));
-    world.api.call(Method::POST, definitions, body).await.unwrap();
+    api.call(Method::POST, definitions, body).await.unwrap();
 }
 
 async fn make(world: &World, selector: Value) {

@@ -202,6 +202,8 @@ async fn help_completions_and_man_pages_are_made() {
             script.stdout.contains(part) && script.stdout.contains("request-timeout"),
             "{shell}"
         );
+        let alias = endpointd(&["completions", shell]).await;
+        assert_eq!((alias.code, alias.stdout), (Some(0), script.stdout));
     }
     let directory = std::env::temp_dir().join(format!("endpointd-test-{}.man", std::process::id()));
     assert_eq!(

@@ -206,3 +206,100 @@ async fn pods_that_are_left_out_for_a_node_that_does_not_exist_are_logged_and_ha
     assert_eq!(message, "Pods on node n9, which does not exist, are left out: p");
     process.terminate().await;
 }
+
+/// Lines about one subject used up the share of the log that others of the namespace had.
+#[tokio::test]
+async fn many_lines_about_annotations_do_not_hide_leaders_and_withdrawn_slices() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    api.create(&node("n1", None, None), "").await.unwrap();
+    api.create(&pod("p", "10.1.0.1", "n1"), "default").await.unwrap();
+    let made = |name: &str, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]}})
+    };
+    let spec = |second: u32| {
+        json!({"holderIdentity": "p", "leaseDurationSeconds": 3600,
+            "renewTime": format!("2026-01-01T00:00:{second:02}.000000Z")})
+    };
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "db"}, "spec": spec(1)});
+    api.create(&lease, "default").await.unwrap();
+    let noisy = made("noisy", json!({"endpointd.io/selector": "app=a"}));
+    api.create(&noisy, "default").await.unwrap();
+    let mut process = Process::start(&[
+        "run",
+        "--server",
+        &handle.url(),
+        "--leader-elect=false",
+        "--controllers=custom-selector-controller",
+    ]);
+    let start = Instant::now();
+    while api.slices_of("default", "noisy").await.unwrap().is_empty() {
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(40), "{}", process.log());
+        sleep(Duration::from_millis(20)).await;
+    }
+    for number in 0..40 {
+        let patch = json!({"metadata": {"annotations": {"endpointd.io/selector": format!("app=b{number}")}}});
+        api.patch("Service", "default", "noisy", None, &patch)
+            .await
+            .unwrap();
+        sleep(Duration::from_millis(50)).await;
+    }
+    let led = made("led", json!({"endpointd.io/leader": "db"}));
+    api.create(&led, "default").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let patch = json!({"spec": spec(2)});
+    api.patch("Lease", "default", "db", None, &patch).await.unwrap();
+    line(
+        &process,
+        &["a pod is published as the holder of the Lease", "service=led"],
+    )
+    .await;
+    let patch = json!({"metadata": {"annotations": {"endpointd.io/selector": null}}});
+    api.patch("Service", "default", "noisy", None, &patch)
+        .await
+        .unwrap();
+    line(&process, &["OptedOut", "service=noisy"]).await;
+    let log = process.terminate().await;
+    assert!(log.matches("OptInChanged").count() < 40, "{log}");
+    let left_out: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("log lines about this namespace exceeded its share"))
+        .collect();
+    assert!(
+        !left_out.is_empty()
+            && left_out
+                .iter()
+                .all(|line| line.contains("namespace=default") && line.contains("about=\"annotations\"")),
+        "{left_out:#?}"
+    );
+}
+
+/// Problems that were being collected when the process ended were told after the line that says that it has stopped.
+#[tokio::test]
+async fn the_line_that_says_that_the_process_has_stopped_is_the_last() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    let wrong = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "wrong", "annotations": {"endpointd.io/selector": "app in"}}, "spec": {"ports": [{"port": 80}]}});
+    api.create(&wrong, "default").await.unwrap();
+    let mut process = Process::start(&[
+        "run",
+        "--server",
+        &handle.url(),
+        "--leader-elect=false",
+        "--controllers=custom-selector-controller",
+    ]);
+    let start = Instant::now();
+    while api.list("Event", "default").await.unwrap().is_empty() {
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(40), "{}", process.log());
+        sleep(Duration::from_millis(20)).await;
+    }
+    let log = process.terminate().await;
+    let at = log.find("this came about before this process led");
+    assert!(at.is_some_and(|at| at < log.find(" stopped").unwrap()), "{log}");
+    assert!(
+        log.trim_end().lines().last().unwrap().contains(" stopped"),
+        "{log}"
+    );
+}

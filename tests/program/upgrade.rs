@@ -201,7 +201,14 @@ async fn rolls(from: &str, to: &str) {
         writes && request.status == 409
     });
     assert_eq!(refused.count(), 0, "two processes have written the same slices");
-    let audited = endpointd(&["audit", "--server", &handle.url(), "--settle=1s"]).await;
+    let audited = endpointd(&[
+        "audit",
+        "--server",
+        &handle.url(),
+        "--settle=1s",
+        "--left-over=fail",
+    ])
+    .await;
     assert_eq!(audited.code, Some(0), "{audited:?}");
     for process in [&mut first, &mut second] {
         process.terminate().await;

@@ -78,7 +78,7 @@ pub(crate) async fn serve() -> (Handle, Api) {
 pub(crate) fn access(resources: &str) -> Access {
     Access::from_yaml(&format!(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: r}}\nrules:\n\
-         - {{apiGroups: ['', discovery.k8s.io], resources: [{resources}], verbs: [get, list]}}\n---\n\
+         - {{apiGroups: ['', discovery.k8s.io, coordination.k8s.io], resources: [{resources}], verbs: [get, list]}}\n---\n\
          apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: r}}\n\
          roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}}\n\
          subjects: [{{kind: ServiceAccount, name: looker, namespace: default}}]\n"

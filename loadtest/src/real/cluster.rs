@@ -231,12 +231,14 @@ impl Cluster {
         .await
     }
 
-    /// Runs `endpointd audit` as the administrator, and fails unless it finds everything in sync.
+    /// Runs `endpointd audit` as the administrator, and fails unless it finds everything in sync, and nothing left over from Services
+    /// that are gone: nothing but the controller deletes their Endpoints here.
     pub(super) async fn audit(&self, flags: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["endpointd", "audit", "--kubeconfig"])
             .arg(&self.admin)
+            .arg("--left-over=fail")
             .args(flags);
         let mut command = tokio::process::Command::from(command);
         let output = timeout(AUDIT_LIMIT, command.kill_on_drop(true).output());

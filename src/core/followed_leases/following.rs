@@ -44,6 +44,9 @@ pub(crate) struct Following {
     last_leader: Option<Box<str>>,
     /// The holder of the Lease when users were told last who leads, or why no pod does.
     told_of: Option<Box<str>>,
+    /// True from when this process begins to write until it is found for the first time who leads, or until a pod is withdrawn:
+    /// if no pod leads by then, none did before either.
+    since_start: bool,
 }
 
 /// What is found of a Service that follows a Lease.
@@ -57,6 +60,8 @@ pub(crate) struct Settled {
     pub(crate) holder: Option<Box<str>>,
     /// True if the holder is to be taken in once slices of others have been read.
     pub(crate) waits: bool,
+    /// True if a pod that was published no longer is, and no other takes its place.
+    pub(crate) withdrawn: bool,
 }
 
 /// Which parts of the result have changed.
@@ -66,6 +71,8 @@ pub(crate) struct News {
     pub(crate) status: bool,
     /// The status has changed, or the holder that users were told of.
     pub(crate) told: bool,
+    /// That was so before this process began to write.
+    pub(crate) standing: bool,
 }
 
 impl Following {
@@ -133,6 +140,11 @@ impl Following {
         self.last_leader.as_deref()
     }
 
+    /// Notes that this process begins to write.
+    pub(crate) fn begin(&mut self) {
+        self.since_start = true;
+    }
+
     /// Notes who leads. Returns what is new of that.
     pub(crate) fn settle(&mut self, settled: Settled) -> News {
         let Settled {
@@ -140,6 +152,7 @@ impl Following {
             leader,
             holder,
             waits,
+            withdrawn,
         } = settled;
         self.decided = true;
         self.last_leader = leader;
@@ -148,9 +161,16 @@ impl Following {
         let other_holder = self.told_of != holder;
         self.waits_for_others = holder.clone().filter(|_| waits);
         self.told_of = holder;
+        let open = matches!(
+            status,
+            LeaderStatus::Unknown | LeaderStatus::AwaitsRenewal | LeaderStatus::OthersUnread
+        );
+        let standing = self.since_start && !withdrawn;
+        self.since_start = standing && open;
         News {
             status: other_status,
             told: other_status || (names_holder && other_holder),
+            standing,
         }
     }
 }

@@ -22,6 +22,9 @@ pub enum Notification {
     Event(Notice),
     /// As an Event, and in the log: what an annotation does to what is published, or why it does nothing.
     Annotated(Notice),
+    /// As an Event, and in the log together with others of its kind: a problem of a Service's annotations that was there before
+    /// this process began to write.
+    Standing(Notice),
     /// In the log, beside an Event: a pod leads a Service that had no leader, or another one had, or that one had before. The
     /// texts are safe to print.
     TookOver {
@@ -48,8 +51,6 @@ pub enum Notification {
         /// Why.
         why: Box<str>,
     },
-    /// This process has begun to write: problems that are told soon after this were there before.
-    Began,
     /// In the log: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.
@@ -117,6 +118,17 @@ pub enum Notification {
         /// The Service that it is published for.
         service: Arc<str>,
     },
+}
+
+/// What users are told of a Service's annotations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// What they do.
+    News,
+    /// A problem that has come about.
+    Problem,
+    /// A problem that was there before this process began to write.
+    Standing,
 }
 
 /// Returns what to tell users of the latest failure, if anything.

@@ -42,6 +42,11 @@ impl Leading {
         })
     }
 
+    /// Returns whether the pod that leads is not published because slices of other controllers hold endpoints.
+    pub(super) fn waits_for_others(&self) -> bool {
+        self.status == LeaderStatus::OthersPublish
+    }
+
     /// Returns the pod that leads, whether it is published or not.
     fn pod(&self) -> Option<&str> {
         let mut publishable = self.publishable();

@@ -1,7 +1,7 @@
 //! Prints an explanation as text.
 
 use super::{Explanation, NearPod, PodFinding, State};
-use crate::inspect::findings::table;
+use crate::inspect::findings::{Verdict, table};
 use crate::inspect::text::{BAD, BOLD, DIM, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
 
 /// The number of pods without anything to report, and of strays, that are shown unless all are asked for.
@@ -69,8 +69,8 @@ impl Explanation {
         for warning in &self.warnings {
             out.line(2, painted(WARN, warning));
         }
-        match (self.managed, self.in_sync) {
-            (true, Some(true)) => {
+        match (self.managed, self.verdict) {
+            (true, Verdict::InSync) => {
                 let slices = self.outputs.slices || self.outputs.custom;
                 let what = match (slices, self.outputs.endpoints && !self.endpoints_unknown) {
                     (true, true) => ": slices and Endpoints are what they should be",
@@ -80,11 +80,11 @@ impl Explanation {
                 };
                 out.line(2, painted(GOOD, "in sync").then(what));
             }
-            (_, None) => {
+            (_, Verdict::Unknown) => {
                 let unknown = painted(WARN, "cannot tell whether it is in sync");
                 out.line(2, unknown.then(": see above"));
             }
-            (_, Some(false)) => {
+            (_, Verdict::OutOfSync) => {
                 let so = "; the controller would";
                 out.line(2, painted(BAD, "OUT OF SYNC").then(so));
                 out.table(4, &table(&self.out_of_sync, false));

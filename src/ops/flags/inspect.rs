@@ -49,6 +49,15 @@ fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
     Selector::parse(text).map(LabelSelector)
 }
 
+/// What an audit makes of objects of Services that are gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LeftOver {
+    /// It lists them.
+    Report,
+    /// It lists them, and fails.
+    Fail,
+}
+
 /// The flags of `endpointd audit`. Flags that decide what is published have the same names as for `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AuditArgs {
@@ -83,6 +92,14 @@ pub(crate) struct AuditArgs {
     /// the exit code 1, as differences do.
     #[arg(long)]
     pub problems: bool,
+
+    /// Whether Endpoints that are left over from Services that are gone make the exit code 1
+    ///
+    /// A controller that runs leaves such objects alone, and anyone who may create Endpoints can make some, so they are only
+    /// reported by default. Where nothing but the controller writes Endpoints, one that is left over is one that it failed to
+    /// delete.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = LeftOver::Report)]
+    pub left_over: LeftOver,
 
     /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
@@ -159,6 +176,10 @@ pub(crate) struct ExplainArgs {
     /// The objects to publish, as for `run`.
     #[command(flatten)]
     pub publishing: PublishingArgs,
+
+    /// True if `--controllers` was not given.
+    #[arg(skip)]
+    pub as_served: bool,
 
     /// Show every pod, even when many are published as they should be
     #[arg(long)]

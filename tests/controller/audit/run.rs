@@ -2,7 +2,8 @@
 
 use super::reads::all_but;
 use crate::cluster::{controller, options};
-use crate::command::{endpointd, serve};
+use crate::command::{access, endpointd, serve};
+use crate::endpoint_selectors;
 use crate::world::{node, pod, service};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -243,4 +244,120 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
         let ended = endpointd(args).await;
         assert!(ended.refused().contains(says), "{args:?}: {ended:?}");
     }
+}
+
+/// An audit that may not read something that it was asked for called everything in sync, with the exit code of one that could not
+/// tell. What is out of sync goes first.
+#[tokio::test]
+async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let led = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "led", "annotations": {"endpointd.io/leader": "db"}}, "spec": {"ports": [{"port": 80}]}});
+    api.create(&led, "default").await.unwrap();
+    endpoint_selectors::serve_by(&api).await;
+    let url = handle.url();
+    let running = controller(handle.server(), options(100));
+    for _ in 0..50 {
+        let ended = endpointd(&["audit", "--server", &url, "--settle=100ms"]).await;
+        if ended.code == Some(0) {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    running.abort();
+    let path = std::env::temp_dir().join(format!("endpointd-unjudged-{}.kubeconfig", std::process::id()));
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "one",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let audit = async |resources: &str, more: &[&str]| {
+        handle.server().set_access(Some(access(resources)));
+        let kubeconfig = path.to_str().unwrap();
+        let common = ["audit", "--kubeconfig", kubeconfig, "--settle=0s"];
+        let ended = endpointd(&[&common[..], more].concat()).await;
+        let json = endpointd(&[&common[..], more, &["-o=json"]].concat()).await;
+        assert_eq!(ended.code, json.code, "{json:?}");
+        (ended, serde_json::from_str::<Value>(&json.stdout).unwrap())
+    };
+    let all = "namespaces, pods, services, nodes, endpoints, endpointslices, leases, endpointselectors";
+    let annotated = "--controllers=*,custom-selector-controller";
+    for (without, more, says) in [
+        (
+            "endpoints",
+            &[][..],
+            "Endpoints, and slices that mirror them, are left out: cannot list endpoints in all namespaces: forbidden",
+        ),
+        (
+            "leases",
+            &[annotated][..],
+            "1 Service in 1 namespace follows a Lease that may not be read, so it could not be judged: ",
+        ),
+        (
+            "endpointselectors",
+            &["--problems"][..],
+            "whether there are EndpointSelectors, which endpointd does not serve, cannot be told: ",
+        ),
+    ] {
+        let (ended, json) = audit(all, more).await;
+        let known = (&json["unjudged"], &json["inSync"]);
+        if without != "leases" {
+            assert_eq!(
+                (ended.code, known),
+                (Some(0), (&json!(false), &json!(true))),
+                "{ended:?}"
+            );
+        }
+        let rest: Vec<_> = all.split(", ").filter(|resource| *resource != without).collect();
+        let (ended, json) = audit(&rest.join(", "), more).await;
+        let unknown = (&json["unjudged"], &json["inSync"]);
+        assert_eq!(
+            (ended.code, unknown),
+            (Some(2), (&json!(true), &Value::Null)),
+            "{ended:?}"
+        );
+        assert!(ended.stdout.contains(says), "{ended:?}");
+        let last = ended.stdout.trim_end().lines().last().unwrap();
+        assert!(
+            last.contains(" checked: 0 out of sync") && last.ends_with("; some could not be judged"),
+            "{last}"
+        );
+    }
+    let mut late = service();
+    late["metadata"]["name"] = json!("late");
+    api.create(&late, "default").await.unwrap();
+    let (ended, json) = audit("pods, services, nodes, endpointslices", &[]).await;
+    assert_eq!(
+        (ended.code, &json["unjudged"], &json["inSync"]),
+        (Some(1), &json!(true), &json!(false)),
+        "{ended:?}"
+    );
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Endpoints that the controller did not delete failed no audit any more, not even where nothing else writes Endpoints.
+#[tokio::test]
+async fn what_is_left_over_fails_an_audit_that_is_told_to() {
+    let (handle, api) = serve().await;
+    let left = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "left",
+        "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}});
+    api.create(&left, "default").await.unwrap();
+    let url = handle.url();
+    let audit =
+        async |more: &[&str]| endpointd(&[&["audit", "--server", &url, "--settle=0s"], more].concat()).await;
+    for (more, code) in [
+        (&[][..], 0),
+        (&["--left-over=report"], 0),
+        (&["--left-over=fail"], 1),
+    ] {
+        let ended = audit(more).await;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.stdout.ends_with("; 1 object left over\n"), "{ended:?}");
+    }
+    api.delete("Endpoints", "default", "left", None).await.unwrap();
+    let ended = audit(&["--left-over=fail"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }

@@ -254,13 +254,21 @@ async fn explain_and_audit_come_to_the_same_verdict() {
         );
         assert!(explained.stdout.contains(says), "{explained:?}");
     }
-    let by_default = endpointd(&["explain", "default/annotated", "--server", &url, "-o=json"]).await;
-    let json: Value = serde_json::from_str(&by_default.stdout).unwrap();
+    let left_out = &[
+        "explain",
+        "default/annotated",
+        "--server",
+        &url,
+        "--controllers=*",
+    ];
+    let ended = endpointd(&[&left_out[..], &["-o=json"]].concat()).await;
+    let json: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(
-        (by_default.code, &json["leftOut"]),
-        (Some(0), &json!(true)),
+        (ended.code, &json["leftOut"], &json["inSync"]),
+        (Some(0), &json!(true), &Value::Null),
         "{json}"
     );
+    assert!(!endpointd(left_out).await.stdout.contains("in sync"));
     let audited = endpointd(&["audit", "--server", &url, "-o=json"]).await;
     let json: Value = serde_json::from_str(&audited.stdout).unwrap();
     assert_eq!(
@@ -279,4 +287,231 @@ async fn explain_and_audit_come_to_the_same_verdict() {
     .await;
     let sum = "0 Services in 0 namespaces checked: 0 out of sync; 1 other Service out of sync";
     assert!(audited.stdout.contains(sum), "{audited:?}");
+}
+
+/// Plain `explain`, which the runbook and the guides call, said of each Service that opts in by an annotation that it is left out
+/// and in sync: without its pods, its leader, or what is wrong with its selector.
+#[tokio::test]
+async fn without_controllers_an_annotated_service_is_explained_by_its_annotations() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    for (name, annotations) in [
+        ("annotated", json!({"endpointd.io/selector": "app=a"})),
+        ("broken", json!({"endpointd.io/selector": "app in"})),
+        ("led", json!({"endpointd.io/leader": "db"})),
+    ] {
+        let made = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]}});
+        api.create(&made, "default").await.unwrap();
+    }
+    let url = handle.url();
+    let explain = async |service: &str, more: &[&str]| {
+        let service = format!("default/{service}");
+        endpointd(&[&["explain", &service, "--server", &url, "--settle=0s"], more].concat()).await
+    };
+    for (service, code, says) in [
+        ("annotated", 1, "create  10.1.0.1 (pod p1) is missing"),
+        (
+            "broken",
+            1,
+            "the selector in the annotation endpointd.io/selector is not used: ",
+        ),
+        ("led", 1, "leader  there is no Lease db, so nobody is published"),
+    ] {
+        let plain = explain(service, &[]).await;
+        assert!(plain.stdout.contains(says), "{plain:?}");
+        let json: Value = serde_json::from_str(&explain(service, &["-o=json"]).await.stdout).unwrap();
+        assert_eq!(
+            (plain.code, &json["managed"], &json["leftOut"], &json["inSync"]),
+            (Some(code), &json!(true), &json!(false), &json!(false)),
+            "{plain:?}"
+        );
+        let audited = endpointd(&["audit", "--server", &url, "--settle=0s"]).await;
+        assert_eq!(audited.code, Some(0), "an audit goes by the flag: {audited:?}");
+    }
+    let found = explain("led", &["-o=json", "--controllers=custom-selector-controller"]).await;
+    let json: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(json["leader"]["lease"], json!("db"), "{json}");
+}
+
+/// With custom-selector-controller alone, `explain` called the live slices of a Service with a selector left over.
+#[tokio::test]
+async fn slices_of_a_service_with_a_selector_are_not_left_over_from_one() {
+    let (handle, api) = serve().await;
+    let made = api.create(&service(), "default").await.unwrap();
+    let slice = |name: &str, manager: &str| {
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "s",
+            "endpointslice.kubernetes.io/managed-by": manager},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "s", "uid": made["metadata"]["uid"],
+                "controller": true, "blockOwnerDeletion": true}]},
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}}], "ports": []})
+    };
+    for (name, manager) in [
+        ("s-live", "endpointslice-controller.k8s.io"),
+        ("s-mirror", "endpointslicemirroring-controller.k8s.io"),
+        ("s-before", "endpointd.io"),
+    ] {
+        api.create(&slice(name, manager), "default").await.unwrap();
+    }
+    let explain = ["explain", "default/s", "--server", &handle.url(), "--settle=0s"];
+    let ended = endpointd(&[&explain[..], &["--controllers=custom-selector-controller"]].concat()).await;
+    let line = |name: &str| {
+        let mut lines = ended.stdout.lines();
+        lines.find(|line| line.trim_start().starts_with(name)).unwrap()
+    };
+    assert!(
+        ended
+            .stdout
+            .contains("no controller that --controllers names publishes the pods of a selector"),
+        "{ended:?}"
+    );
+    for (name, says) in [
+        (
+            "s-live",
+            "of endpointslice-controller, which --controllers does not name: left alone",
+        ),
+        (
+            "s-mirror",
+            "from when the Service had no selector: goes when the slices for the selector hold as much",
+        ),
+        (
+            "s-before",
+            "from when the annotation selected its pods: goes when the slices for the selector hold as much",
+        ),
+    ] {
+        assert!(line(name).contains(says), "{ended:?}");
+    }
+}
+
+/// For a Service that lost its selector and whose annotation nobody heeds, `explain` printed the command that deletes the only slice
+/// that it has.
+#[tokio::test]
+async fn no_command_deletes_the_only_endpoints_of_a_service() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    let lost = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "lost", "annotations": {"endpointd.io/selector": "app=a"}}, "spec": {"ports": [{"port": 80}]}});
+    api.create(&lost, "default").await.unwrap();
+    let slice = |name: &str, manager: &str| {
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "lost",
+                "endpointslice.kubernetes.io/managed-by": manager}},
+            "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}}], "ports": []})
+    };
+    let builtin = slice("lost-abcde", "endpointslice-controller.k8s.io");
+    api.create(&builtin, "default").await.unwrap();
+    let url = handle.url();
+    let explain = async |more: &[&str]| {
+        let args = ["explain", "default/lost", "--server", &url, "--settle=0s"];
+        endpointd(&[&args[..], more].concat()).await.stdout
+    };
+    for more in [&["--controllers=*"][..], &[]] {
+        let said = explain(more).await;
+        assert!(!said.contains("kubectl"), "{said}");
+        assert!(
+            said.contains(
+                "1 slice of endpointslice-controller.k8s.io names this Service too; no slice of ours holds endpoints, so clients \
+                 have no others than theirs"
+            ),
+            "{said}"
+        );
+    }
+    api.create(&slice("lost-fghij", "endpointd.io"), "default")
+        .await
+        .unwrap();
+    let said = explain(&[]).await;
+    assert!(
+        said.contains("if they are not wanted: kubectl -n default delete endpointslices"),
+        "{said}"
+    );
+}
+
+/// Where nodes or Endpoints may not be read, `explain` could not tell whether a Service is in sync of which nothing depends on them, and
+/// `audit` could.
+#[tokio::test]
+async fn what_a_service_does_not_depend_on_may_be_out_of_bounds() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    for (name, annotations) in [
+        ("plain", json!({})),
+        ("left-out", json!({"endpointd.io/selector": "app=b"})),
+    ] {
+        let made = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]}});
+        api.create(&made, "default").await.unwrap();
+    }
+    let running = controller(handle.server(), options(100));
+    let url = handle.url();
+    for _ in 0..50 {
+        if endpointd(&["audit", "--server", &url, "--settle=100ms"])
+            .await
+            .code
+            == Some(0)
+        {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    running.abort();
+    let path = std::env::temp_dir().join(format!("endpointd-depends-{}.kubeconfig", std::process::id()));
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let look = async |command: &[&str], controllers: &str| {
+        let common = ["--kubeconfig", path.to_str().unwrap(), "--settle=0s", controllers];
+        endpointd(&[command, &common].concat()).await
+    };
+
+    handle
+        .server()
+        .set_access(Some(access("services, pods, endpoints, endpointslices")));
+    let endpoints = "--controllers=endpoints-controller";
+    let explained = look(&["explain", "default/s"], endpoints).await;
+    assert_eq!(
+        (explained.code, look(&["audit"], endpoints).await.code),
+        (Some(0), Some(0)),
+        "{explained:?}"
+    );
+    assert!(
+        explained
+            .stdout
+            .contains("nodes could not be read, so nothing can be said about them: ")
+            && explained
+                .stdout
+                .contains("in sync: Endpoints are what they should be"),
+        "{explained:?}"
+    );
+    let slices = look(
+        &["explain", "default/s"],
+        "--controllers=endpointslice-controller",
+    )
+    .await;
+    assert_eq!(slices.code, Some(2), "{slices:?}");
+
+    handle
+        .server()
+        .set_access(Some(access("services, pods, nodes, endpointslices")));
+    for service in ["default/plain", "default/left-out"] {
+        for (controllers, code) in [
+            ("endpoints-controller,endpointslice-controller", 0),
+            // Its Endpoints may be mirrored, or may have been.
+            ("*", 2),
+        ] {
+            let explained = look(&["explain", service], &format!("--controllers={controllers}")).await;
+            assert_eq!(explained.code, Some(code), "{controllers}: {explained:?}");
+            // Though no pods are published for it here.
+            let says = explained
+                .stdout
+                .contains("cannot tell whether it is in sync: see above");
+            assert_eq!(says, code == 2, "{controllers}: {explained:?}");
+        }
+    }
+    std::fs::remove_file(path).unwrap();
 }

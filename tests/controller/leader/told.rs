@@ -1,10 +1,12 @@
 //! What people are told of annotations, and of the pods that lead.
 
-use super::{CUSTOM, EVERYTHING, LEADER, SELECTOR, hold, led, led_world, seconds, told, world};
+use super::{CUSTOM, EVERYTHING, LEADER, SELECTOR, hold, led, led_world, published, seconds, told, world};
+use crate::gate::Fate;
 use crate::world::{NS, World};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::ops::explain::look;
+use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -227,4 +229,71 @@ async fn a_lease_that_cannot_exist_is_told_in_the_same_words_everywhere() {
         found.leader.unwrap().says,
         format!("{said}, so nobody is published")
     );
+}
+
+/// Where the new holder only waited for slices of others to be read, people were told to wait for a renewal.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_waits_for_slices_of_others_to_be_read_is_told_as_such() {
+    let world = led_world(CUSTOM).await;
+    world.gate.next(Method::GET, "endpointslices", Fate::Held);
+    let other = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "s-other", "labels": {
+            "kubernetes.io/service-name": "s",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }},
+        "endpoints": [], "ports": [],
+    });
+    world.make(other).await;
+    seconds(1).await;
+    hold(&world, "db-1", 2).await;
+    assert_eq!(
+        told_of(&world, "LeaderWithdrawn").await,
+        [
+            "Pod db-0 is no longer published as the holder of the Lease db: its holder is db-1, which is published once \
+             EndpointSlices of other controllers have been read and hold no endpoints of this Service"
+        ]
+    );
+    world.gate.release();
+    world.rest().await;
+    assert_eq!(published(&world).await, ["db-1"]);
+}
+
+/// What became of a Service's annotation while no controller ran is told with what becomes of its slices.
+#[tokio::test(start_paused = true)]
+async fn slices_that_give_way_since_before_the_start_are_told() {
+    let mut world = world(EVERYTHING, json!({SELECTOR: "app=db"})).await;
+    world.stop().await;
+    annotate(&world, json!({SELECTOR: null})).await;
+    let patch = json!({"spec": {"selector": {"app": "db"}}});
+    world.patch("Service", "s", patch).await;
+    world.start_up().await;
+    assert_eq!(
+        told_of(&world, "OptedOut").await,
+        [
+            "The annotation that chose the pods of this Service is gone: 2 EndpointSlices of this controller give way to \
+             those for the Service's selector; this came about before this process led"
+        ]
+    );
+}
+
+/// A slice that goes for another reason says nothing of the annotation, which still counts.
+#[tokio::test(start_paused = true)]
+async fn a_slice_of_a_family_that_the_service_does_not_have_is_not_told_as_opted_out() {
+    let mut world = world(CUSTOM, json!({SELECTOR: "app=db"})).await;
+    world.stop().await;
+    let service = world.get("Service", "s").await.unwrap();
+    let other = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv6",
+        "metadata": {"name": "s-ipv6s", "labels": {
+            "kubernetes.io/service-name": "s", "endpointslice.kubernetes.io/managed-by": "endpointd.io",
+        }, "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "s", "uid": service["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true}]},
+        "endpoints": [], "ports": [],
+    });
+    world.make(other).await;
+    world.start_up().await;
+    world.rest().await;
+    assert_eq!(world.get("EndpointSlice", "s-ipv6s").await, None);
+    assert_eq!(told_of(&world, "OptedOut").await, [""; 0]);
 }

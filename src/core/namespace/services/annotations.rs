@@ -11,7 +11,7 @@ use crate::core::followed_leases::LeaderStatus;
 use crate::core::followed_leases::lease::Vacancy;
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::namespace::Placement;
-use crate::core::namespace::notifications::Notification;
+use crate::core::namespace::notifications::{Notification, Told};
 use crate::core::object::Phase;
 use std::collections::BTreeMap;
 
@@ -23,9 +23,7 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn notify_annotations(&mut self, service: ServiceId) {
         // While nobody writes, no Event would be recorded: the first plan makes up for it.
         if !self.ctx.starting {
-            self.notify_selector(service);
-            self.notify_leader_annotation(service);
-            self.notify_unknown_annotations(service);
+            self.notify_problems(service, Told::Problem);
         }
         let facts = &self.services.table[service].facts;
         if self.ctx.settings.legacy_tolerate_unready
@@ -42,7 +40,6 @@ impl Placement<'_> {
     /// Notifies users of what is wrong with the annotations that say what is published, when this process begins to
     /// write.
     pub(in crate::core::namespace) fn notify_at_start(&mut self) {
-        self.ctx.notifications.push(Notification::Began);
         if !self.ctx.settings.outputs.custom {
             return;
         }
@@ -51,13 +48,27 @@ impl Placement<'_> {
             facts.annotated.is_some() || facts.leader.is_some() || facts.unknown_annotations.is_some()
         });
         let annotated: Vec<_> = annotated.map(|(id, _)| id).collect();
-        for service in annotated {
-            self.services.table[service].told_of_others = false;
-            self.notify_selector(service);
-            self.notify_leader_annotation(service);
-            self.notify_unknown_annotations(service);
+        for id in annotated {
+            self.notify_problems(id, Told::Standing);
+            let service = &mut self.services.table[id];
+            service.told_of_others = false;
+            if service.facts.is_led() {
+                // Its Lease may not be known yet.
+                if let Some(following) = &mut service.following {
+                    following.begin();
+                }
+            } else if service.facts.custom {
+                self.notify_other_slices(id, Told::Standing);
+            }
         }
         self.notify_opted_out_before();
+    }
+
+    /// Notifies users of what is wrong with the annotations themselves.
+    fn notify_problems(&mut self, service: ServiceId, told: Told) {
+        self.notify_selector(service, told);
+        self.notify_leader_annotation(service, told);
+        self.notify_unknown_annotations(service, told);
     }
 
     /// Notifies users of the Services whose annotations ceased to count before this process began to write: their slices
@@ -81,7 +92,7 @@ impl Placement<'_> {
                 "{why}: {}; this came about before this process led",
                 leaving(count, facts)
             );
-            self.notify_annotated(service, false, "OptedOut", message);
+            self.notify_annotated(service, Told::News, "OptedOut", message);
         }
     }
 
@@ -96,7 +107,7 @@ impl Placement<'_> {
     }
 
     /// Notifies users of what is wrong with the selector in a Service's annotation, or that it does not count.
-    fn notify_selector(&mut self, service: ServiceId) {
+    fn notify_selector(&mut self, service: ServiceId, told: Told) {
         let facts = &self.services.table[service].facts;
         let Some(annotated) = facts
             .annotated
@@ -122,12 +133,12 @@ impl Placement<'_> {
                 format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
             )
         };
-        self.notify_annotated(service, true, reason, message);
+        self.notify_annotated(service, told, reason, message);
     }
 
     /// Notifies users of what does not count beside the annotation that names a Lease, or that it does not count
     /// itself.
-    fn notify_leader_annotation(&mut self, service: ServiceId) {
+    fn notify_leader_annotation(&mut self, service: ServiceId, told: Told) {
         let facts = &self.services.table[service].facts;
         let Some(leader) = facts
             .leader
@@ -139,18 +150,18 @@ impl Placement<'_> {
         if !facts.custom {
             let why = facts.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
             let message = format!("The annotation {ANNOTATION_FOLLOWED} is ignored: {why}");
-            self.notify_annotated(service, true, "LeaderIgnored", message);
+            self.notify_annotated(service, told, "LeaderIgnored", message);
         } else if leader.ignores_not_ready {
             let message = format!(
                 "publishNotReadyAddresses is ignored: with the annotation {ANNOTATION_FOLLOWED}, a leader that is not \
                  ready is published as not ready"
             );
-            self.notify_annotated(service, true, "PublishNotReadyIgnored", message);
+            self.notify_annotated(service, told, "PublishNotReadyIgnored", message);
         }
     }
 
     /// Notifies users of annotations that look like those of this project and mean nothing.
-    fn notify_unknown_annotations(&mut self, service: ServiceId) {
+    fn notify_unknown_annotations(&mut self, service: ServiceId, told: Told) {
         let facts = &self.services.table[service].facts;
         let unknown = facts.unknown_annotations.as_ref();
         let Some(unknown) = unknown.filter(|_| self.ctx.settings.outputs.custom) else {
@@ -158,7 +169,7 @@ impl Placement<'_> {
         };
         let mut message = unknown.problem();
         message.replace_range(..1, "T");
-        self.notify_annotated(service, true, "UnknownAnnotation", message);
+        self.notify_annotated(service, told, "UnknownAnnotation", message);
     }
 
     /// Notifies users of what the annotations of a new Service do, and of what is wrong with them.
@@ -172,7 +183,7 @@ impl Placement<'_> {
         let facts = &self.services.table[service].facts;
         if !self.ctx.starting && facts.custom {
             let message = opted_in(facts);
-            self.notify_annotated(service, false, "OptedIn", message);
+            self.notify_annotated(service, Told::News, "OptedIn", message);
         }
     }
 
@@ -205,7 +216,7 @@ impl Placement<'_> {
             let then = leaving(slices.len(), new);
             ("OptedOut", format!("{why}: {then}, which held {held}"))
         };
-        self.notify_annotated(service, false, reason, message);
+        self.notify_annotated(service, Told::News, reason, message);
     }
 
     /// Notifies users that a pod leads a Service from now on. `holder` is the identity in the Lease, and `from` the pod that led
@@ -265,8 +276,13 @@ impl Placement<'_> {
         };
         let why = match status {
             LeaderStatus::Vacant(Vacancy::NoHolder) => "the Lease has no holder".to_owned(),
-            LeaderStatus::AwaitsRenewal | LeaderStatus::OthersUnread => format!(
+            LeaderStatus::AwaitsRenewal => format!(
                 "its holder is {}, which is published once it is seen to renew the Lease",
+                Excerpt::value(holder)
+            ),
+            LeaderStatus::OthersUnread => format!(
+                "its holder is {}, which is published once EndpointSlices of other controllers have been read and hold no \
+                 endpoints of this Service",
                 Excerpt::value(holder)
             ),
             // Another notification tells it.
@@ -298,17 +314,21 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn notify_annotated(
         &mut self,
         service: ServiceId,
-        warning: bool,
+        told: Told,
         reason: &'static str,
         message: String,
     ) {
-        self.ctx.notifications.push(Notification::Annotated(Notice {
+        let notice = Notice {
             source: Source::Custom,
             involved: self.services.involved(&self.ctx.namespace, service),
-            warning,
+            warning: told != Told::News,
             reason,
             message,
-        }));
+        };
+        self.ctx.notifications.push(match told {
+            Told::News | Told::Problem => Notification::Annotated(notice),
+            Told::Standing => Notification::Standing(notice),
+        });
     }
 }
 

@@ -7,6 +7,7 @@ use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::inputs::Pod;
 use crate::core::namespace::Placement;
+use crate::core::namespace::notifications::Told;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
@@ -82,7 +83,7 @@ impl Placement<'_> {
         }
         let facts = &self.services.table[id].facts;
         if facts.custom && !facts.is_led() {
-            self.notify_other_slices(id);
+            self.notify_other_slices(id, Told::Problem);
         }
         self.record_sync(id);
         Some(Trigger(trigger))

@@ -14,6 +14,7 @@ use crate::core::followed_leases::{FollowedLeases, Judgement, Settled};
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
+use crate::core::namespace::notifications::Told;
 use crate::core::object::Phase;
 
 /// How many pods that an identity may stand for are looked at. No pod leads if there are more.
@@ -129,6 +130,7 @@ impl Placement<'_> {
             leader: leader.or(former),
             holder: holder.map(Into::into),
             waits: joins && keeps.is_none() && takes.is_none() && unread,
+            withdrawn,
         };
         let Some(following) = &mut self.services.table[id].following else {
             return;
@@ -138,7 +140,12 @@ impl Placement<'_> {
             self.services.mark(id);
         }
         if news.told {
-            self.notify_leader(id, status, holder.unwrap_or_default());
+            let told = if news.standing {
+                Told::Standing
+            } else {
+                Told::Problem
+            };
+            self.notify_leader(id, status, holder.unwrap_or_default(), told);
         }
         leases.note_vacancy(id, &name, vacant);
     }

@@ -9,7 +9,7 @@ use crate::core::followed_leases::lease::{Vacancy, is_lease_name};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::Placement;
-use crate::core::namespace::notifications::Notification;
+use crate::core::namespace::notifications::{Notification, Told};
 use std::sync::Arc;
 
 impl Services {
@@ -65,6 +65,7 @@ impl Placement<'_> {
         service: ServiceId,
         status: LeaderStatus,
         holder: &str,
+        told: Told,
     ) {
         let Some(lease) = self.services.table[service].facts.followed_lease() else {
             return;
@@ -87,7 +88,7 @@ impl Placement<'_> {
                 let message = format!(
                     "Nobody is published: the annotation {ANNOTATION_FOLLOWED} is not the name of a Lease"
                 );
-                return self.notify_annotated(service, true, "NoLease", message);
+                return self.notify_annotated(service, told, "NoLease", message);
             }
             LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
             LeaderStatus::Vacant(Vacancy::Expired) => {
@@ -110,11 +111,11 @@ impl Placement<'_> {
             "Nobody is published for the Lease {}: {why}{identity}",
             Excerpt::value(lease)
         );
-        self.notify_annotated(service, true, reason, message);
+        self.notify_annotated(service, told, reason, message);
     }
 
     /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
-    pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId) {
+    pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId, told: Told) {
         let count = {
             let state = &self.services.table[service];
             let others = self.slices.unmanaged_of(&state.facts.name);
@@ -129,12 +130,12 @@ impl Placement<'_> {
                 others.count()
             }
         };
-        let told = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
-        if count > 0 && !told {
+        let known = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
+        if count > 0 && !known {
             let message = format!(
                 "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
             );
-            self.notify_annotated(service, true, "OtherEndpointSlices", message);
+            self.notify_annotated(service, told, "OtherEndpointSlices", message);
         }
     }
 
