@@ -204,6 +204,9 @@ impl Placement<'_> {
     ) -> Option<WorkItem> {
         let id = self.slices.objects.find(name);
         let due = self.answered(name, outcome, why);
+        if let Some(id) = id {
+            self.slices.recount(id);
+        }
         self.decide(id);
         self.note_turn(name);
         due
@@ -249,6 +252,7 @@ impl Placement<'_> {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
             slice.others_hold = None;
+            self.slices.recount(id);
             self.drop_content(id);
             self.learn_content(id);
         }
