@@ -32,7 +32,7 @@ impl NamespaceState {
                 };
                 self.pass_on();
                 if !more {
-                    self.ctx.pending_lists.clear(kind);
+                    self.ctx.end_list(kind);
                 }
                 more.then_some(Round::Sweep(sweep, from + STRIDE))
             }
