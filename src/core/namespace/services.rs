@@ -24,6 +24,7 @@ mod sync_stats;
 mod unknown_nodes;
 
 pub(super) use addresses::{ServiceEndpoints, address_of, by_uid};
+pub(super) use annotations::Start;
 pub(super) use changes::Compared;
 pub(super) use deferral::Reason;
 pub(super) use evaluate::Trigger;

@@ -9,7 +9,7 @@ use crate::core::namespace::context::EndedWaits;
 use crate::core::namespace::lifecycle::{Granted, Lifecycle as _, Outcome};
 use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
-use crate::core::namespace::services::Trigger;
+use crate::core::namespace::services::{Start, Trigger};
 use crate::core::object::{ObjectName, Output};
 use crate::core::work::Budget;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ use std::vec::IntoIter;
 pub(super) struct Planning {
     /// Where a process begins to write: the number of the next Service whose trigger time is to be forgotten.
     untriggered: usize,
+    /// What users have been told of what was there before.
+    start: Option<Box<Start>>,
     /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,
     /// The mirrors that were dirty when these Services had been evaluated.
@@ -99,6 +101,7 @@ impl NamespaceState {
             self.mirrors.take_syncs();
             Box::new(Planning {
                 untriggered: 0,
+                start: None,
                 dirty: None,
                 mirrors: None,
                 preparation: None,
@@ -181,16 +184,13 @@ impl NamespaceState {
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
-        if !self.adopt_some(budget) || !self.forget_some_triggers(planning, budget) {
+        if !self.adopt_some(budget)
+            || !self.forget_some_triggers(planning, budget)
+            || !self.start_some(planning, budget)
+        {
             return false;
         }
-        let dirty = planning.dirty.get_or_insert_with(|| {
-            if std::mem::take(&mut self.ctx.starting) {
-                self.ctx.rivals.begin_writing(self.ctx.now);
-                self.placement().notify_at_start();
-            }
-            self.services.take_dirty().into_iter()
-        });
+        let dirty = (planning.dirty).get_or_insert_with(|| self.services.take_dirty().into_iter());
         for id in dirty {
             let before = self.ctx.work.total();
             self.evaluate(id);
@@ -270,6 +270,26 @@ impl NamespaceState {
             if budget.is_spent() {
                 return false;
             }
+        }
+        true
+    }
+
+    /// Notifies users of what was there before this process wrote, as far as the budget goes.
+    fn start_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+        while self.ctx.starting {
+            if budget.is_spent() {
+                return false;
+            }
+            let start = planning.start.get_or_insert_default();
+            let before = self.ctx.work.total();
+            let done = self.placement().notify_some_at_start(start);
+            if done {
+                planning.start = None;
+                self.ctx.rivals.begin_writing(self.ctx.now);
+                self.ctx.starting = false;
+            }
+            let looked_at = if done { 1 } else { STRIDE as u64 };
+            budget.spend(looked_at + self.ctx.work.total() - before);
         }
         true
     }

@@ -49,7 +49,9 @@ impl Services {
 impl Placement<'_> {
     /// Forgets all slices. Leases are forgotten by the caller.
     pub(in crate::core::namespace) fn forget_slices(&mut self) {
-        self.forget_followed();
+        if self.ctx.settings.outputs.custom {
+            self.services.visit_all(Visit::ForgetFollowed);
+        }
         let slices = self.slices.forget();
         self.services.queue(Round::drop(slices));
         self.replacements.forget_slices();
