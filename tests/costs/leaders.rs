@@ -156,6 +156,29 @@ fn what_concerns_all_followed_leases_is_applied_in_steps() {
 }
 
 #[test]
+fn the_news_of_a_lease_that_all_services_follow_is_told_as_it_comes() {
+    let mut world = World::new(CUSTOM, 1);
+    let holder = pod(1, &[], true);
+    world.apply(holder.clone());
+    let services = (0..MANY).map(|number| Change::Service(led(&format!("s-{number}"), "l"), 0));
+    steps(&mut world, services.collect());
+    let follows = generation(&mut world);
+    let listed = LeaseEvent::Listed(vec![held("l", &holder.name, 0)]);
+    for event in [LeaseEvent::Begun, listed] {
+        steps(&mut world, vec![learned(follows, event)]);
+    }
+    let seen = LeaseEvent::Seen(held("l", &holder.name, 1));
+    let (_, told) = steps(&mut world, vec![learned(follows, seen)]);
+    let took_over = |told: &&Notification| matches!(told, Notification::TookOver { .. });
+    let all: usize = told
+        .iter()
+        .map(|told| told.iter().filter(took_over).count())
+        .sum();
+    assert_eq!(all, MANY);
+    assert!(most(&told) <= 400, "{} notifications in one step", most(&told));
+}
+
+#[test]
 fn what_was_wrong_before_a_process_began_to_write_is_told_in_steps() {
     let mut world = World::listing(CUSTOM, 1, PendingLists::all(CUSTOM));
     let services = (0..MANY).map(|number| {
@@ -173,5 +196,9 @@ fn what_was_wrong_before_a_process_began_to_write_is_told_in_steps() {
         .map(|told| told.iter().filter(annotated).count())
         .sum();
     assert_eq!(all, MANY);
-    assert!(most(&told) <= STEP as usize + 100, "{} notifications in one step", most(&told));
+    assert!(
+        most(&told) <= STEP as usize + 100,
+        "{} notifications in one step",
+        most(&told)
+    );
 }

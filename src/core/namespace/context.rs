@@ -3,7 +3,7 @@
 
 use super::corrections::Corrections;
 use super::kind::{Kind, PendingLists};
-use super::notifications::Notification;
+use super::notifications::Notifications;
 use super::rivals::Rivals;
 use super::{Settings, WorkItem};
 use crate::core::facts::ServiceFacts;
@@ -29,7 +29,7 @@ pub(super) struct Context {
     pub(super) starting: bool,
     /// The time, as of the last call of [`Self::advance`].
     pub(super) now: Duration,
-    pub(super) notifications: Vec<Notification>,
+    pub(super) notifications: Notifications,
     pub(super) work: Work,
     pub(super) rivals: Rivals,
     pub(super) corrections: Corrections,
@@ -57,7 +57,7 @@ impl Context {
             pending_lists,
             starting: pending_lists.any(),
             now: Duration::ZERO,
-            notifications: Vec::new(),
+            notifications: Notifications::default(),
             work: Work::default(),
             rivals: Rivals::default(),
             corrections: Corrections::default(),
@@ -94,6 +94,11 @@ impl Context {
     pub(super) fn count_read(&mut self, units: u64) -> u64 {
         self.work.items_read += units;
         units
+    }
+
+    /// Counts the notifications that were composed since the last call.
+    pub(super) fn count_notifications(&mut self) {
+        self.work.notifications += self.notifications.take_uncharged();
     }
 
     /// Returns whether slices are published for a Service by this process.

@@ -65,6 +65,7 @@ impl NamespaceState {
             }
         };
         self.pass_on();
+        self.ctx.count_notifications();
         due
     }
 
@@ -194,6 +195,7 @@ impl NamespaceState {
         for id in dirty {
             let before = self.ctx.work.total();
             self.evaluate(id);
+            self.ctx.count_notifications();
             budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
@@ -288,6 +290,7 @@ impl NamespaceState {
                 self.ctx.rivals.begin_writing(self.ctx.now);
                 self.ctx.starting = false;
             }
+            self.ctx.count_notifications();
             let looked_at = if done { 1 } else { STRIDE as u64 };
             budget.spend(looked_at + self.ctx.work.total() - before);
         }

@@ -160,6 +160,7 @@ impl NamespaceState {
                 Queued::Round(round) => self.step_round(round),
             };
             self.pass_on();
+            self.ctx.count_notifications();
             budget.spend(looked_at as u64 + self.ctx.work.total() - before);
         }
         true
