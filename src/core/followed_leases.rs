@@ -8,6 +8,7 @@
 
 mod following;
 pub mod lease;
+pub(crate) mod reads;
 mod rounds;
 
 pub use following::LeaderStatus;

@@ -4,10 +4,15 @@
 use super::lease::{Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts};
 use super::{Concerned, FollowedLeases};
 use crate::core::compact::small::SmallSet;
+use rustc_hash::FxBuildHasher;
+use std::hash::BuildHasher as _;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 use std::vec::IntoIter;
+
+/// The longest time by which a pause is longer than another.
+const LONGEST_SPREAD: Duration = Duration::from_secs(2);
 
 /// A change that concerns all Leases, and how far it has been applied. Nothing else may be applied in between.
 #[derive(Clone, Debug)]
@@ -56,7 +61,14 @@ impl FollowedLeases {
                 self.apply_to_one(&facts.name, |lease| lease.seen(facts.version, &facts.record, at))
             }
             LeaseEvent::Gone(name, version) => self.apply_to_one(&name, |lease| lease.gone(version)),
-            LeaseEvent::Read(name, answer) => self.apply_to_one(&name, |lease| lease.read(&answer, at)),
+            LeaseEvent::Read(name, answer) => self.apply_to_one(&name, |lease| {
+                let failures = lease.failures();
+                let effect = lease.read(&answer, at);
+                if lease.failures() > failures {
+                    lease.postpone(spread(&name, at));
+                }
+                effect
+            }),
         })
     }
 
@@ -173,6 +185,12 @@ impl FollowedLeases {
         self.start();
         None
     }
+}
+
+/// Returns how much longer the pause is before a read is repeated that has failed. Thousands may fail in the same moment, and
+/// must not all be repeated in another.
+fn spread(name: &str, at: Duration) -> Duration {
+    LONGEST_SPREAD.mul_f64(f64::from(FxBuildHasher.hash_one((name, at)) as u32) / f64::from(u32::MAX))
 }
 
 /// Returns the last of some names, if there are as many as were asked for.
