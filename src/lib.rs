@@ -160,57 +160,20 @@ async fn run(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> Exit
         open_files,
         "starting"
     );
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let Ok((first_signal, second_signal)) = stop_signals() else {
         eprintln!("error: cannot listen for signals");
         return ExitCode::FAILURE;
     };
-    let (first, stop) = tokio::sync::oneshot::channel();
-    let signals = async move {
-        let mut first = Some(first);
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            // The second signal ends this future, and with it the wait for requests in flight.
-            let Some(first) = first.take() else { return };
-            tracing::info!(
-                "stopping; requests in flight are finished first, and a second signal ends the process at once"
-            );
-            let _ = first.send(());
-        }
-    };
-    let shutdown = async {
-        let _ = stop.await;
-    };
     let options = args.options(fastrand::u64(..));
-    let mode = match args.election.candidacy() {
-        _ if args.dry_run.dry_run => {
-            let patience = args.dry_run.patience;
-            tracing::info!(
-                patience_seconds = patience.as_secs_f64(),
-                "dry run: nothing is written and no lease is taken; differences that last are logged and counted"
-            );
-            RunMode::DryRun(DriftTracker::new(patience))
-        }
-        Some(candidacy) => {
-            // Connects as the clients above did.
-            let client = async move { connect(&target).await.map_err(|error| one_line(&error)) };
-            let connect: Connect = Box::new(move || client.boxed());
-            RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy))
-        }
-        None => RunMode::Alone,
-    };
+    let mode = mode(&args, target);
     let health = HealthHandle::default();
     // The admin server runs until the process ends, so that probes and metrics also cover the shutdown.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(health.clone())));
     tokio::spawn(tenant_log::keep());
-    let run = ops::run::run_observed(clients, options, mode, &health, shutdown);
+    let run = ops::run::run_observed(clients, options, mode, &health, first_signal);
     let result = tokio::select! {
         result = run => result,
-        () = signals => return ExitCode::FAILURE,
+        () = second_signal => return ExitCode::FAILURE,
     };
     tenant_log::finish();
     match result {
@@ -223,6 +186,51 @@ async fn run(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> Exit
             ExitCode::FAILURE
         }
     }
+}
+
+/// Listens for SIGTERM and SIGINT. Returns a future that ends with the first signal, and one that ends with the second; the
+/// latter has to be polled for either to notice anything.
+fn stop_signals() -> std::io::Result<(impl Future<Output = ()>, impl Future<Output = ()>)> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (first, stop) = tokio::sync::oneshot::channel();
+    let second_signal = async move {
+        let mut first = Some(first);
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            let Some(first) = first.take() else { return };
+            tracing::info!(
+                "stopping; requests in flight are finished first, and a second signal ends the process at once"
+            );
+            let _ = first.send(());
+        }
+    };
+    let first_signal = async {
+        let _ = stop.await;
+    };
+    Ok((first_signal, second_signal))
+}
+
+/// Decides who may write: this process alone, the leader of an election, or nobody in a dry run.
+fn mode(args: &RunArgs, target: Target) -> RunMode {
+    if args.dry_run.dry_run {
+        let patience = args.dry_run.patience;
+        tracing::info!(
+            patience_seconds = patience.as_secs_f64(),
+            "dry run: nothing is written and no lease is taken; differences that last are logged and counted"
+        );
+        return RunMode::DryRun(DriftTracker::new(patience));
+    }
+    let Some(candidacy) = args.election.candidacy() else {
+        return RunMode::Alone;
+    };
+    // The election renews on a connection of its own, made as the clients' are.
+    let client = async move { connect(&target).await.map_err(|error| one_line(&error)) };
+    let connect: Connect = Box::new(move || client.boxed());
+    RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy))
 }
 
 /// Logs the flags that have no effect.

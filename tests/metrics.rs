@@ -18,7 +18,7 @@ mod process;
 
 use cluster::Api;
 use http_client::get;
-use memory_apiserver::Config;
+use memory_apiserver::{Config, Failure, Fault, FaultPlan, Rule, Verb};
 use process::Process;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -374,5 +374,23 @@ async fn the_documented_metrics_are_served_and_no_others() {
     }
     compare_with_documentation(&all);
     empty(&api, address).await;
+    drop(process);
+}
+
+#[tokio::test]
+async fn the_lag_of_a_resource_that_was_never_listed_grows() {
+    let (handle, _api) = cluster::serve(Config::default()).await;
+    let plan = [Verb::List, Verb::Watch]
+        .into_iter()
+        .fold(FaultPlan::new(1), |plan, verb| {
+            plan.rule(Rule::on(verb, "pods").fault(Fault::before(Failure::Forbidden)))
+        });
+    handle.server().set_faults(plan);
+    let (process, address) = serve(&["--server", &handle.url()]);
+    until(address, "pods are late, and Services are not", |scrape| {
+        let lag = |resource| scrape.sum("endpointd_watch_lag_seconds", &[("resource", resource)]);
+        lag("pods") > 3.0 && lag("services") > 0.0 && lag("services") < lag("pods")
+    })
+    .await;
     drop(process);
 }

@@ -41,7 +41,7 @@ pub struct Router {
     /// Held while the picture changes and every shard is told, so that all shards see the decisions in the same order.
     /// A shard that is created meanwhile reads the picture, and never takes this lock.
     announcing: Mutex<()>,
-    /// Tells the watches which demand their views have to meet.
+    /// Tells the watches which demand they have to meet.
     demands: watch::Sender<Demand>,
     /// By [`Kind::index`]: how far the shards have applied the first list, updated on each query.
     progress: Mutex<[Progress; Kind::ALL.len()]>,
@@ -275,6 +275,7 @@ impl Router {
                 Change::PodGone(_)
                     | Change::ServiceGone(_)
                     | Change::SliceGone(..)
+                    | Change::MirroredGone(..)
                     | Change::EndpointsGone(..)
                     | Change::Leases(_)
             )

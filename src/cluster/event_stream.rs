@@ -10,7 +10,7 @@ use kube::client::Body;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Data that has arrived is handed on in one batch, but never more than about this many bytes.
+/// Data that has arrived is handed on at once, but never more than about this many bytes.
 const GULP: usize = 256 << 10;
 
 /// The events of a watch, not yet parsed.

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use kube::Config;
-use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use kube::config::{ExecConfig, ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::{Error as YamlError, Location, Spanned};
@@ -245,23 +245,8 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 None => proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
                     .map_err(|fault| places.error(None, fault.to_owned()))?,
             };
-            if let Some(command) = config
-                .auth_info
-                .exec
-                .as_ref()
-                .and_then(|exec| exec.command.as_deref())
-            {
-                plugin_errors::remember(command);
-            }
-            if let Some(exec) = &mut config.auth_info.exec
-                && !std::io::stdin().is_terminal()
-            {
-                if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
-                    let fault = "the credential plugin needs a terminal, and there is none".to_owned();
-                    return Err(places.error(places.exec, fault));
-                }
-                // Otherwise its standard error would go to ours, and so to the log collector.
-                exec.interactive_mode = Some(ExecInteractiveMode::Never);
+            if let Some(exec) = &mut config.auth_info.exec {
+                prepare_plugin(exec).map_err(|fault| places.error(places.exec, fault))?;
             }
             Ok(Loaded {
                 config,
@@ -280,6 +265,21 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
             Err(places.error(places.of(&error), fault))
         }
     }
+}
+
+/// Has errors name the credential plugin's command, and keeps it from a terminal that is not there.
+fn prepare_plugin(exec: &mut ExecConfig) -> Result<(), String> {
+    if let Some(command) = exec.command.as_deref() {
+        plugin_errors::remember(command);
+    }
+    if !std::io::stdin().is_terminal() {
+        if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+            return Err("the credential plugin needs a terminal, and there is none".to_owned());
+        }
+        // Otherwise its standard error would go to ours, and so to the log collector.
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    Ok(())
 }
 
 /// Returns the files to read, in order of precedence.

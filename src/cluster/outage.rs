@@ -398,7 +398,8 @@ impl Failing {
         }
     }
 
-    /// Forgets a resource. If nothing else fails, nobody knows whether the outage is over, and nobody needs to.
+    /// Forgets a resource. If no other resource fails, the outage is dropped without a line in the log: it is not
+    /// known whether it is over.
     fn left(&mut self, resource: &'static str) {
         if self.resources.remove(resource).is_some() && self.resources.is_empty() {
             self.outage = None;

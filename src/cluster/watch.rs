@@ -119,6 +119,7 @@ impl<S: Source> Watch<S> {
             handler.inputs_listed().await;
         }
         self.kind.passing = true;
+        self.kind.reader.metrics.begins();
         serve(&mut self.kind, handler.demands(), &mut self.random).await;
     }
 }

@@ -232,36 +232,42 @@ impl Pending {
                 ObjectEvent::Gone(version).merge(name, &mut self.mirrored);
             }
             Change::Leases(change) => self.leases.push(change),
-            Change::Node(view) => {
-                let known = self.nodes.get(&view.name);
-                if known.is_none_or(|known| known.version < view.version) {
-                    self.nodes.insert(view.name.clone(), view);
-                }
-            }
-            Change::Zones(view) => {
-                if self
-                    .zones
-                    .as_ref()
-                    .is_none_or(|known| known.version < view.version)
-                {
-                    self.zones = Some(view);
-                }
-            }
+            Change::Node(view) => self.push_node(view),
+            Change::Zones(view) => self.push_zones(view),
             Change::Begin(kind) => self.lists[kind.index()] = ListEvent::Begun,
             Change::End(kind, epoch, version) => {
                 self.lists[kind.index()] = ListEvent::Ended { epoch, version };
             }
-            Change::Forget(kind) => {
-                match kind {
-                    Kind::Slice => self.slices.clear(),
-                    Kind::Endpoints => self.endpoints.clear(),
-                    Kind::Mirrored => self.mirrored.clear(),
-                    Kind::Node | Kind::Pod | Kind::Service => return,
-                }
-                self.lists[kind.index()] = ListEvent::None;
-                self.forgotten[kind.index()] = true;
-            }
+            Change::Forget(kind) => self.forget(kind),
         }
+    }
+
+    /// Views of a node come from several tasks, so a later one may come first.
+    fn push_node(&mut self, view: Arc<NodeView>) {
+        let known = self.nodes.get(&view.name);
+        if known.is_none_or(|known| known.version < view.version) {
+            self.nodes.insert(view.name.clone(), view);
+        }
+    }
+
+    /// The same of all zones.
+    fn push_zones(&mut self, view: ZoneView) {
+        let known = self.zones.as_ref();
+        if known.is_none_or(|known| known.version < view.version) {
+            self.zones = Some(view);
+        }
+    }
+
+    /// Drops what waits of a kind that is not followed any more.
+    fn forget(&mut self, kind: Kind) {
+        match kind {
+            Kind::Slice => self.slices.clear(),
+            Kind::Endpoints => self.endpoints.clear(),
+            Kind::Mirrored => self.mirrored.clear(),
+            Kind::Node | Kind::Pod | Kind::Service => return,
+        }
+        self.lists[kind.index()] = ListEvent::None;
+        self.forgotten[kind.index()] = true;
     }
 
     /// Returns the names of the Services that have changed.

@@ -315,7 +315,7 @@ impl ObjectState {
 
     /// Returns how long the next request must wait, given how the previous ones went.
     pub fn retry(&self) -> Retry {
-        // Once it is nobody's, there is nothing left to fight for.
+        // Unmanaged objects are never contested.
         let contested = self.losses >= TRUCE_AFTER && self.phase != Phase::Unmanaged;
         if contested && !self.fresh {
             return Retry::Truce;

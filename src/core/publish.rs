@@ -26,17 +26,17 @@ pub use budget::{WatchLimits, Watchers};
 pub use echo::{Effect, LATE, Resource};
 
 use super::backoff::Retry;
-use super::body::{Encode, Request};
+use super::body::Request;
 use super::bucket::TokenBucket;
 use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use super::leadership::Term;
-use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
-use super::object::{ObjectKey, ObjectName, Output};
+use super::namespace::{Granted, WorkItem};
+use super::object::{ObjectKey, Output};
 use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Completed, Sign, Window};
 use fan_out::{FanOut, Paid};
-use reports::{Reply, Report, Reported};
+use reports::{Reply, Reported};
 use signals::Signal;
 use std::time::Duration;
 use throttling::Limit;
@@ -491,27 +491,6 @@ impl Publisher {
         }
         let limit = Duration::try_from_secs_f64(1.0 / self.pacing.qps).unwrap_or(Duration::MAX);
         Some(pace.map_or(limit, |pace| pace.max(limit)))
-    }
-}
-
-impl NamespaceState {
-    /// Returns the shard's reply when an object's turn has come.
-    pub fn reply_to_grant(
-        &mut self,
-        object: &ObjectName,
-        encoder: &mut impl Encode<Body = Vec<u8>>,
-    ) -> Report {
-        let granted = self.grant(object, encoder);
-        Report::Replied(granted.map_or(Reply::Nothing, Reply::Built))
-    }
-
-    /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a
-    /// refusal.
-    pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
-        match self.outcome(object, outcome, why) {
-            Some(want) => Report::Wanted(want),
-            None => Report::Replied(Reply::Settled),
-        }
     }
 }
 

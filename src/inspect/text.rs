@@ -1,21 +1,21 @@
 //! Helpers to lay out text.
 //!
-//! Whoever may write a slice or Endpoints chooses texts that are printed here, such as the name of a `targetRef`, and the API
-//! server takes any characters in some of them. So what reaches a terminal is made of [`Piece`]s, which escape such texts.
+//! Tenants choose texts that are printed here, such as the name of a `targetRef`, and the API server takes any characters in
+//! some of them. So what reaches a terminal is made of [`Piece`]s, which escape such texts.
 
 use crate::core::excerpt::Excerpt;
 use anstyle::{AnsiColor, Style};
 use std::fmt::{self, Write as _};
 
-/// Titles.
+/// The style of titles.
 pub(super) const BOLD: Style = Style::new().bold();
-/// What matters less than the rest.
+/// The style of secondary text.
 pub(super) const DIM: Style = Style::new().dimmed();
-/// What is as it should be.
+/// The style of results that are as they should be.
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
-/// What may be wrong.
+/// The style of warnings.
 pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
-/// What is wrong.
+/// The style of errors.
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// A text that is fit for a terminal: on one line, and without control characters but those of its own styles.

@@ -43,6 +43,12 @@ impl WatchMetrics {
         }
     }
 
+    /// Records that the kind is followed from now on, before the server has shown anything. A list that never succeeds is late
+    /// from here on.
+    pub(crate) fn begins(&self) {
+        self.alive();
+    }
+
     /// Records that the server has shown something.
     pub(crate) fn alive(&self) {
         let passed = Instant::now().saturating_duration_since(*START);

@@ -60,9 +60,9 @@ fn tell_found(told: Told, found: Option<&SelectorName>) -> Told {
 /// Handles a look that shows nothing. What was found before still stands.
 fn tell_failed(told: Told, error: &ReadError) -> Told {
     if error.is_forbidden() && told == Told::Nothing {
-        tracing::warn!(%error, "it cannot be told whether there are EndpointSelectors, which no controller would serve");
+        tracing::warn!(%error, "cannot check whether there are EndpointSelectors; endpointd does not serve them");
         return Told::Forbidden;
     }
-    tracing::debug!(%error, "it cannot be told whether there are EndpointSelectors");
+    tracing::debug!(%error, "cannot check whether there are EndpointSelectors");
     told
 }

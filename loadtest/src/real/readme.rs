@@ -1,7 +1,8 @@
 //! What README.md says of runs on a real API server: it is written from what they found, part by part.
 //!
 //! Results are kept in a file beside the other results of loads. A run replaces those of its parts and no others, so each part
-//! is named with the commit, the date and the versions that it was run with.
+//! is named with the commit, the date and the versions that it was run with. README.md says which parts passed and what users
+//! of a cluster notice of the loads; a page beside the results has all that was found.
 
 use std::{
     collections::BTreeMap,
@@ -21,6 +22,8 @@ use crate::report::model::Machine;
 
 /// Where results are kept, below the folder of README.md.
 const RESULTS: &str = "loadtest/results/real/results.json";
+/// The page with all results, below the folder of README.md.
+const PAGE: &str = "loadtest/results/real/README.md";
 const END: &str = "<!-- loadtest real: end -->";
 const WHAT_WAS_RUN: &str = "<!-- loadtest real: what was run -->";
 const LOADS: &str = "<!-- loadtest real: loads -->";
@@ -91,6 +94,8 @@ pub(super) fn write(
     let mut json = serde_json::to_vec_pretty(&results)?;
     json.push(b'\n');
     fs::write(&path, json).with_context(|| format!("writing {}", path.display()))?;
+    let page = folder.join(PAGE);
+    fs::write(&page, results.page()).with_context(|| format!("writing {}", page.display()))?;
     fs::write(readme, text).with_context(|| format!("writing {}", readme.display()))
 }
 
@@ -119,16 +124,25 @@ impl Results {
         groups
     }
 
-    /// A paragraph for each group, and a line for each part.
+    /// For README.md: a paragraph for each group, with the names of its parts.
     fn what_was_run(&self) -> String {
         let mut out = String::new();
         for (with, parts) in self.groups() {
-            let _ = writeln!(out, "> **Run on a real API server**: {with}\n>");
-            for (part, Found { passed, words, .. }) in parts {
-                let failed = if *passed { "" } else { "**failed**: " };
-                let _ = writeln!(out, "> - `{part}`: {failed}{words}");
+            let named = |passed| {
+                let parts = parts.iter().filter(|(_, found)| found.passed == passed);
+                parts
+                    .map(|(part, _)| part.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            let _ = write!(out, "> **Run on a real API server**: {with}");
+            for (passed, verdict) in [(true, "passed"), (false, "**failed**")] {
+                let named = named(passed);
+                if !named.is_empty() {
+                    let _ = write!(out, " {verdict}: {named}.");
+                }
             }
-            out.push_str(">\n");
+            let _ = writeln!(out, " [What each part found]({PAGE}).\n>");
         }
         if out.is_empty() {
             out.push_str("> **Not run on a real API server** yet.\n");
@@ -136,13 +150,47 @@ impl Results {
         out
     }
 
-    /// The tables of all loads, each with what it was run with.
+    /// For README.md: what users of a cluster notice of the loads, each table with what it was run with.
     fn loads(&self) -> String {
+        self.tables(|with, words, rows| {
+            format!(
+                "{}\nMedians; {with} {words}. [All figures, with their ranges]({PAGE}).\n",
+                loads::short_table(rows)
+            )
+        })
+    }
+
+    fn tables(&self, shown: impl Fn(&With, &str, &[Row]) -> String) -> String {
         let mut out = String::new();
         for (with, parts) in self.groups() {
+            let parts = parts.iter().filter(|(_, found)| !found.rows.is_empty());
+            let (words, rows): (Vec<_>, Vec<_>) = parts
+                .map(|(part, found)| (format!("{part}: {}", found.words), found.rows.clone()))
+                .unzip();
+            if !rows.is_empty() {
+                out.push_str(&shown(with, &words.join("; "), &rows.concat()));
+            }
+        }
+        out
+    }
+
+    /// The page with all that was found: a line for each part, and the tables of all loads.
+    fn page(&self) -> String {
+        let mut out = "# On a real API server\n\nWritten by `.ci/real --write-readme-table`, which says in [CONTRIBUTING.md]\
+                       (../../../CONTRIBUTING.md#on-a-real-api-server) what each part shows.\n"
+            .to_owned();
+        for (with, parts) in self.groups() {
+            let _ = writeln!(
+                out,
+                "\n## {with}\n\n| part | result | what it found |\n|---|---|---|"
+            );
+            for (part, Found { passed, words, .. }) in &parts {
+                let verdict = if *passed { "passed" } else { "**failed**" };
+                let _ = writeln!(out, "| `{part}` | {verdict} | {} |", words.replace('|', "\\|"));
+            }
             let rows: Vec<Row> = parts.iter().flat_map(|(_, found)| found.rows.clone()).collect();
             if !rows.is_empty() {
-                let _ = writeln!(out, "{with}\n\n{}", loads::table(&rows));
+                let _ = write!(out, "\n{}", loads::table(&rows));
             }
         }
         out
@@ -176,7 +224,7 @@ impl std::fmt::Display for With {
         let small = if *quick { ", in small (`--quick`)" } else { "" };
         write!(
             f,
-            "commit {commit} on {date}, with {versions}, on one machine with {machine}{small}:"
+            "commit {commit} on {date}, with {versions}, on one machine with {machine}{small}."
         )
     }
 }
@@ -215,6 +263,7 @@ mod tests {
         let first = [
             row("scenarios", Outcome::passed("114 of 114\nmore")),
             row("guard", Outcome::failed("5 of 6")),
+            row("outages", Outcome::failed("late")),
             row("load", Outcome::skipped("no etcd")),
         ];
         write(&readme, &with("aaa", "2026-11-24"), &first, &BTreeMap::new()).unwrap();
@@ -222,18 +271,31 @@ mod tests {
         write(&readme, &with("bbb", "2026-11-25"), &second, &BTreeMap::new()).unwrap();
         let text = fs::read_to_string(&readme).unwrap();
         let kept = folder.join(RESULTS).is_file();
+        let page = fs::read_to_string(folder.join(PAGE)).unwrap();
         fs::remove_dir_all(folder).unwrap();
         assert!(kept);
+        let with = |commit, day| {
+            format!(
+                "commit {commit} on 2026-11-{day}, with kube-apiserver 1.36.2, on one machine with 2 cores (x)."
+            )
+        };
+        let found = format!("[What each part found]({PAGE}).");
         assert_eq!(
             text,
             format!(
-                "# x\n\n{WHAT_WAS_RUN}\n\
-                 > **Run on a real API server**: commit bbb on 2026-11-25, with kube-apiserver 1.36.2, on one machine with 2 cores \
-                 (x):\n>\n> - `guard`: 6 of 6\n>\n\
-                 > **Run on a real API server**: commit aaa on 2026-11-24, with kube-apiserver 1.36.2, on one machine with 2 cores \
-                 (x):\n>\n> - `scenarios`: 114 of 114\n>\n{END}\n\nbetween\n\n{LOADS}\n{END}\nlast\n"
+                "# x\n\n{WHAT_WAS_RUN}\n> **Run on a real API server**: {} passed: guard. {found}\n>\n> **Run on a real API server**: {} \
+                 passed: scenarios. **failed**: outages. {found}\n>\n{END}\n\nbetween\n\n{LOADS}\n{END}\nlast\n",
+                with("bbb", 25),
+                with("aaa", 24)
             )
         );
+        for line in [
+            "| `guard` | passed | 6 of 6 |",
+            "| `scenarios` | passed | 114 of 114 |",
+            "| `outages` | **failed** | late |",
+        ] {
+            assert!(page.lines().any(|it| it == line), "{line}\n{page}");
+        }
     }
 
     #[test]

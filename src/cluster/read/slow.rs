@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 /// Is told of each request, such as `list pods in all namespaces`, that has had no answer for some time.
 pub type OnSlow = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Who is told, and after how long.
+/// The callback for requests without an answer, and the time after which it is called.
 #[derive(Clone)]
 pub(super) struct Telling {
     pub(super) after: Duration,

@@ -5,7 +5,7 @@ use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Decode, Event, EventKind, Undecodable};
 
 /// The contents of some events.
-pub(super) struct Batch<T> {
+pub(super) struct Decoded<T> {
     /// Objects in order, each with whether it was deleted.
     pub(super) items: Vec<(T, Option<Gone>)>,
     /// Objects that cannot be decoded, and why.
@@ -28,8 +28,8 @@ pub(super) enum Bookmark {
 }
 
 /// Parses whole events; of a streamed list, only those up to the first bookmark.
-pub(super) fn take_events<T: Decode>(data: &[u8], listing: bool) -> Batch<T> {
-    let mut batch = Batch {
+pub(super) fn take_events<T: Decode>(data: &[u8], listing: bool) -> Decoded<T> {
+    let mut decoded = Decoded {
         items: Vec::new(),
         errors: Vec::new(),
         version: None,
@@ -39,27 +39,27 @@ pub(super) fn take_events<T: Decode>(data: &[u8], listing: bool) -> Batch<T> {
     for event in codec::events(data) {
         match event.map_err(Cause::from).and_then(take_event) {
             Ok(Content::Object(item, at, gone)) => {
-                batch.items.push((item, gone));
-                batch.version = Some(at);
+                decoded.items.push((item, gone));
+                decoded.version = Some(at);
             }
             Ok(Content::Bookmark(at, bookmark)) => {
-                batch.version = Some(at);
-                batch.bookmark = Some(bookmark);
+                decoded.version = Some(at);
+                decoded.bookmark = Some(bookmark);
                 if listing {
                     break;
                 }
             }
             Ok(Content::Undecodable(error, at)) => {
-                batch.errors.push(error);
-                batch.version = Some(at);
+                decoded.errors.push(error);
+                decoded.version = Some(at);
             }
             Err(error) => {
-                batch.end = Err(error);
+                decoded.end = Err(error);
                 break;
             }
         }
     }
-    batch
+    decoded
 }
 
 /// The content of an event.

@@ -17,7 +17,7 @@ pub(crate) trait WatchHandler: Send + Sync {
     /// with them as they arrive, and need not be kept.
     fn inputs_listed(&self) -> BoxFuture<'_, ()>;
 
-    /// Hands each shard its changes in one batch. Creates shards for namespaces that need one now.
+    /// Hands each shard its changes all at once. Creates shards for namespaces that need one now.
     fn deliver(&self, deliveries: Vec<Delivery>);
 
     /// Applies a node from a list or a watch.

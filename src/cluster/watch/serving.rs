@@ -95,7 +95,7 @@ pub(super) async fn serve<S: Subject>(
     random: &mut fastrand::Rng,
 ) {
     let mut serving = Serving::<S> {
-        view: ListWatch::new(*demands.borrow_and_update()),
+        list_watch: ListWatch::new(*demands.borrow_and_update()),
         start: Instant::now(),
         stream: Stream::None,
         reading: None,
@@ -105,21 +105,21 @@ pub(super) async fn serve<S: Subject>(
     };
     loop {
         serving.act(subject, random);
-        let wake = serving.view.wake().map(|wake| serving.start + wake);
-        let (view, now) = (&mut serving.view, || since(serving.start));
+        let wake = serving.list_watch.wake().map(|wake| serving.start + wake);
+        let (list_watch, now) = (&mut serving.list_watch, || since(serving.start));
         tokio::select! {
             biased;
-            _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
+            _ = demands.changed() => list_watch.demanded(*demands.borrow_and_update(), now()),
             version = ready(&mut serving.reading) => {
                 match &version {
                     Err(error) => subject.failed(error),
-                    // Nothing else would say for minutes that all is well again.
+                    // A quiet watch shows nothing for up to a minute, so this ends the outage.
                     Ok(_) if matches!(serving.stream, Stream::Open(_)) => subject.succeeded(),
-                    // Whether the watch can be opened is known when it is.
+                    // Without a watch, the outage ends when one is open.
                     Ok(_) => {}
                 }
                 let version = version.map_err(|error| error.pause());
-                view.version_read(version, now(), random.f64());
+                list_watch.version_read(version, now(), random.f64());
             }
             progress = serving.stream.next() => serving.handle_progress(subject, random, progress),
             () = wait(wake) => {}
@@ -163,10 +163,10 @@ impl<S: Subject> Stream<S> {
     }
 }
 
-/// A view, and the operations that it has started.
+/// A list and watch, and the operations that it has started.
 struct Serving<S: Subject> {
-    view: ListWatch,
-    /// Origin of the view's times.
+    list_watch: ListWatch,
+    /// Origin of its times.
     start: Instant,
     stream: Stream<S>,
     reading: Option<Work<u64>>,
@@ -181,11 +181,11 @@ impl<S: Subject> Serving<S> {
     /// Starts all actions that are due now.
     fn act(&mut self, subject: &mut S, random: &mut fastrand::Rng) {
         let was_open = matches!(self.stream, Stream::Open(_));
-        while let Some(action) = self.view.act(since(self.start)) {
+        while let Some(action) = self.list_watch.act(since(self.start)) {
             match action {
                 Action::List => {
                     let again = std::mem::take(&mut self.listed);
-                    let (proven, seconds) = (self.view.is_proven(), timeout_seconds(random));
+                    let (proven, seconds) = (self.list_watch.is_proven(), timeout_seconds(random));
                     self.stream = Stream::Listing(subject.list(self.way, again, proven, seconds));
                 }
                 Action::Watch { from, short } => {
@@ -201,14 +201,14 @@ impl<S: Subject> Serving<S> {
                 }
                 Action::Rewound { under } => {
                     let demand = subject.rewound(under);
-                    self.view.demanded(demand, since(self.start));
+                    self.list_watch.demanded(demand, since(self.start));
                 }
             }
         }
-        if !self.view.is_reading() {
+        if !self.list_watch.is_reading() {
             self.reading = None;
         }
-        if self.view.is_idle() {
+        if self.list_watch.is_idle() {
             self.stream = Stream::None;
         }
         if was_open && !matches!(self.stream, Stream::Open(_)) {
@@ -224,19 +224,19 @@ impl<S: Subject> Serving<S> {
                 (self.way, self.listed) = (Way::Stream, true);
                 subject.succeeded();
                 let Listed { version, objects } = S::shows(&listing);
-                if let Some(asked) = self.view.listing()
-                    && self.view.accepts(version)
+                if let Some(asked) = self.list_watch.listing()
+                    && self.list_watch.accepts(version)
                 {
                     subject.listed(listing, asked);
                 }
-                self.view
+                self.list_watch
                     .listed(version, objects, since(self.start), random.f64());
             }
             Progress::Listed(Err(error)) => {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
                 subject.failed(&error);
-                self.view
+                self.list_watch
                     .list_failed(error.pause(), since(self.start), random.f64());
             }
             Progress::Opened(Ok(body)) => {
@@ -247,7 +247,7 @@ impl<S: Subject> Serving<S> {
             Progress::Events(Ok(Some(events)), at) => {
                 let Shown { version, end } = subject.shown(&events, at);
                 if let Some(version) = version {
-                    self.view.shown(version);
+                    self.list_watch.shown(version);
                 }
                 if end.is_err() {
                     self.ended(subject, random, end);
@@ -275,7 +275,7 @@ impl<S: Subject> Serving<S> {
                 error.pause().map_or(End::Broken, End::Busy)
             }
         };
-        self.view.ended(end, since(self.start), random.f64());
+        self.list_watch.ended(end, since(self.start), random.f64());
         subject.closed();
     }
 }

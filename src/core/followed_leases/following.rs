@@ -59,12 +59,12 @@ pub(crate) struct Settled {
     pub(crate) waits: bool,
 }
 
-/// What is another than before.
+/// Which parts of the result have changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
-    /// Who is published has changed.
+    /// The status has changed.
     pub(crate) status: bool,
-    /// So has that, or the holder of which users are told.
+    /// The status has changed, or the holder that users were told of.
     pub(crate) told: bool,
 }
 

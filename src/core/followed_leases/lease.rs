@@ -1,5 +1,5 @@
-//! Who holds a Lease that a Service follows, as far as this process knows: times are its own, and never compared with
-//! those in the Lease.
+//! Tracks the holder of a Lease that a Service follows. Times are those of this process, and never compared with those in the
+//! Lease.
 //!
 //! ```text
 //!               list shows it                     seen to change

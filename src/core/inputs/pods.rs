@@ -99,7 +99,7 @@ impl Pod {
 pub(crate) struct PodChange {
     /// It may belong to another port group.
     pub(crate) ports: bool,
-    /// By family: something other than its conditions is published differently.
+    /// By family: slices show something differently, other than its conditions.
     pub(crate) content: [bool; 2],
     /// The Endpoints object shows something differently, other than its address and readiness.
     pub(crate) endpoints: bool,

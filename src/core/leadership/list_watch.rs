@@ -10,7 +10,7 @@
 //!        failed: pause
 //! ```
 //!
-//! A view is proven current, once that is demanded ([`Demand`]), by
+//! What is known is proven current, once that is demanded ([`Demand`]), by
 //!
 //! * a list that was asked for after the demand was made, or
 //! * a list, an event or a bookmark that reaches the *floor*: a version of the kind that was read after the demand
@@ -21,7 +21,7 @@
 //! reached, the watch is restarted from where it is, for three seconds: servers send a bookmark two seconds before the
 //! end of a watch. If that does not reach the floor either, everything is listed again. The wait for a bookmark lasts
 //! one to two seconds, in which nothing is written: if a list is small, it is the quicker proof, and is made at once.
-//! A demand takes effect at any time, also during a pause: a watch that waits to be retried is not a view.
+//! A demand takes effect at any time, also during a pause: a watch that waits to be retried proves nothing.
 //!
 //! A version that is read, or that a list shows, is the present one of the store. If it is lower than one seen before
 //! it was asked for, the store was replaced or restored. A watch cannot tell: one that resumes from a version that is
@@ -50,7 +50,7 @@ const LONGEST_BRIEF_PAUSE: Duration = Duration::from_secs(2);
 /// Number of brief watches in a row after which everything is listed again, unless nothing is missing. If each of them shows
 /// one event, and there are more events than watches, only a list catches up; so it does within a minute.
 const MANY_BRIEF: u32 = 25;
-/// Versions that go backwards again within this time do so for no good reason.
+/// A store is restored rarely: versions that go backwards again within this time are taken for a fault, and lists pause.
 const TURN: Duration = Duration::from_secs(60);
 /// Number of failures in a row, none of which showed anything new, after which everything is listed again.
 const HOPELESS: u32 = 10;
@@ -179,7 +179,7 @@ pub struct ListWatch {
 }
 
 impl ListWatch {
-    /// Creates the view of a kind of which nothing is known.
+    /// Creates the list and watch of a kind of which nothing is known.
     pub fn new(demand: Demand) -> Self {
         Self {
             demand,

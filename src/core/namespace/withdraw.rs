@@ -8,7 +8,7 @@
 //! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches nothing, or nothing
 //!   that works, must not empty a Service. Then it stays until they hold some, and users are told.
 //!
-//! The time belongs to the slice. A turn in the write queue that comes earlier finds nothing to be deleted.
+//! The deadline belongs to the slice: a grant of the writer that comes before it deletes nothing.
 //!
 //! Events only note of which Services something has changed. The next plan looks at those, slice by slice within its budget.
 

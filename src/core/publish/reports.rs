@@ -17,8 +17,9 @@
 //! rest. Reports of the old term that it takes after the change do no harm: a want is granted, and the shard replies
 //! that there is nothing to write; a request is not sent, because its grant was of another term.
 
+use crate::core::body::Encode;
 use crate::core::hash::{Hashed, HashedMap};
-use crate::core::namespace::{Granted, WorkItem};
+use crate::core::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::role::{Role, RoleChange};
 use std::collections::VecDeque;
@@ -47,6 +48,27 @@ pub enum Report {
     Wanted(WorkItem),
     /// The shard replies to a grant or an answer.
     Replied(Reply),
+}
+
+impl NamespaceState {
+    /// Returns the shard's reply when an object's turn has come.
+    pub fn reply_to_grant(
+        &mut self,
+        object: &ObjectName,
+        encoder: &mut impl Encode<Body = Vec<u8>>,
+    ) -> Report {
+        let granted = self.grant(object, encoder);
+        Report::Replied(granted.map_or(Reply::Nothing, Reply::Built))
+    }
+
+    /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a
+    /// refusal.
+    pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
+        match self.outcome(object, outcome, why) {
+            Some(want) => Report::Wanted(want),
+            None => Report::Replied(Reply::Settled),
+        }
+    }
 }
 
 /// The reports of one object that wait; the reply came first.

@@ -1,8 +1,9 @@
 use super::*;
 use crate::core::backoff::LONGEST;
 use crate::core::body::Request;
+use crate::core::object::ObjectName;
 use crate::core::role::Role;
-use reports::{Reports, Taken};
+use reports::{Report, Reports, Taken};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use anyhow::Context;
 use tokio::time::sleep;
 
 use self::rows::Measured;
-pub(in crate::real) use self::rows::{Row, table};
+pub(in crate::real) use self::rows::{Row, short_table, table};
 use super::{Work, words};
 use crate::{
     process::Process,

@@ -164,7 +164,7 @@ impl NamespaceState {
 
     /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
     fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
-        // Few still read Endpoints, and each is written whole.
+        // Slices first: few clients still read Endpoints.
         self.placement().plan_due(wants, budget)
             && self.endpoints_desk().plan_due(wants, budget)
             && self.mirroring().plan_due(wants, budget)

@@ -413,7 +413,8 @@ impl Placement<'_> {
             };
             self.services.table[service].moves.slices += u32::from(differs);
             if slice.object.phase == Phase::Managed && differs {
-                // A write that waits leaves what the writes before it would have said to those.
+                // While the first write of a new Service waits, upstream would have written the earlier change, and then this
+                // one with a time of its own. The write that holds both has the later time, as upstream's last one would.
                 let replaces = unwritten && slice.object.remote.is_none() && !slice.slots.is_empty();
                 let before = slice.object.trigger.filter(|_| !replaces);
                 slice.object.trigger = earliest(before, trigger);

@@ -121,9 +121,65 @@ pub(in crate::real) fn table(rows: &[Row]) -> String {
     out
 }
 
+/// The rows with default limits as one table of what users of a cluster notice: medians without their ranges.
+pub(in crate::real) fn short_table(rows: &[Row]) -> String {
+    let mut out = "| changes a second | controller | until a client sees the change, p50 | p99 | CPU of the controller a change | its peak \
+                   memory |\n|---|---|---|---|---|---|\n"
+        .to_owned();
+    let mut before = None;
+    for row in rows.iter().filter(|row| !row.lifted) {
+        let Measured {
+            p50,
+            p99,
+            endpoints_p50,
+            endpoints_p99,
+            cpu,
+            memory,
+            ..
+        } = &row.measured;
+        let outputs = if row.endpoints {
+            "; slices, then Endpoints"
+        } else {
+            ""
+        };
+        let load = match row.watchers {
+            Some(watchers) => format!("{}, and {watchers} proxies that watch{outputs}", row.rate),
+            None => format!("{}{outputs}", row.rate),
+        };
+        let is_same_load = before.as_ref() == Some(&load);
+        let both = |slices: Option<Range>, endpoints: Option<Range>| {
+            let seen = [slices, endpoints].into_iter().flatten();
+            let seen: Vec<_> = seen.map(|Range { median, .. }| micros(median)).collect();
+            seen.join("; ")
+        };
+        let median = |range: Option<Range>, unit: fn(f64) -> String| {
+            range.map_or_else(|| "not known".to_owned(), |Range { median, .. }| unit(median))
+        };
+        let cells = [
+            if is_same_load { String::new() } else { load.clone() },
+            row.controller().to_owned(),
+            both(*p50, *endpoints_p50),
+            both(*p99, *endpoints_p99),
+            median(*cpu, micros),
+            median(*memory, bytes),
+        ];
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+        before = Some(load);
+    }
+    out
+}
+
 // === impl Row ===
 
 impl Row {
+    fn controller(&self) -> &'static str {
+        if self.upstream {
+            "kube-controller-manager"
+        } else {
+            "endpointd"
+        }
+    }
+
     /// The row in Markdown. What is the same as in the row before is left out.
     fn line(&self, before: Option<&Self>) -> String {
         let Measured {
@@ -140,11 +196,6 @@ impl Row {
         let is_same_load = before.is_some_and(|before| before.load() == self.load());
         let is_same_limits = is_same_load && before.is_some_and(|before| before.lifted == self.lifted);
         let limits = if self.lifted { "lifted" } else { "default" };
-        let controller = if self.upstream {
-            "kube-controller-manager"
-        } else {
-            "endpointd"
-        };
         let mut cells = vec![
             if is_same_load { String::new() } else { self.load() },
             if is_same_limits {
@@ -152,7 +203,7 @@ impl Row {
             } else {
                 limits.to_owned()
             },
-            controller.to_owned(),
+            self.controller().to_owned(),
         ];
         if self.watchers.is_some() {
             cells.extend([shown(*p50, micros), shown(*p99, micros), shown(*ended, count)]);
@@ -294,5 +345,29 @@ mod tests {
             "{last}"
         );
         assert!(last.contains("| 2 (0 to 7) | 3.00 GiB |"), "{last}");
+    }
+
+    #[test]
+    fn the_short_table_has_medians_of_default_limits_only() {
+        let rounds = || vec![report(12_000, None), report(10_000, None), report(50_000, None)];
+        let lifted = Row {
+            lifted: true,
+            ..row(true, None, rounds())
+        };
+        let table = short_table(&[
+            row(true, None, rounds()),
+            row(false, None, rounds()),
+            lifted,
+            row(false, Some(300), vec![report(2_000, Some(0))]),
+        ]);
+        let lines: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "| 50 | kube-controller-manager | 12.0 ms | 24.0 ms | 700 µs | 20.0 MiB |",
+                "|  | endpointd | 12.0 ms | 24.0 ms | 700 µs | 20.0 MiB |",
+                "| 50, and 300 proxies that watch | endpointd | 2.00 ms | 4.00 ms | 700 µs | 20.0 MiB |",
+            ]
+        );
     }
 }
