@@ -84,6 +84,13 @@ pub(crate) fn admits_about(namespace: &str, subject: Subject) -> bool {
     admitted
 }
 
+/// Counts lines that were left out before it was asked whether they may be logged.
+pub(crate) fn leave_out(namespace: &str, subject: Subject, lines: u64) {
+    let mut state = LOG.shares.lock();
+    state.shares[subject as usize].leave_out(namespace, lines, now());
+    state.uncounted += lines;
+}
+
 /// Logs once a minute how many lines about a namespace were suppressed. Never returns.
 pub(crate) async fn keep() {
     let metrics = LogMetrics::new();

@@ -3,6 +3,7 @@
 
 use crate::cluster::watch::{Everywhere, LeaseReader, Members};
 use crate::core::followed_leases::lease::LeaseRequest;
+use crate::core::followed_leases::reads::{LeaseRead, LeaseReads, ReadOutcome};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -63,6 +64,10 @@ impl LeaseHandle {
 pub(crate) enum LeaseMsg {
     /// A request of a namespace's shard.
     Ask(Arc<str>, LeaseRequest),
+    /// The outcome of a read.
+    Answered(LeaseRead, ReadOutcome),
+    /// It may be time for the next read.
+    Tick,
     /// What has become of the watch of all namespaces with this number.
     Everywhere(u64, Everywhere),
     /// A task has failed.
@@ -82,6 +87,11 @@ pub(crate) struct LeaseArguments {
 #[derive(Debug)]
 pub(crate) struct LeaseState {
     reader: LeaseReader,
+    reads: LeaseReads,
+    /// When the next [`LeaseMsg::Tick`] is due, if one is armed.
+    tick: Option<Duration>,
+    /// Origin of the times of reads.
+    start: Instant,
     /// The namespaces in which Leases are followed, with the numbers of the requests.
     followed: HashMap<Arc<str>, u64>,
     /// The watches of single namespaces.
@@ -125,9 +135,13 @@ impl Actor for Leases {
         myself: ActorRef<LeaseMsg>,
         arguments: LeaseArguments,
     ) -> Result<LeaseState, ActorProcessingErr> {
+        let start = arguments.handle.start();
         let set = arguments.handle.0.actor.set(myself);
         set.map_err(|_| "the actor that follows Leases was started twice")?;
         Ok(LeaseState {
+            reads: LeaseReads::new(arguments.reader.seed()),
+            tick: None,
+            start,
             reader: arguments.reader,
             followed: HashMap::new(),
             watches: HashMap::new(),
@@ -145,12 +159,29 @@ impl Actor for Leases {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             LeaseMsg::Ask(namespace, LeaseRequest::Follow(generation)) => {
+                state.reads.forget(&namespace);
                 state.follow(namespace, generation, &myself);
             }
-            LeaseMsg::Ask(namespace, LeaseRequest::Leave) => state.leave(&namespace),
+            LeaseMsg::Ask(namespace, LeaseRequest::Leave) => {
+                state.reads.forget(&namespace);
+                state.leave(&namespace);
+            }
             LeaseMsg::Ask(namespace, LeaseRequest::Read(generation, name)) => {
-                let task = tokio::spawn(state.reader.clone().read(namespace, generation, name));
-                report_panic(task, myself);
+                state.reads.want(LeaseRead {
+                    namespace,
+                    generation,
+                    name,
+                });
+                state.read(&myself);
+            }
+            LeaseMsg::Answered(read, outcome) => {
+                let now = state.now();
+                state.reads.done(read, outcome, now);
+                state.read(&myself);
+            }
+            LeaseMsg::Tick => {
+                state.tick = None;
+                state.read(&myself);
             }
             LeaseMsg::Everywhere(number, outcome) => state.became(number, outcome, &myself),
             // A watch that is gone would leave Services with outdated leaders for ever.
@@ -161,6 +192,36 @@ impl Actor for Leases {
 }
 
 impl LeaseState {
+    fn now(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.start)
+    }
+
+    /// Sends the reads that may go now, and sets a timer for the next one.
+    fn read(&mut self, actor: &ActorRef<LeaseMsg>) {
+        let now = self.now();
+        loop {
+            match self.reads.next(now) {
+                Ok(read) => {
+                    let (reader, told) = (self.reader.clone(), actor.clone());
+                    let task = tokio::spawn(async move {
+                        let outcome = reader.read(read.clone()).await;
+                        let _ = told.cast(LeaseMsg::Answered(read, outcome));
+                    });
+                    report_panic(task, actor.clone());
+                }
+                Err(Some(at)) => {
+                    if self.tick.is_none_or(|tick| tick > at) {
+                        self.tick = Some(at);
+                        // The timer's handle is dropped: a tick that comes too early does nothing.
+                        drop(actor.send_after(at.saturating_sub(now), || LeaseMsg::Tick));
+                    }
+                    return;
+                }
+                Err(None) => return,
+            }
+        }
+    }
+
     fn follow(&mut self, namespace: Arc<str>, generation: u64, actor: &ActorRef<LeaseMsg>) {
         self.leave(&namespace);
         self.followed.insert(namespace.clone(), generation);

@@ -236,6 +236,12 @@ impl EventHandle {
         self.wake();
     }
 
+    /// Counts notices that were left out before they could be recorded.
+    pub fn leave_out(&self, notices: u64) {
+        self.0.inbox.lock().leave_out(notices);
+        self.wake();
+    }
+
     fn wake(&self) {
         // An actor that has not started yet takes the inbox when it starts.
         let Some(actor) = self.0.actor.get() else {

@@ -9,7 +9,7 @@ use super::standing::StandingProblems;
 use crate::cluster::encodings::Encodings;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
-use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
+use crate::core::namespace::{Kind, NamespaceState, Notification, NotificationKind, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
 use crate::core::work::Budget;
@@ -24,6 +24,9 @@ use tokio::time::Instant;
 /// Work units that a shard does before it yields to other tasks: some milliseconds. Messages in its own mailbox wait
 /// until the current one is done.
 const TURN: u64 = 10_000;
+
+/// The most notifications that are told before a shard yields to other tasks.
+const TOLD_AT_ONCE: usize = 256;
 
 /// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -91,11 +94,26 @@ pub(crate) struct ShardState {
 }
 
 impl ShardState {
-    /// Yields to other tasks, and begins a new turn.
+    /// Tells users of what has come up in this turn, yields to other tasks, and begins a new turn.
     async fn give_way(&mut self) {
+        self.tell().await;
         yield_now().await;
         self.turn = Budget::new(TURN);
         self.inbox.turns(Instant::now());
+    }
+
+    /// Tells users of what has come up, and yields to other tasks in between.
+    async fn tell(&mut self) {
+        loop {
+            for notification in self.core.take_some_notifications(TOLD_AT_ONCE) {
+                self.publish_notification(notification);
+            }
+            if !self.core.has_notifications() {
+                return;
+            }
+            yield_now().await;
+            self.inbox.turns(Instant::now());
+        }
     }
 
     /// Handles a message except for planning. Returns the reports for the writer, and when the changes behind the
@@ -214,12 +232,9 @@ impl ShardState {
         }
     }
 
-    /// Finishes handling a message: emits notifications, publishes how far the shard has applied its inbox, and tells
+    /// Finishes handling a message: publishes how far the shard has applied its inbox, and tells
     /// the root when the shard is empty.
     fn finish(&mut self, replied: bool, began: Instant) {
-        for notification in self.core.take_notifications() {
-            self.publish_notification(notification);
-        }
         let took = Instant::now().saturating_duration_since(began);
         self.part.update(&mut self.core, took);
         self.inbox.applied(self.sequence);
@@ -294,6 +309,22 @@ impl ShardState {
         }
     }
 
+    /// Counts notifications that were left out, where those are counted that are told.
+    fn count_left_out(&self, kind: NotificationKind, count: u64) {
+        let (event, subject) = match kind {
+            NotificationKind::Event => (true, None),
+            NotificationKind::Annotation => (true, Some(Subject::Annotations)),
+            NotificationKind::Leader => (false, Some(Subject::Leaders)),
+            NotificationKind::Object => (false, Some(Subject::Objects)),
+        };
+        if event && self.comparison.is_none() {
+            self.events.leave_out(count);
+        }
+        if let Some(subject) = subject {
+            tenant_log::leave_out(self.core.namespace(), subject, count);
+        }
+    }
+
     fn publish_notification(&mut self, notification: Notification) {
         match notification {
             // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
@@ -303,6 +334,7 @@ impl ShardState {
             | Notification::TookOver { .. }
             | Notification::Withdrew { .. }
                 if self.comparison.is_some() => {}
+            Notification::LeftOut { kind, count } => self.count_left_out(kind, count),
             Notification::Event(notice) => self.events.record(notice),
             Notification::Annotated(notice) => self.publish_annotated(notice),
             Notification::Standing(notice) => {
@@ -459,6 +491,7 @@ impl Actor for Shard {
         }
         state.ask_for_leases(&myself);
         state.await_nodes(&myself);
+        state.tell().await;
         state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.

@@ -124,6 +124,21 @@ pub struct Notice {
 }
 
 impl Notice {
+    /// Returns a hash that notices with the same key share.
+    fn hash(&self) -> u64 {
+        let Involved {
+            kind,
+            namespace,
+            name,
+            uid,
+            version: _,
+        } = &self.involved;
+        hash_of(&(
+            (self.source, kind, namespace, name, uid),
+            (self.warning, self.reason, &self.message),
+        ))
+    }
+
     /// Returns the key: notices with the same key are repetitions.
     pub fn key(&self) -> Key {
         Key {

@@ -8,18 +8,18 @@
 
 mod following;
 pub mod lease;
+pub(crate) mod reads;
+mod rounds;
 
 pub use following::LeaderStatus;
 pub(crate) use following::{Following, Settled};
+pub(crate) use rounds::{Applied, LeaseRound};
 
-use self::lease::{
-    Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest, Vacancy, Verdict, holder_name,
-    is_lease_name,
-};
+use self::lease::{Effect, FollowedLease, LeaseRequest, Vacancy, Verdict, holder_name, is_lease_name};
 use super::compact::small::SmallSet;
 use super::hash::KeyedMap;
 use super::ids::{PodId, ServiceId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +38,10 @@ pub(crate) struct FollowedLeases {
     /// When this process began to follow them.
     begun: Option<Duration>,
     listed: bool,
-    followed: KeyedMap<Arc<str>, Followed>,
+    /// Counts the lists.
+    lists: u64,
+    /// Sorted, so that what concerns all of them is done in steps, and in an order that does not depend on hashes.
+    followed: BTreeMap<Arc<str>, Followed>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
     /// Leases that no Service follows any more, by when they are forgotten.
     kept: BTreeSet<(Duration, Arc<str>)>,
@@ -61,6 +64,8 @@ struct Followed {
     holder: Option<Box<str>>,
     /// Its entry in [`FollowedLeases::kept`].
     until: Option<Duration>,
+    /// The number of the last list that showed it.
+    listed_in: u64,
     services: SmallSet<ServiceId>,
     /// Those that publish no pod.
     vacant: SmallSet<ServiceId>,
@@ -181,24 +186,6 @@ impl FollowedLeases {
         }
     }
 
-    /// Forgets what is known of all Leases, because this process no longer follows the outputs. It follows the Leases
-    /// again when it does.
-    pub(crate) fn forget(&mut self, now: Duration) {
-        for (_, name) in std::mem::take(&mut self.kept) {
-            self.drop_lease(&name, now);
-        }
-        if self.followed.is_empty() {
-            return;
-        }
-        self.wakes.clear();
-        self.by_holder = KeyedMap::default();
-        for followed in self.followed.values_mut() {
-            (followed.lease, followed.wake) = (FollowedLease::default(), None);
-            (followed.vacant, followed.holder) = (SmallSet::default(), None);
-        }
-        self.start();
-    }
-
     fn start(&mut self) {
         self.generation += 1;
         (self.begun, self.listed) = (None, false);
@@ -239,64 +226,14 @@ impl FollowedLeases {
         Some(self.enact(&name, effect).unwrap_or_default())
     }
 
-    /// Applies what was learned of the namespace's Leases. Returns the Services that this concerns, Lease by Lease.
-    pub(crate) fn apply(&mut self, change: &LeaseChange) -> Vec<Concerned> {
-        let LeaseChange {
-            generation,
-            at,
-            ref event,
-        } = *change;
-        if generation != self.generation {
-            return Vec::new();
-        }
-        match event {
-            LeaseEvent::Begun => {
-                self.begun = Some(at);
-                self.apply_to_each(|lease, _| {
-                    lease.begun(at);
-                    Effect::None
-                })
-            }
-            LeaseEvent::Listed(all) => {
-                self.listed = true;
-                let shown: KeyedMap<&str, &LeaseFacts> =
-                    all.iter().map(|facts| (&*facts.name, facts)).collect();
-                self.apply_to_each(|lease, name| {
-                    let shown = shown.get(name).map(|facts| (facts.version, &facts.record));
-                    lease.listed(shown, at)
-                })
-            }
-            LeaseEvent::Seen(facts) => {
-                self.apply_to_one(&facts.name, |lease| lease.seen(facts.version, &facts.record, at))
-            }
-            LeaseEvent::Gone(name, version) => self.apply_to_one(name, |lease| lease.gone(*version)),
-            LeaseEvent::Read(name, answer) => self.apply_to_one(name, |lease| lease.read(answer, at)),
-        }
-    }
-
     fn apply_to_one(
         &mut self,
         name: &Arc<str>,
         apply: impl FnOnce(&mut FollowedLease) -> Effect,
-    ) -> Vec<Concerned> {
-        let Some(followed) = self.followed.get_mut(name) else {
-            return Vec::new();
-        };
+    ) -> Option<Concerned> {
+        let followed = self.followed.get_mut(name)?;
         let effect = apply(&mut followed.lease);
-        self.enact(name, effect).into_iter().collect()
-    }
-
-    fn apply_to_each(&mut self, mut apply: impl FnMut(&mut FollowedLease, &str) -> Effect) -> Vec<Concerned> {
-        let followed = self.followed.iter_mut();
-        let mut effects: Vec<_> = followed
-            .map(|(name, followed)| (name.clone(), apply(&mut followed.lease, name)))
-            .collect();
-        // The order of what follows must not depend on hashes.
-        effects.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let effects = effects.into_iter();
-        effects
-            .filter_map(|(name, effect)| self.enact(&name, effect))
-            .collect()
+        self.enact(name, effect)
     }
 
     /// Returns the Services that follow a Lease, as far as a change of it concerns them.

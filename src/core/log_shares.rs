@@ -63,6 +63,11 @@ impl Share {
         if self.bucket.take(now).is_ok() {
             return true;
         }
+        self.leave_out(1, now);
+        false
+    }
+
+    fn leave_out(&mut self, lines: u64, now: Duration) {
         // A summary written less than a minute ago delays the next one.
         if self.left_out == 0
             && self
@@ -71,8 +76,7 @@ impl Share {
         {
             self.since = Some(now);
         }
-        self.left_out += 1;
-        false
+        self.left_out += lines;
     }
 
     fn is_quiet(&self, now: Duration) -> bool {
@@ -107,10 +111,16 @@ impl LogShares {
 
     /// Returns whether a line about a namespace may be written now. If not, it is counted.
     pub(crate) fn take(&mut self, namespace: &str, now: Duration) -> bool {
-        if let Some(share) = self.shares.get_mut(namespace) {
-            return share.take(now);
-        }
-        if self.shares.len() >= self.limit {
+        self.share(namespace, now).take(now)
+    }
+
+    /// Counts lines about a namespace that were left out.
+    pub(crate) fn leave_out(&mut self, namespace: &str, lines: u64, now: Duration) {
+        self.share(namespace, now).leave_out(lines, now);
+    }
+
+    fn share(&mut self, namespace: &str, now: Duration) -> &mut Share {
+        if !self.shares.contains_key(namespace) && self.shares.len() >= self.limit {
             // The search is done at most once a second, not for each line of a storm.
             let looked = self
                 .crowded
@@ -120,11 +130,10 @@ impl LogShares {
                 self.crowded = Some(now);
             }
             if self.shares.len() >= self.limit {
-                return self.rest.take(now);
+                return &mut self.rest;
             }
         }
-        let share = self.shares.entry(namespace.into()).or_insert_with(Share::new);
-        share.take(now)
+        self.shares.entry(namespace.into()).or_insert_with(Share::new)
     }
 
     /// Returns the summaries that are due now, at most one a minute for each namespace.
@@ -191,6 +200,17 @@ mod tests {
             "no line is lost without a word"
         );
         assert_eq!(shares.finish(), []);
+    }
+
+    #[test]
+    fn lines_that_were_never_asked_for_are_in_the_summary() {
+        let mut shares = LogShares::default();
+        assert!(shares.take("n", at(1)));
+        shares.leave_out("n", 70, at(1));
+        shares.leave_out("n", 7, at(30));
+        assert_eq!(shares.summaries(at(60)), []);
+        let lines: Vec<_> = shares.summaries(at(61)).iter().map(|it| it.lines).collect();
+        assert_eq!(lines, [77]);
     }
 
     #[test]

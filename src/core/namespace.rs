@@ -25,7 +25,7 @@ pub use driver::NamespaceState;
 pub use kind::{Kind, PendingLists};
 pub use lifecycle::{Content, Granted, Outcome};
 pub use mirror::{MirrorSync, MirrorTotals};
-pub use notifications::Notification;
+pub use notifications::{Notification, NotificationKind};
 pub use services::{FamilyHealth, ServiceHealth, SyncReport, Totals};
 
 use self::context::Context;

@@ -83,6 +83,17 @@ pub struct Slot {
     pub dirty: bool,
 }
 
+/// The content of a slice that another controller has on the API server, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// This version of it has not been read.
+    Unread,
+    /// It has no endpoints.
+    Empty,
+    /// It has endpoints.
+    Holds,
+}
+
 /// A slice, owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -110,6 +121,8 @@ pub struct Slice {
     pub created: Option<Time>,
     /// Whether it has endpoints, if it belongs to another controller and this version of it was read whole.
     pub others_hold: Option<bool>,
+    /// As what it is counted among the slices of other controllers that name its Service. `None` if it is not.
+    pub counts_as: Option<Foreign>,
     /// True if its object was handed to another manager and is left to it until the slice's content changes.
     pub yielded: bool,
     /// The number of slots that differ from the server's copy.
@@ -144,12 +157,23 @@ impl Slice {
             owner: Owners::default(),
             created: None,
             others_hold: None,
+            counts_as: None,
             yielded: false,
             dirty: 0,
             removed: 0,
             touched: false,
             pooled: false,
         }
+    }
+
+    /// Returns what is known of a slice that is not managed, if another controller has it on the API server.
+    pub fn foreign(&self) -> Option<Foreign> {
+        let is_others = self.manager != Manager::Custom && self.object.remote.is_some();
+        is_others.then_some(match self.others_hold {
+            None => Foreign::Unread,
+            Some(false) => Foreign::Empty,
+            Some(true) => Foreign::Holds,
+        })
     }
 
     /// Returns whether the server's copy is known to differ from the desired content.

@@ -25,6 +25,8 @@ pub struct Work {
     pub evaluations: u64,
     /// The number of times that it was decided who leads a Service.
     pub leaders_judged: u64,
+    /// The number of notifications composed for users.
+    pub notifications: u64,
     /// Units of laying out and comparing mirrored Endpoints: about the number of addresses, ports and endpoints that were
     /// numbered, sorted, hashed or compared, and of pieces of 256 bytes of their texts.
     pub endpoints_laid_out: u64,
@@ -36,6 +38,8 @@ pub struct Work {
 
 /// Bytes of objects to be written that take as long as another unit of work.
 const BYTES: u64 = 32;
+/// Units of work that it takes to compose a notification, and to tell it: some texts of some dozen bytes each.
+const NOTIFICATION: u64 = 8;
 
 impl Work {
     /// Returns all work as one number, in units of some ten to some hundred nanoseconds.
@@ -50,6 +54,7 @@ impl Work {
             slices_touched,
             evaluations,
             leaders_judged,
+            notifications,
             endpoints_laid_out,
             items_read,
             bytes_built,
@@ -63,6 +68,7 @@ impl Work {
             + slices_touched
             + evaluations
             + leaders_judged
+            + notifications * NOTIFICATION
             + endpoints_laid_out
             + items_read
             + bytes_built / BYTES
@@ -110,6 +116,7 @@ impl Sub for Work {
             slices_touched: self.slices_touched - before.slices_touched,
             evaluations: self.evaluations - before.evaluations,
             leaders_judged: self.leaders_judged - before.leaders_judged,
+            notifications: self.notifications - before.notifications,
             endpoints_laid_out: self.endpoints_laid_out - before.endpoints_laid_out,
             items_read: self.items_read - before.items_read,
             bytes_built: self.bytes_built - before.bytes_built,

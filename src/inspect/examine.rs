@@ -87,7 +87,7 @@ pub(super) fn examine(
 /// Shows a namespace all its Leases, if a Service there follows one.
 pub(super) fn show_leases(state: &mut NamespaceState, leases: Vec<LeaseFacts>) {
     if let Some(LeaseRequest::Follow(generation)) = state.take_lease_requests().pop() {
-        state.apply_leases(&LeaseChange {
+        state.apply_leases(LeaseChange {
             generation,
             // Nobody waits here until the time of a holder has run out.
             at: Duration::ZERO,

@@ -13,6 +13,7 @@ mod processor;
 
 mod claims;
 mod cost;
+mod leaders;
 mod limits;
 mod mirrors;
 mod replacements;

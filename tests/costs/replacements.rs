@@ -56,23 +56,23 @@ fn old(number: usize, version: u64) -> SliceFacts {
     slice(&format!("old-{number}"), "endpointd.io", Some(number), version)
 }
 
-fn other(number: usize, version: u64) -> SliceFacts {
+pub(crate) fn other(number: usize, version: u64) -> SliceFacts {
     let manager = "endpointslice-controller.k8s.io";
     slice(&format!("other-{number}"), manager, None, version)
 }
 
 /// A namespace, the slices on its server, and what they have cost.
-struct Costs {
-    world: World,
+pub(crate) struct Costs {
+    pub(crate) world: World,
     server: BTreeMap<String, SliceFacts>,
     version: u64,
     wants: usize,
-    reads: usize,
+    pub(crate) reads: usize,
     most: u64,
 }
 
 impl Costs {
-    fn new(outputs: Outputs, pending_lists: PendingLists) -> Self {
+    pub(crate) fn new(outputs: Outputs, pending_lists: PendingLists) -> Self {
         Self {
             world: World::listing(outputs, 1, pending_lists),
             server: BTreeMap::new(),
@@ -90,7 +90,7 @@ impl Costs {
         done
     }
 
-    fn apply(&mut self, changes: Vec<Change>) {
+    pub(crate) fn apply(&mut self, changes: Vec<Change>) {
         let mut pending = Pending::default();
         for change in changes {
             pending.push(change);
@@ -148,13 +148,13 @@ impl Costs {
     }
 
     /// Another client has made a slice.
-    fn appear(&mut self, facts: SliceFacts) {
+    pub(crate) fn appear(&mut self, facts: SliceFacts) {
         let meta = facts.meta.clone();
         self.server.insert(meta.name.clone().into(), facts);
         self.apply(vec![Change::SliceMeta(meta, 0)]);
     }
 
-    fn assert_linear(&self, slices: usize, wants_of_each: usize) {
+    pub(crate) fn assert_linear(&self, slices: usize, wants_of_each: usize) {
         let units = self.world.state.work().total();
         let (wants, reads) = (self.wants, self.reads);
         println!(

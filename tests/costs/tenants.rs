@@ -25,7 +25,12 @@ fn shortest(mut operation: impl FnMut() -> Duration) -> Duration {
 }
 
 /// `many` is `times` as large as `few`, and may take four times as long as that.
-fn assert_near_linear(what: &str, times: u32, few: impl FnMut() -> Duration, many: impl FnMut() -> Duration) {
+pub(crate) fn assert_near_linear(
+    what: &str,
+    times: u32,
+    few: impl FnMut() -> Duration,
+    many: impl FnMut() -> Duration,
+) {
     let (few, many) = (shortest(few), shortest(many));
     assert!(
         many <= 4 * times * few,

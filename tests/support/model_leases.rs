@@ -95,7 +95,7 @@ impl Model {
             return false;
         };
         self.leases.clock += Duration::from_secs(1);
-        self.state.apply_leases(&LeaseChange {
+        self.state.apply_leases(LeaseChange {
             generation,
             at: self.leases.clock,
             event,

@@ -12,10 +12,12 @@ use super::initial::Way;
 use super::serving::{Listed, Shown, Subject, Work, serve};
 use crate::cluster::cause::{Cause, Silent};
 use crate::cluster::codec::{self, Namespaced};
+use crate::cluster::http::Head;
 use crate::cluster::outage::SharedOutage;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{Status, http};
 use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts};
+use crate::core::followed_leases::reads::{LeaseRead, ReadOutcome};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::leadership::Demand;
 use crate::core::role::Leadership;
@@ -31,7 +33,7 @@ use tokio::time::{Instant, timeout};
 
 /// The timeout of a read.
 const READING: Duration = Duration::from_secs(10);
-/// How many namespaces are listed at once, and how many Leases are read at once.
+/// How many namespaces are listed at once. Each has one list at a time, so they take turns.
 const AT_ONCE: usize = 16;
 
 /// Reads Leases, and hands on what it sees. Clones share everything.
@@ -45,8 +47,6 @@ pub(crate) struct LeaseReader {
     /// Origin of the times that are handed on.
     start: Instant,
     lists: Arc<Semaphore>,
-    /// Apart from lists, which may take long: a leader whose time has run out waits for a read.
-    reads: Arc<Semaphore>,
 }
 
 impl fmt::Debug for LeaseReader {
@@ -72,7 +72,6 @@ impl LeaseReader {
             seed,
             start,
             lists: Arc::new(Semaphore::new(AT_ONCE)),
-            reads: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
@@ -102,20 +101,29 @@ impl LeaseReader {
         }
     }
 
-    /// Reads one Lease, and hands on the answer, unless this process does not follow the outputs.
-    pub(crate) async fn read(self, namespace: Arc<str>, generation: u64, name: Arc<str>) {
-        let Ok(permit) = self.reads.clone().acquire_owned().await else {
-            return;
-        };
+    /// Reads one Lease, and hands on the answer, unless this process does not follow the outputs, or the API server asks for
+    /// a pause.
+    pub(crate) async fn read(self, read: LeaseRead) -> ReadOutcome {
         if !self.leadership.borrow().role.follows_outputs() {
-            return;
+            return ReadOutcome::Done;
         }
+        let LeaseRead {
+            namespace,
+            generation,
+            name,
+        } = read;
         let answer = match timeout(READING, self.get(&namespace, &name)).await {
-            Ok(answer) => answer,
+            Ok(Ok(answer)) => answer,
+            Ok(Err(Throttled(pause))) => return ReadOutcome::Throttled(pause),
             Err(_) => LeaseAnswer::Failed,
         };
-        drop(permit);
         self.hand_on(&namespace, generation, vec![LeaseEvent::Read(name, answer)]);
+        ReadOutcome::Done
+    }
+
+    /// Returns what draws random numbers for the reads.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn hand_on(&self, namespace: &Arc<str>, generation: u64, events: Vec<LeaseEvent>) {
@@ -139,35 +147,44 @@ impl LeaseReader {
         answer.map_err(|(head, status)| Cause::answered(&head, status))
     }
 
-    async fn get(&self, namespace: &str, name: &str) -> LeaseAnswer {
+    async fn get(&self, namespace: &str, name: &str) -> Result<LeaseAnswer, Throttled> {
         let uri = format!("{}/{name}", http::leases(namespace));
         let body = match http::read_json(&self.client, &uri).await {
             Ok(Ok(body)) => body,
-            Ok(Err((head, status))) => return refusal(head.code, &status, name),
-            Err(_) => return LeaseAnswer::Failed,
+            Ok(Err((head, status))) => return refusal(&head, &status, name),
+            Err(_) => return Ok(LeaseAnswer::Failed),
         };
         let lease = body.collect_bytes().await.ok();
         let lease = lease.and_then(|body| codec::object::<Namespaced<LeaseFacts>>(&body).ok());
-        match lease {
+        Ok(match lease {
             Some(lease) if *lease.facts.name == *name => LeaseAnswer::Found(lease.facts),
             _ => LeaseAnswer::Failed,
-        }
+        })
     }
 }
 
+/// The API server is too busy, and may say for how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Throttled(Option<Duration>);
+
 /// Interprets a refused read. Anything that does not know the path may answer 404; the Lease is only missing if the answer
 /// names it.
-fn refusal(code: StatusCode, status: &Status, name: &str) -> LeaseAnswer {
+fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Throttled> {
+    let pause = head.pause(status);
     let is_about_it = || {
         status
             .details
             .as_ref()
             .is_some_and(|details| details.name == name)
     };
-    match code {
-        StatusCode::NOT_FOUND if status.reason == "NotFound" && is_about_it() => LeaseAnswer::Missing,
-        StatusCode::FORBIDDEN => LeaseAnswer::Refused(status.message.as_str().into()),
-        _ => LeaseAnswer::Failed,
+    match head.code {
+        StatusCode::TOO_MANY_REQUESTS => Err(Throttled(pause)),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if pause.is_some() => {
+            Err(Throttled(pause))
+        }
+        StatusCode::NOT_FOUND if status.reason == "NotFound" && is_about_it() => Ok(LeaseAnswer::Missing),
+        StatusCode::FORBIDDEN => Ok(LeaseAnswer::Refused(status.message.as_str().into())),
+        _ => Ok(LeaseAnswer::Failed),
     }
 }
 

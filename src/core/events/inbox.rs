@@ -5,6 +5,7 @@
 
 use super::lru::SharedLru;
 use super::{Key, Notice};
+use crate::core::hash::KeyedSet;
 use crate::core::role::{Role, RoleChange};
 
 /// The most different notices that wait. They are taken as soon as their writer runs, so more of them come only while
@@ -18,6 +19,8 @@ pub struct Inbox {
     writes: bool,
     role: Option<RoleChange>,
     waiting: SharedLru<Key, (u64, Pending)>,
+    /// The hashes of those that wait.
+    hashes: KeyedSet<u64>,
     next: u64,
     dropped: u64,
 }
@@ -48,6 +51,7 @@ impl Default for Inbox {
             writes: true,
             role: None,
             waiting: SharedLru::new(LIMIT),
+            hashes: KeyedSet::default(),
             next: 0,
             dropped: 0,
         }
@@ -61,6 +65,7 @@ impl Inbox {
         self.writes = role.writes();
         if !self.writes {
             self.waiting = SharedLru::new(LIMIT);
+            self.hashes = KeyedSet::default();
         }
     }
 
@@ -69,28 +74,47 @@ impl Inbox {
         if !self.writes {
             return;
         }
-        let key = notice.key();
         let namespace = &notice.involved.namespace;
+        let hash = notice.hash();
+        let is_full = self.waiting.is_full_of(namespace);
+        // Before the texts are copied.
+        if is_full && !self.hashes.contains(&hash) {
+            self.dropped += 1;
+            return;
+        }
+        let key = notice.key();
         if let Some((_, pending)) = self.waiting.get_mut(namespace, &key) {
             pending.times = pending.times.saturating_add(1);
             pending.notice = notice;
             return;
         }
-        if self.waiting.is_full_of(namespace) {
+        if is_full {
             self.dropped += 1;
             return;
         }
+        self.hashes.insert(hash);
         self.next += 1;
         let order = self.next;
         let namespace = namespace.clone();
         let pending = || (order, Pending { notice, times: 1 });
         let (_, gone) = self.waiting.use_or_insert(&namespace, &key, pending);
-        self.dropped += u64::from(gone.is_some());
+        if let Some((_, (_, pending))) = gone {
+            self.hashes.remove(&pending.notice.hash());
+            self.dropped += 1;
+        }
+    }
+
+    /// Counts notices that were left out before they could be recorded.
+    pub fn leave_out(&mut self, notices: u64) {
+        if self.writes {
+            self.dropped += notices;
+        }
     }
 
     /// Takes everything that has come.
     pub fn take(&mut self) -> Taken {
         let waiting = std::mem::replace(&mut self.waiting, SharedLru::new(LIMIT));
+        self.hashes = KeyedSet::default();
         let mut notices: Vec<_> = waiting.into_values().collect();
         notices.sort_unstable_by_key(|(order, _)| *order);
         Taken {

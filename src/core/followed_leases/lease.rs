@@ -326,6 +326,16 @@ impl FollowedLease {
         }
     }
 
+    /// Returns the number of reads that have failed in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Looks at it later than it would.
+    pub fn postpone(&mut self, by: Duration) {
+        self.wake = self.wake.map(|wake| wake + by);
+    }
+
     /// Asks for a read at once, because a Service has begun to follow the Lease after the list. Returns whether to send
     /// it.
     pub fn ask(&mut self) -> bool {

@@ -130,7 +130,7 @@ impl Applying {
         } else if let Some(units) = self.next_object(state) {
             return units;
         } else if let Some(change) = self.leases.next() {
-            state.begin_leases(&change);
+            state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.watch_zones(nodes);
             if let Some(view) = self.zones.take() {

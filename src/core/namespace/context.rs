@@ -2,14 +2,15 @@
 //! knows pods, Services or published objects.
 
 use super::corrections::Corrections;
-use super::kind::PendingLists;
-use super::notifications::Notification;
+use super::kind::{Kind, PendingLists};
+use super::notifications::Notifications;
 use super::rivals::Rivals;
 use super::{Settings, WorkItem};
 use crate::core::facts::ServiceFacts;
 use crate::core::object::Interference;
 use crate::core::work::Work;
 use rustc_hash::FxBuildHasher;
+use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +29,20 @@ pub(super) struct Context {
     pub(super) starting: bool,
     /// The time, as of the last call of [`Self::advance`].
     pub(super) now: Duration,
-    pub(super) notifications: Vec<Notification>,
+    pub(super) notifications: Notifications,
     pub(super) work: Work,
     pub(super) rivals: Rivals,
     pub(super) corrections: Corrections,
+    pub(super) ended: EndedWaits,
+}
+
+/// The waits that are over since the last plan, for the objects that could not be written because of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EndedWaits {
+    /// Services of which a slice was read, or is gone.
+    pub(super) services: BTreeSet<Arc<str>>,
+    /// No list is pending any more.
+    pub(super) lists: bool,
 }
 
 impl Context {
@@ -46,16 +57,31 @@ impl Context {
             pending_lists,
             starting: pending_lists.any(),
             now: Duration::ZERO,
-            notifications: Vec::new(),
+            notifications: Notifications::default(),
             work: Work::default(),
             rivals: Rivals::default(),
             corrections: Corrections::default(),
+            ended: EndedWaits::default(),
         }
     }
 
     /// Moves the clock forward.
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
+    }
+
+    /// Notes that a list is complete.
+    pub(super) fn end_list(&mut self, kind: Kind) {
+        self.pending_lists.clear(kind);
+        self.ended.lists |= !self.pending_lists.any();
+    }
+
+    /// Notes that the objects of a Service may be written again, if they could not be.
+    pub(super) fn end_wait(&mut self, service: Arc<str>) {
+        // All objects wait for lists.
+        if !self.pending_lists.any() {
+            self.ended.services.insert(service);
+        }
     }
 
     /// Notes that an object is as it should be again, of which users are told.
@@ -68,6 +94,11 @@ impl Context {
     pub(super) fn count_read(&mut self, units: u64) -> u64 {
         self.work.items_read += units;
         units
+    }
+
+    /// Counts the notifications that were composed since the last call.
+    pub(super) fn count_notifications(&mut self) {
+        self.work.notifications += self.notifications.take_uncharged();
     }
 
     /// Returns whether slices are published for a Service by this process.

@@ -13,13 +13,14 @@ use self::planning::Planning;
 use super::context::Context;
 use super::endpoints::{EndpointsDesk, EndpointsObjects};
 use super::mirror::{Mirroring, Mirrors};
+use super::rounds::Round;
 use super::services::{Pass, Services};
 use super::slices::Slices;
 use super::withdraw::Replacements;
 use super::{Kind, PendingLists, Placement, Settings};
 use crate::core::facts::PodFacts;
 use crate::core::followed_leases::lease::{LeaseChange, LeaseRequest};
-use crate::core::followed_leases::{Concerned, FollowedLeases};
+use crate::core::followed_leases::{Applied, Concerned, FollowedLeases};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::inputs::{Inputs, Matching};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
@@ -224,15 +225,17 @@ impl NamespaceState {
     }
 
     /// Applies what was learned of the namespace's Leases.
-    pub fn apply_leases(&mut self, change: &LeaseChange) {
+    pub fn apply_leases(&mut self, change: LeaseChange) {
         self.begin_leases(change);
         self.finish_passes();
     }
 
     /// Does what [`Self::apply_leases`] does, but leaves the visits to Services to [`Self::step_passes`].
-    pub fn begin_leases(&mut self, change: &LeaseChange) {
-        let concerned = self.leases.apply(change);
-        self.visit_concerned(concerned);
+    pub fn begin_leases(&mut self, change: LeaseChange) {
+        match self.leases.apply(change) {
+            Applied::One(concerned) => self.visit_concerned(concerned),
+            Applied::All(round) => self.services.queue(Round::Leases(round)),
+        }
     }
 
     /// Has the Services visited that a change of a Lease concerns.

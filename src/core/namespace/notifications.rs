@@ -1,9 +1,17 @@
 //! Notifications for users: collected while events are applied and requests answered, taken by the shard.
+//!
+//! One change of a Lease may concern a hundred thousand Services, so no more than a bound waits of each kind. What is beyond
+//! it is counted, and the count is told.
 
 use crate::core::events::Notice;
 use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER};
 use crate::core::rival::Rival;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// The most notifications of a kind that wait to be told. So many Events of one namespace wait for their writer at most, and
+/// of its lines fewer are logged in an hour.
+const MOST_WAITING: u32 = 4096;
 
 /// Number of failed requests for one object before users are notified: with the delays between them, about a minute.
 /// While nothing helps, they are notified again after [`RENOTIFY_AFTER`] more: about every ten minutes.
@@ -118,6 +126,113 @@ pub enum Notification {
         /// The Service that it is published for.
         service: Arc<str>,
     },
+    /// Counted: so many notifications of a kind were left out, since too many waited to be told.
+    LeftOut {
+        /// The kind.
+        kind: NotificationKind,
+        /// Their number.
+        count: u64,
+    },
+}
+
+/// A kind of notifications of which there may be very many at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotificationKind {
+    /// Events.
+    Event,
+    /// Events, each with a line about annotations in the log.
+    Annotation,
+    /// Lines about leaders in the log.
+    Leader,
+    /// Lines about objects in the log.
+    Object,
+}
+
+impl NotificationKind {
+    const ALL: [Self; 4] = [Self::Event, Self::Annotation, Self::Leader, Self::Object];
+}
+
+impl Notification {
+    /// Returns the kind. `None` for what is never left out, since little of it comes at once.
+    fn kind(&self) -> Option<NotificationKind> {
+        match self {
+            Self::Event(_) => Some(NotificationKind::Event),
+            Self::Annotated(_) | Self::Standing(_) => Some(NotificationKind::Annotation),
+            Self::TookOver { .. } | Self::Withdrew { .. } => Some(NotificationKind::Leader),
+            Self::IgnoredAnnotation { .. }
+            | Self::TooLarge { .. }
+            | Self::Corrected { .. }
+            | Self::UnknownNode { .. }
+            | Self::NotMirrored { .. }
+            | Self::Kept { .. } => Some(NotificationKind::Object),
+            Self::RivalWrote { .. } | Self::Rival { .. } | Self::Contested { .. } | Self::LeftOut { .. } => {
+                None
+            }
+        }
+    }
+}
+
+/// The notifications that wait to be told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notifications {
+    waiting: VecDeque<Notification>,
+    /// Of each kind: how many wait, and how many were left out.
+    counts: [(u32, u64); NotificationKind::ALL.len()],
+    /// How many were composed since the last call of [`Self::take_uncharged`].
+    uncharged: u64,
+}
+
+impl Notifications {
+    /// Adds a notification, or counts it if too many of its kind wait.
+    pub(super) fn push(&mut self, notification: Notification) {
+        self.uncharged += 1;
+        if let Some(kind) = notification.kind() {
+            let (waiting, left_out) = &mut self.counts[kind as usize];
+            if *waiting >= MOST_WAITING {
+                *left_out += 1;
+                return;
+            }
+            *waiting += 1;
+        }
+        self.waiting.push_back(notification);
+    }
+
+    /// Takes some notifications, in the order in which they came, and after the last one how many were left out.
+    pub(super) fn take(&mut self, most: usize) -> Vec<Notification> {
+        let count = most.min(self.waiting.len());
+        let mut taken: Vec<_> = self.waiting.drain(..count).collect();
+        for kind in taken.iter().filter_map(Notification::kind) {
+            self.counts[kind as usize].0 -= 1;
+        }
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new();
+            for kind in NotificationKind::ALL {
+                let count = std::mem::take(&mut self.counts[kind as usize].1);
+                if count > 0 {
+                    taken.push(Notification::LeftOut { kind, count });
+                }
+            }
+        }
+        taken
+    }
+
+    /// Returns whether none wait.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns how many were composed since the last call.
+    pub(super) fn take_uncharged(&mut self) -> u64 {
+        std::mem::take(&mut self.uncharged)
+    }
+}
+
+impl Extend<Notification> for Notifications {
+    fn extend<T: IntoIterator<Item = Notification>>(&mut self, notifications: T) {
+        for notification in notifications {
+            self.push(notification);
+        }
+    }
 }
 
 /// What users are told of a Service's annotations.
@@ -154,5 +269,51 @@ pub(super) fn failure_message(
     } else {
         (object.rejected && failures == 1)
             .then(|| format!("refused by the API server, and tried again: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(number: u32) -> Notification {
+        Notification::NotMirrored {
+            endpoints: number.to_string().into(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_told_is_counted_and_nothing_is_lost_otherwise() {
+        let mut waiting = Notifications::default();
+        for number in 0..10_000 {
+            waiting.push(about(number));
+        }
+        waiting.push(Notification::RivalWrote {
+            rival: Rival::Builtin,
+        });
+        assert_eq!(waiting.take_uncharged(), 10_001);
+        let mut told = Vec::new();
+        while !waiting.is_empty() {
+            let piece = waiting.take(256);
+            assert!(piece.len() <= 256 + NotificationKind::ALL.len());
+            told.extend(piece);
+        }
+        let first: Vec<_> = (0..MOST_WAITING).map(about).collect();
+        assert_eq!(told[..first.len()], first[..]);
+        let count = u64::from(10_000 - MOST_WAITING);
+        let kind = NotificationKind::Object;
+        assert_eq!(
+            told[first.len()..],
+            [
+                Notification::RivalWrote {
+                    rival: Rival::Builtin
+                },
+                Notification::LeftOut { kind, count }
+            ]
+        );
+        // There is room again.
+        waiting.push(about(1));
+        assert_eq!(waiting.take(usize::MAX), [about(1)]);
+        assert!(waiting.take(usize::MAX).is_empty());
     }
 }

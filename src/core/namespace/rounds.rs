@@ -6,6 +6,7 @@
 
 use super::Kind;
 use super::lifecycle::{Objects, Published};
+use crate::core::followed_leases::LeaseRound;
 use std::fmt;
 
 /// Number of entries of a table that are looked at before the work is measured.
@@ -16,6 +17,8 @@ pub(super) const STRIDE: usize = 64;
 pub(super) enum Visit {
     /// Its slices are forgotten.
     ForgetSlices,
+    /// If it publishes others than the pods that it selects, these are forgotten.
+    ForgetFollowed,
     /// It is evaluated anew, since none of its endpoints is placed any more.
     Reevaluate,
     /// Its Endpoints object gets a new entry, in place of the one that was forgotten.
@@ -31,6 +34,8 @@ pub(super) enum Round {
     Drop(Box<dyn Forgotten>, usize),
     /// Handles the objects that a list did not show, from this number on.
     Sweep(Sweep, usize),
+    /// Applies a change that concerns all Leases that are followed.
+    Leases(LeaseRound),
 }
 
 impl Round {

@@ -9,17 +9,74 @@ use super::lifecycle::Objects;
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{ServiceId, SliceId};
-use crate::core::slices::Slice;
+use crate::core::slices::{Foreign, Slice};
 use crate::core::work::Work;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+/// Up to this many slices of one Service are counted again in builds with assertions.
+const FEW: usize = 16;
+
+/// The slices that name one Service and are not managed.
+#[derive(Clone, Debug, Default)]
+struct Unmanaged {
+    ids: SmallSet<SliceId>,
+    foreign: ForeignCounts,
+}
+
+/// How many slices of one Service other controllers have on the API server. There may be a hundred thousand, and the Service
+/// is looked at again after each change of one of them, so nothing looks at all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ForeignCounts {
+    /// Those that have yet to be read.
+    unread: u32,
+    /// Those that have no endpoints.
+    empty: u32,
+    /// Those that have endpoints.
+    hold: u32,
+}
+
+impl ForeignCounts {
+    fn of(&mut self, slice: Foreign) -> &mut u32 {
+        match slice {
+            Foreign::Unread => &mut self.unread,
+            Foreign::Empty => &mut self.empty,
+            Foreign::Holds => &mut self.hold,
+        }
+    }
+
+    /// Counts a slice as another kind than before.
+    fn change(&mut self, before: Option<Foreign>, now: Option<Foreign>) {
+        if let Some(before) = before {
+            *self.of(before) -= 1;
+        }
+        if let Some(now) = now {
+            *self.of(now) += 1;
+        }
+    }
+
+    /// Returns the number of slices.
+    pub(super) fn all(self) -> u32 {
+        self.unread + self.empty + self.hold
+    }
+
+    /// Returns whether any of them has endpoints. `None` if none of those that have been read has, and some are yet to be
+    /// read.
+    pub(super) fn hold_endpoints(self) -> Option<bool> {
+        match (self.hold, self.unread) {
+            (1.., _) => Some(true),
+            (0, 0) => Some(false),
+            (0, _) => None,
+        }
+    }
+}
 
 /// The slices of a namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
     objects: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
-    unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
+    unmanaged: KeyedMap<Arc<str>, Unmanaged>,
     duplicates: duplicates::Duplicates,
 }
 
@@ -38,24 +95,70 @@ impl DerefMut for Slices {
 }
 
 impl Slices {
-    /// Returns the slices that name a Service and are not managed.
-    pub(super) fn unmanaged_of(&self, service: &str) -> impl Iterator<Item = SliceId> {
-        self.unmanaged_set(service).into_iter().flat_map(SmallSet::iter)
+    /// Returns how many slices of a Service other controllers have.
+    pub(super) fn foreign_of(&self, service: &str) -> ForeignCounts {
+        let Some(Unmanaged { ids, foreign }) = self.unmanaged.get(service) else {
+            return ForeignCounts::default();
+        };
+        debug_assert!(
+            ids.len() > FEW || *foreign == self.count_foreign(ids),
+            "the counts follow each change of a slice"
+        );
+        *foreign
+    }
+
+    fn count_foreign(&self, ids: &SmallSet<SliceId>) -> ForeignCounts {
+        let mut counts = ForeignCounts::default();
+        for id in ids.iter() {
+            counts.change(None, self.objects[id].foreign());
+        }
+        counts
     }
 
     /// Returns the set of the slices that name a Service and are not managed. `None` if there are none.
     pub(super) fn unmanaged_set(&self, service: &str) -> Option<&SmallSet<SliceId>> {
-        self.unmanaged.get(service)
+        self.unmanaged.get(service).map(|unmanaged| &unmanaged.ids)
     }
 
     /// Notes that a slice is not managed.
     pub(super) fn enter_unmanaged(&mut self, service: Arc<str>, id: SliceId) {
-        self.unmanaged.entry(service).or_default().insert(id);
+        self.unmanaged.entry(service).or_default().ids.insert(id);
+        self.recount(id);
+    }
+
+    /// Forgets a slice that was not managed, and that has been removed.
+    pub(super) fn leave_unmanaged(&mut self, slice: &Slice, id: SliceId) {
+        let Some(unmanaged) = self.unmanaged.get_mut(&slice.service_name) else {
+            return;
+        };
+        unmanaged.foreign.change(slice.counts_as, None);
+        unmanaged.ids.remove(&id);
+        if unmanaged.ids.is_empty() {
+            self.unmanaged.remove(&slice.service_name);
+        }
     }
 
     /// Takes the slices that name a Service and are not managed.
     pub(super) fn take_unmanaged(&mut self, service: &str) -> SmallSet<SliceId> {
-        self.unmanaged.remove(service).unwrap_or_default()
+        let ids = self.unmanaged.remove(service).unwrap_or_default().ids;
+        for id in ids.iter() {
+            self.objects[id].counts_as = None;
+        }
+        ids
+    }
+
+    /// Counts a slice as what it is now, if it is not managed. To be called whenever that may have changed.
+    pub(super) fn recount(&mut self, id: SliceId) {
+        let Some(slice) = self.objects.get_mut(id) else {
+            return;
+        };
+        if let Some(unmanaged) = self.unmanaged.get_mut(&slice.service_name)
+            && unmanaged.ids.contains(&id)
+        {
+            let now = slice.foreign();
+            let before = std::mem::replace(&mut slice.counts_as, now);
+            unmanaged.foreign.change(before, now);
+        }
     }
 
     /// Forgets all slices, and what was not decided about them. Returns the slices, which are yet to be dropped.

@@ -1,6 +1,9 @@
 //! Every kind of request that the controller makes, against every answer that never changes: it sends few requests and
 //! logs few lines, however long that lasts. Minutes are of the clock that the test owns.
 
+mod followed;
+
+use self::followed::{follow_leases, lease, led, many_expire};
 use crate::cluster;
 use crate::constant::{Constant, Picks};
 use crate::endpoint_selectors;
@@ -47,6 +50,8 @@ struct Kind {
     /// Answers to other requests, without which this one would not be made.
     others: &'static [(Picks, Constant)],
     scene: Scene,
+    /// The answers to it.
+    answers: &'static [Constant],
     /// Requests a minute, where they are meant to be many.
     most: usize,
 }
@@ -80,6 +85,8 @@ enum Scene {
     Led,
     /// Such a Service, whose leader does not renew its Lease.
     Expired,
+    /// Forty of them in one namespace, with a Lease each.
+    ManyExpired,
     /// An election.
     Elected,
 }
@@ -89,6 +96,7 @@ const fn kind(name: &'static str, picks: Picks, scene: Scene) -> Kind {
         name,
         picks,
         others: &[],
+        answers: &Constant::ALL,
         scene,
         most: MOST,
     }
@@ -265,6 +273,16 @@ const FOLLOWED: &[Kind] = &[
         ..kind("reads of followed leases", |s| looks(s, "leases"), Scene::Led)
     },
     kind("get of a followed lease", |s| gets(s, "leases"), Scene::Expired),
+    // A server that is too busy is asked for one of them at a time, and after the pause that it asks for.
+    Kind {
+        answers: &[Constant::Pause(7), Constant::Status(429)],
+        most: MOST / 2,
+        ..kind(
+            "gets of many followed leases",
+            |s| gets(s, "leases"),
+            Scene::ManyExpired,
+        )
+    },
 ];
 
 /// Requests of the election, which tries every two seconds, and watches once a second at most.
@@ -299,25 +317,6 @@ fn stub(gate: &Gate, rules: Vec<(Picks, Constant)>) {
     }));
 }
 
-/// A Service that follows the Lease `db` of its namespace.
-fn led() -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "s", "annotations": {"endpointd.io/leader": "db"}},
-        "spec": {"ports": [{"port": 5432}], "ipFamilies": ["IPv4"]},
-    })
-}
-
-fn lease(renewal: u32) -> Value {
-    json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "db"},
-        "spec": {
-            "holderIdentity": "db-0", "leaseDurationSeconds": 10,
-            "renewTime": format!("2026-01-01T00:00:00.{renewal:06}Z"),
-        },
-    })
-}
-
 fn endpoints(name: &str, ip: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name},
@@ -344,17 +343,6 @@ async fn publish(world: &mut World, rules: Vec<(Picks, Constant)>) {
     stub(&world.gate, rules);
 }
 
-/// Makes Services that follow a Lease in ten namespaces.
-async fn follow_leases(world: &mut World) {
-    for number in 0..10 {
-        let namespace = format!("team-{number}");
-        let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        world.api.create(&made, "").await.unwrap();
-        world.api.create(&led(), &namespace).await.unwrap();
-        world.api.create(&lease(1), &namespace).await.unwrap();
-    }
-}
-
 /// Starts a controller that has a Service to publish.
 async fn begin(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     if matches!(scene, Scene::Selectors) {
@@ -373,7 +361,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
         ..Outputs::ALL
     };
     world.options.settings.outputs = match scene {
-        Scene::Led | Scene::Expired | Scene::ToldAgain => custom,
+        Scene::Led | Scene::Expired | Scene::ManyExpired | Scene::ToldAgain => custom,
         _ => Outputs::ALL,
     };
     world.make(node("n1", None, None)).await;
@@ -459,6 +447,10 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             world.rest().await;
             stub(&world.gate, rules);
         }
+        Scene::ManyExpired => {
+            many_expire(world).await;
+            stub(&world.gate, rules);
+        }
         Scene::Elected => unreachable!("an election is played apart"),
     }
 }
@@ -507,7 +499,7 @@ async fn count(gate: &Gate, picks: Picks, log: &Log) -> Counted {
 async fn row(kind: &Kind) -> String {
     let mut wrong = String::new();
     let mut met = 0;
-    for constant in Constant::ALL {
+    for constant in kind.answers.iter().copied() {
         let log = Log::record();
         let mut rules = vec![(kind.picks, constant)];
         rules.extend_from_slice(kind.others);
@@ -560,7 +552,7 @@ async fn row(kind: &Kind) -> String {
             );
         }
     }
-    if met < Constant::ALL.len() {
+    if met < kind.answers.len() {
         let _ = writeln!(
             wrong,
             "{}: the request is made with {met} of the answers only",

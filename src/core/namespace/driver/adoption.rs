@@ -2,6 +2,7 @@
 
 use super::NamespaceState;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::followed_leases::FollowedLeases;
 use crate::core::namespace::Kind;
 use crate::core::namespace::lifecycle::{Lifecycle as _, adoption_order};
 use crate::core::namespace::rounds::Round;
@@ -24,7 +25,7 @@ impl NamespaceState {
         );
         match kind {
             Kind::Slice => {
-                self.leases.forget(self.ctx.now);
+                self.services.queue(Round::Leases(FollowedLeases::forget()));
                 self.placement().forget_slices();
             }
             Kind::Endpoints => {

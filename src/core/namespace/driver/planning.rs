@@ -5,10 +5,11 @@ use super::NamespaceState;
 use crate::core::body::Encode;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::WorkItem;
+use crate::core::namespace::context::EndedWaits;
 use crate::core::namespace::lifecycle::{Granted, Lifecycle as _, Outcome};
 use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
-use crate::core::namespace::services::Trigger;
+use crate::core::namespace::services::{Start, Trigger};
 use crate::core::object::{ObjectName, Output};
 use crate::core::work::Budget;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use std::vec::IntoIter;
 pub(super) struct Planning {
     /// Where a process begins to write: the number of the next Service whose trigger time is to be forgotten.
     untriggered: usize,
+    /// What users have been told of what was there before.
+    start: Option<Box<Start>>,
     /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,
     /// The mirrors that were dirty when these Services had been evaluated.
@@ -62,6 +65,7 @@ impl NamespaceState {
             }
         };
         self.pass_on();
+        self.ctx.count_notifications();
         due
     }
 
@@ -84,7 +88,11 @@ impl NamespaceState {
             !self.services.has_passes(),
             "an event has not been applied in full"
         );
+        if !self.has_blocked() {
+            self.ctx.ended = EndedWaits::default();
+        }
         if !self.has_to_plan() {
+            debug_assert!(self.all_blocked_wait(), "the end of each wait is noted");
             return true;
         }
         let resumed = self.planning.is_some();
@@ -94,6 +102,7 @@ impl NamespaceState {
             self.mirrors.take_syncs();
             Box::new(Planning {
                 untriggered: 0,
+                start: None,
                 dirty: None,
                 mirrors: None,
                 preparation: None,
@@ -107,10 +116,9 @@ impl NamespaceState {
         placement.note_wanted();
         done = done && placement.step_replacements(budget);
         self.pass_on();
+        done = done && self.release_blocked(budget);
         if done {
-            self.placement().release_blocked();
-            self.endpoints_desk().release_blocked();
-            self.mirroring().release_blocked();
+            debug_assert!(self.all_blocked_wait(), "the end of each wait is noted");
             self.services.planned();
         }
         done &= self.collect_wants(wants, budget);
@@ -118,6 +126,40 @@ impl NamespaceState {
             self.planning = Some(planning);
         }
         done
+    }
+
+    /// Queues the objects that could not be written and that wait for nothing any more, as far as the budget goes.
+    fn release_blocked(&mut self, budget: &mut Budget) -> bool {
+        if self.ctx.ended.lists {
+            let done = self.placement().release_all(budget)
+                && self.endpoints_desk().release_all(budget)
+                && self.mirroring().release_all(budget);
+            if !done {
+                return false;
+            }
+            self.ctx.ended = EndedWaits::default();
+        }
+        while let Some(service) = self.ctx.ended.services.pop_first() {
+            let done = self.placement().release(&service, budget)
+                && self.endpoints_desk().release(&service, budget)
+                && self.mirroring().release(&service, budget);
+            if !done {
+                self.ctx.ended.services.insert(service);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns whether objects wait until their Service may be written.
+    fn has_blocked(&self) -> bool {
+        self.slices.has_blocked() || self.endpoints.has_blocked() || self.mirrors.has_blocked()
+    }
+
+    fn all_blocked_wait(&mut self) -> bool {
+        self.placement().all_blocked_wait()
+            && self.endpoints_desk().all_blocked_wait()
+            && self.mirroring().all_blocked_wait()
     }
 
     /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
@@ -133,6 +175,8 @@ impl NamespaceState {
     fn has_to_plan(&self) -> bool {
         self.ctx.starting
             || self.planning.is_some()
+            || self.ctx.ended.lists
+            || !self.ctx.ended.services.is_empty()
             || self.services.has_dirty()
             || self.slices.has_to_plan()
             || self.endpoints.has_to_plan()
@@ -141,19 +185,17 @@ impl NamespaceState {
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
-        if !self.adopt_some(budget) || !self.forget_some_triggers(planning, budget) {
+        if !self.adopt_some(budget)
+            || !self.forget_some_triggers(planning, budget)
+            || !self.start_some(planning, budget)
+        {
             return false;
         }
-        let dirty = planning.dirty.get_or_insert_with(|| {
-            if std::mem::take(&mut self.ctx.starting) {
-                self.ctx.rivals.begin_writing(self.ctx.now);
-                self.placement().notify_at_start();
-            }
-            self.services.take_dirty().into_iter()
-        });
+        let dirty = (planning.dirty).get_or_insert_with(|| self.services.take_dirty().into_iter());
         for id in dirty {
             let before = self.ctx.work.total();
             self.evaluate(id);
+            self.ctx.count_notifications();
             budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
@@ -230,6 +272,27 @@ impl NamespaceState {
             if budget.is_spent() {
                 return false;
             }
+        }
+        true
+    }
+
+    /// Notifies users of what was there before this process wrote, as far as the budget goes.
+    fn start_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+        while self.ctx.starting {
+            if budget.is_spent() {
+                return false;
+            }
+            let start = planning.start.get_or_insert_default();
+            let before = self.ctx.work.total();
+            let done = self.placement().notify_some_at_start(start);
+            if done {
+                planning.start = None;
+                self.ctx.rivals.begin_writing(self.ctx.now);
+                self.ctx.starting = false;
+            }
+            self.ctx.count_notifications();
+            let looked_at = if done { 1 } else { STRIDE as u64 };
+            budget.spend(looked_at + self.ctx.work.total() - before);
         }
         true
     }

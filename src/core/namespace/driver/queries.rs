@@ -37,7 +37,18 @@ impl NamespaceState {
 
     /// Takes the notifications since the last call.
     pub fn take_notifications(&mut self) -> Vec<Notification> {
-        std::mem::take(&mut self.ctx.notifications)
+        self.take_some_notifications(usize::MAX)
+    }
+
+    /// Takes some of the notifications, so many at most, and if none is left then how many were left out, since too many
+    /// waited.
+    pub fn take_some_notifications(&mut self, most: usize) -> Vec<Notification> {
+        self.ctx.notifications.take(most)
+    }
+
+    /// Returns whether notifications wait to be taken.
+    pub fn has_notifications(&self) -> bool {
+        !self.ctx.notifications.is_empty()
     }
 
     /// Takes the evaluations of the last plan, or of the comparisons since the last call.

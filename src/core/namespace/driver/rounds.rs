@@ -17,6 +17,11 @@ impl NamespaceState {
                 let next = from + STRIDE;
                 (next < self.services.end()).then_some(Round::Services(visit, next))
             }
+            Round::Leases(round) => {
+                let (concerned, rest) = self.leases.step(round, STRIDE, self.ctx.now);
+                self.visit_concerned(concerned);
+                rest.map(Round::Leases)
+            }
             Round::Drop(mut objects, from) => {
                 let more = objects.drop_some(from, STRIDE);
                 more.then_some(Round::Drop(objects, from + STRIDE))
@@ -32,7 +37,7 @@ impl NamespaceState {
                 };
                 self.pass_on();
                 if !more {
-                    self.ctx.pending_lists.clear(kind);
+                    self.ctx.end_list(kind);
                 }
                 more.then_some(Round::Sweep(sweep, from + STRIDE))
             }
@@ -49,6 +54,7 @@ impl NamespaceState {
         }
         match visit {
             Visit::ForgetSlices => self.services.forget_slices(id),
+            Visit::ForgetFollowed => self.placement().forget_followed(id),
             Visit::Reevaluate => self.services.reevaluate(id),
             Visit::RenewEndpoints => self.endpoints_desk().renew_endpoints(id),
         }

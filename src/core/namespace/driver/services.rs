@@ -116,6 +116,7 @@ impl NamespaceState {
             }
             Finished::Remove(id) => {
                 let name = self.services.drop_service(id);
+                self.ctx.end_wait(name.clone());
                 self.endpoints_desk().delete_endpoints(&name);
                 self.mirroring().touch_mirror(&name);
                 self.placement().check_replacement(&name);
@@ -159,6 +160,7 @@ impl NamespaceState {
                 Queued::Round(round) => self.step_round(round),
             };
             self.pass_on();
+            self.ctx.count_notifications();
             budget.spend(looked_at as u64 + self.ctx.work.total() - before);
         }
         true

@@ -9,14 +9,25 @@ use crate::core::facts::{
 };
 use crate::core::followed_leases::LeaderStatus;
 use crate::core::followed_leases::lease::Vacancy;
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::{Notification, Told};
+use crate::core::namespace::rounds::STRIDE;
 use crate::core::object::Phase;
 use std::collections::BTreeMap;
 
 /// Why the annotations of a Service do not count that [`ServiceFacts::why_not_custom`] says nothing against.
 const NOT_YET: &str = "this controller does not publish for annotations";
+
+/// How far users have been notified of what was there when this process began to write.
+#[derive(Clone, Debug, Default)]
+pub(in crate::core::namespace) struct Start {
+    /// The numbers of the next Service and of the next slice to look at.
+    services: usize,
+    slices: usize,
+    /// The Services whose annotations ceased to count, with the number of their slices.
+    opted_out: BTreeMap<ServiceId, usize>,
+}
 
 impl Placement<'_> {
     /// Checks the annotations of a Service that is new or has changed.
@@ -37,31 +48,58 @@ impl Placement<'_> {
         }
     }
 
-    /// Notifies users of what is wrong with the annotations that say what is published, when this process begins to
-    /// write.
-    pub(in crate::core::namespace) fn notify_at_start(&mut self) {
+    /// Continues to notify users, when this process begins to write, of what is wrong with the annotations that say what is
+    /// published, and of the Services whose annotations ceased to count before: their slices are about to go. Returns true
+    /// when all is said.
+    pub(in crate::core::namespace) fn notify_some_at_start(&mut self, start: &mut Start) -> bool {
+        let Start {
+            services,
+            slices,
+            opted_out,
+        } = start;
         if !self.ctx.settings.outputs.custom {
-            return;
+            return true;
         }
-        let annotated = self.services.table.iter().filter(|(_, service)| {
-            let facts = &service.facts;
-            facts.annotated.is_some() || facts.leader.is_some() || facts.unknown_annotations.is_some()
-        });
-        let annotated: Vec<_> = annotated.map(|(id, _)| id).collect();
-        for id in annotated {
-            self.notify_problems(id, Told::Standing);
-            let service = &mut self.services.table[id];
-            service.told_of_others = false;
-            if service.facts.is_led() {
-                // Its Lease may not be known yet.
-                if let Some(following) = &mut service.following {
-                    following.begin();
+        if *services < self.services.table.end() {
+            for number in *services..*services + STRIDE {
+                self.notify_of_one_at_start(ServiceId::from(number));
+            }
+            *services += STRIDE;
+        } else if *slices < self.slices.end() {
+            for number in *slices..*slices + STRIDE {
+                if let Some(service) = self.opted_out_of(SliceId::from(number)) {
+                    *opted_out.entry(service).or_default() += 1;
                 }
-            } else if service.facts.custom {
+            }
+            *slices += STRIDE;
+        } else {
+            for _ in 0..STRIDE {
+                let Some((service, count)) = opted_out.pop_first() else {
+                    return true;
+                };
+                self.notify_opted_out_before(service, count);
+            }
+        }
+        false
+    }
+
+    fn notify_of_one_at_start(&mut self, id: ServiceId) {
+        let Some(service) = self.services.table.get_mut(id) else {
+            return;
+        };
+        let facts = &service.facts;
+        if facts.annotated.is_some() || facts.leader.is_some() || facts.unknown_annotations.is_some() {
+            service.told_of_others = false;
+            let (led, custom) = (facts.is_led(), facts.custom);
+            if let Some(following) = service.following.as_mut().filter(|_| led) {
+                // Its Lease may not be known yet.
+                following.begin();
+            }
+            self.notify_problems(id, Told::Standing);
+            if custom && !led {
                 self.notify_other_slices(id, Told::Standing);
             }
         }
-        self.notify_opted_out_before();
     }
 
     /// Notifies users of what is wrong with the annotations themselves.
@@ -71,29 +109,26 @@ impl Placement<'_> {
         self.notify_unknown_annotations(service, told);
     }
 
-    /// Notifies users of the Services whose annotations ceased to count before this process began to write: their slices
-    /// are about to go.
-    fn notify_opted_out_before(&mut self) {
-        let mut left: BTreeMap<ServiceId, usize> = BTreeMap::new();
-        for (_, slice) in self.slices.iter() {
-            if slice.manager == Manager::Custom
-                && slice.object.phase == Phase::Deleting
-                && slice.object.remote.is_some()
-                && let Some(service) = self.services.find(&slice.service_name)
-                && self.is_abandoned(slice, &self.services.table[service].facts)
-            {
-                *left.entry(service).or_default() += 1;
-            }
-        }
-        for (service, count) in left {
-            let facts = &self.services.table[service].facts;
-            let why = self.why_opted_out(facts);
-            let message = format!(
-                "{why}: {}; this came about before this process led",
-                leaving(count, facts)
-            );
-            self.notify_annotated(service, Told::News, "OptedOut", message);
-        }
+    /// Returns the Service of a slice that is about to go, because the annotation that it was published for does not count.
+    fn opted_out_of(&self, id: SliceId) -> Option<ServiceId> {
+        let slice = self.slices.get(id)?;
+        let goes = slice.manager == Manager::Custom
+            && slice.object.phase == Phase::Deleting
+            && slice.object.remote.is_some();
+        let service = self.services.find(&slice.service_name).filter(|_| goes)?;
+        let facts = &self.services.table[service].facts;
+        self.is_abandoned(slice, facts).then_some(service)
+    }
+
+    /// Notifies users of a Service whose annotation ceased to count before this process began to write.
+    fn notify_opted_out_before(&mut self, service: ServiceId, slices: usize) {
+        let facts = &self.services.table[service].facts;
+        let why = self.why_opted_out(facts);
+        let message = format!(
+            "{why}: {}; this came about before this process led",
+            leaving(slices, facts)
+        );
+        self.notify_annotated(service, Told::News, "OptedOut", message);
     }
 
     /// Says why the annotations of a Service decide nothing.

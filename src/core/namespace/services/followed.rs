@@ -4,6 +4,7 @@
 
 use super::Services;
 use super::members::desired;
+use super::passes::Pass;
 use crate::core::facts::{EndpointFacts, SliceFacts};
 use crate::core::followed_leases::Following;
 use crate::core::ids::{PodId, ServiceId};
@@ -109,22 +110,14 @@ impl Placement<'_> {
         }
     }
 
-    /// Makes pods forget the Services that only follow them, since slices are about to be forgotten.
-    pub(in crate::core::namespace) fn forget_followed(&mut self) {
-        if !self.ctx.settings.outputs.custom {
+    /// Makes pods forget a Service that only follows them, since slices are forgotten.
+    pub(in crate::core::namespace) fn forget_followed(&mut self, service: ServiceId) {
+        if !self.services.table[service].facts.follows() {
             return;
         }
-        let followers = self
-            .services
-            .table
-            .iter()
-            .filter(|(_, service)| service.facts.follows());
-        let followers: Vec<_> = followers.map(|(id, _)| id).collect();
-        for service in followers {
-            for pod in self.pods_of(service) {
-                self.forget_member(pod, service);
-            }
-            self.services.table[service].following = Some(Box::default());
-        }
+        let pods = self.pods_of(service).into();
+        self.services.table[service].following = Some(Box::default());
+        // Before the pods forget their places in slices.
+        self.services.queue_first(Pass::Unfollow(service, pods));
     }
 }

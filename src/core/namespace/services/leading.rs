@@ -153,18 +153,8 @@ impl Placement<'_> {
     /// Returns whether slices of other controllers hold endpoints of a Service. `None` if none of those that have been read
     /// does, and some are yet to be read.
     pub(in crate::core::namespace) fn others_publish(&self, id: ServiceId) -> Option<bool> {
-        let mut unread = false;
-        for id in self.slices.unmanaged_of(&self.services.table[id].facts.name) {
-            let slice = &self.slices[id];
-            if slice.manager != Manager::Custom && slice.object.remote.is_some() {
-                match slice.others_hold {
-                    Some(true) => return Some(true),
-                    Some(false) => {}
-                    None => unread = true,
-                }
-            }
-        }
-        (!unread).then_some(false)
+        let name = &self.services.table[id].facts.name;
+        self.slices.foreign_of(name).hold_endpoints()
     }
 
     /// Has a slice of another controller read, if it matters to a Service whether it holds endpoints.
@@ -203,6 +193,7 @@ impl Placement<'_> {
         };
         (slice.others_hold, slice.object.needs_refetch) = (Some(!is_empty), false);
         let name = slice.service_name.clone();
+        self.slices.recount(id);
         self.check_replacement(&name);
         if let Some(service) = self.services.table.find(&name)
             && self.services.table[service].facts.is_led()

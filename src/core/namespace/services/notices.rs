@@ -3,7 +3,7 @@
 use super::Services;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::excerpt::Excerpt;
-use crate::core::facts::{ANNOTATION_FOLLOWED, Manager};
+use crate::core::facts::ANNOTATION_FOLLOWED;
 use crate::core::followed_leases::LeaderStatus;
 use crate::core::followed_leases::lease::{Vacancy, is_lease_name};
 use crate::core::hints::HintEvent;
@@ -116,20 +116,8 @@ impl Placement<'_> {
 
     /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
     pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId, told: Told) {
-        let count = {
-            let state = &self.services.table[service];
-            let others = self.slices.unmanaged_of(&state.facts.name);
-            let mut others = others.filter(|id| {
-                let slice = &self.slices[*id];
-                slice.manager != Manager::Custom && slice.object.remote.is_some()
-            });
-            // This is asked at each evaluation, and there may be many.
-            if state.told_of_others {
-                usize::from(others.next().is_some())
-            } else {
-                others.count()
-            }
-        };
+        let name = &self.services.table[service].facts.name;
+        let count = self.slices.foreign_of(name).all();
         let known = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
         if count > 0 && !known {
             let message = format!(

@@ -33,6 +33,8 @@ pub(in crate::core::namespace) enum Pass {
     Start(ServiceId, VecDeque<PodId>, Option<Box<KeyedMap<Box<str>, Time>>>),
     /// Makes pods forget a Service.
     Stop(ServiceId, VecDeque<PodId>),
+    /// Makes pods forget a Service that followed them, since slices are forgotten.
+    Unfollow(ServiceId, VecDeque<PodId>),
     /// Drops a Service that is no longer known.
     Remove(ServiceId),
     /// Changes a Service that is managed no longer, or in another way.
@@ -220,6 +222,10 @@ impl Placement<'_> {
                     return (Finished::Stop(id), looked_at).into();
                 }
                 (Some(Pass::Stop(id, pods)), looked_at)
+            }
+            Pass::Unfollow(id, mut pods) => {
+                let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
+                ((!pods.is_empty()).then_some(Pass::Unfollow(id, pods)), looked_at)
             }
             Pass::Node(mut pods) => {
                 let looked_at =

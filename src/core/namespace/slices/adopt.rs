@@ -42,6 +42,7 @@ impl Placement<'_> {
         self.drop_content(id);
         self.slices.duplicates.forget(self.slices.objects[id].service, id);
         let slice = self.slices.objects.remove(id);
+        self.ctx.end_wait(slice.service_name.clone());
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
             if service.facts.is_led() {
@@ -52,17 +53,8 @@ impl Placement<'_> {
         {
             self.services.mark(service);
         }
-        self.leave_unmanaged(&slice.service_name, id);
+        self.slices.leave_unmanaged(&slice, id);
         self.check_replacement(&slice.service_name);
-    }
-
-    fn leave_unmanaged(&mut self, service: &str, id: SliceId) {
-        if let Some(unmanaged) = self.slices.unmanaged.get_mut(service) {
-            unmanaged.remove(&id);
-            if unmanaged.is_empty() {
-                self.slices.unmanaged.remove(service);
-            }
-        }
     }
 
     /// Stops the Service from waiting for this slice.
@@ -74,7 +66,7 @@ impl Placement<'_> {
         slice.object.phase = Phase::Adopting { blocks: false };
         let service = slice.service;
         self.services[service].awaiting -= 1;
-        self.services.mark(service);
+        self.services.resume(service);
     }
 
     /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
@@ -99,21 +91,15 @@ impl Placement<'_> {
                 self.claim(id, service, holds);
             }
             (_, Some(facts)) if self.is_abandoned(slice, facts) => {
-                self.slices
-                    .unmanaged
-                    .entry(slice.service_name.clone())
-                    .or_default()
-                    .insert(id);
+                let name = slice.service_name.clone();
+                self.slices.enter_unmanaged(name, id);
                 self.withdraw_slice(id);
             }
             // Where another controller writes slices, it only counts that they are there.
             _ => {
                 let custom = facts.is_some_and(|facts| facts.custom);
-                self.slices
-                    .unmanaged
-                    .entry(slice.service_name.clone())
-                    .or_default()
-                    .insert(id);
+                let name = slice.service_name.clone();
+                self.slices.enter_unmanaged(name, id);
                 self.learn_content(id);
                 if let Some(service) = service.filter(|_| custom) {
                     self.services.mark(service);

@@ -18,6 +18,7 @@ use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
+use std::sync::Arc;
 
 impl Named for Slice {
     fn name(&self) -> &str {
@@ -78,6 +79,10 @@ impl Whole for SliceFacts {
 impl Published for Slice {
     type Id = SliceId;
     type Facts = SliceFacts;
+
+    fn service(&self) -> &Arc<str> {
+        &self.service_name
+    }
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::slice(self.name.clone());
@@ -204,6 +209,9 @@ impl Placement<'_> {
     ) -> Option<WorkItem> {
         let id = self.slices.objects.find(name);
         let due = self.answered(name, outcome, why);
+        if let Some(id) = id {
+            self.slices.recount(id);
+        }
         self.decide(id);
         self.note_turn(name);
         due
@@ -249,6 +257,7 @@ impl Placement<'_> {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
             slice.others_hold = None;
+            self.slices.recount(id);
             self.drop_content(id);
             self.learn_content(id);
         }

@@ -1,0 +1,199 @@
+//! Which of the Leases that are to be read is read next.
+//!
+//! The owner of one namespace may have ten thousand Leases whose times run out in the same second, and the leader of another
+//! namespace's Service goes only when its Lease has been read. So namespaces take turns, one of them has a part of the places
+//! alone, and all together have a rate. Where the API server asks for a pause, all wait, and one read at a time looks whether
+//! that is over.
+
+use crate::core::bucket::TokenBucket;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most reads in flight.
+const AT_ONCE: usize = 16;
+/// The most reads of one namespace in flight.
+const AT_ONCE_OF_ONE: usize = 4;
+/// Reads in all that may be sent at once,
+const BURST: u32 = 200;
+/// and then per second. Each is a look into etcd.
+const QPS: f64 = 100.0;
+/// The pause after an answer that asks for one and does not say how long. It doubles with each further one in a row,
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause that is kept, whatever the API server asks for.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+
+/// A read of a Lease.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LeaseRead {
+    /// The namespace.
+    pub(crate) namespace: Arc<str>,
+    /// The number of the request to follow that this belongs to.
+    pub(crate) generation: u64,
+    /// The Lease.
+    pub(crate) name: Arc<str>,
+}
+
+/// The outcome of a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReadOutcome {
+    /// There was an answer, or none in time. If that proves nothing, the namespace asks again.
+    Done,
+    /// The API server is too busy, and may have said for how long: the read is to be sent again.
+    Throttled(Option<Duration>),
+}
+
+/// The reads of one namespace.
+#[derive(Debug, Default)]
+struct Tenant {
+    waiting: VecDeque<(u64, Arc<str>)>,
+    in_flight: usize,
+    /// True if it is in [`LeaseReads::turns`].
+    has_turn: bool,
+    /// The number that counts. Reads under another one are not sent again.
+    generation: Option<u64>,
+}
+
+/// The reads of Leases that wait or are in flight. Owned by one actor, which supplies the time.
+#[derive(Debug)]
+pub(crate) struct LeaseReads {
+    tenants: BTreeMap<Arc<str>, Tenant>,
+    /// The namespaces that have a read to send, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
+    in_flight: usize,
+    bucket: TokenBucket,
+    /// No read is sent before this time.
+    pause: Duration,
+    /// The number of pauses in a row that the API server has asked for.
+    pauses: u32,
+    /// Draws how much longer a pause is, so that not all clients of a server come back at once.
+    random: fastrand::Rng,
+}
+
+impl LeaseReads {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            tenants: BTreeMap::new(),
+            turns: VecDeque::new(),
+            in_flight: 0,
+            bucket: TokenBucket::new(QPS, BURST),
+            pause: Duration::ZERO,
+            pauses: 0,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Adds a read. A namespace has at most one of each Lease.
+    pub(crate) fn want(&mut self, read: LeaseRead) {
+        let tenant = self.tenants.entry(read.namespace.clone()).or_default();
+        tenant.generation = Some(read.generation);
+        tenant.waiting.push_back((read.generation, read.name));
+        self.take_turn(&read.namespace);
+    }
+
+    /// Forgets the reads of a namespace that wait: it begins to follow its Leases under another number, or ceases to. Those in
+    /// flight are not sent again.
+    pub(crate) fn forget(&mut self, namespace: &str) {
+        let Some(tenant) = self.tenants.get_mut(namespace) else {
+            return;
+        };
+        tenant.waiting = VecDeque::new();
+        tenant.generation = None;
+        if std::mem::take(&mut tenant.has_turn) {
+            self.turns.retain(|turn| **turn != *namespace);
+        }
+        self.drop_if_idle(namespace);
+    }
+
+    /// Returns the next read, which is in flight from here on; or when there may be one, if nothing happens before.
+    pub(crate) fn next(&mut self, now: Duration) -> Result<LeaseRead, Option<Duration>> {
+        // While the API server is too busy, one read is enough to see whether it still is.
+        let places = if self.pauses > 0 { 1 } else { AT_ONCE };
+        if self.turns.is_empty() || self.in_flight >= places {
+            return Err(None);
+        }
+        if now < self.pause {
+            return Err(Some(self.pause));
+        }
+        self.bucket.take(now).map_err(|wait| Some(now + wait))?;
+        let read = self.pop();
+        if read.is_none() {
+            self.bucket.give_back();
+        }
+        read.ok_or(None)
+    }
+
+    fn pop(&mut self) -> Option<LeaseRead> {
+        let namespace = self.turns.pop_front()?;
+        let tenant = self.tenants.get_mut(&namespace)?;
+        tenant.has_turn = false;
+        let (generation, name) = tenant.waiting.pop_front()?;
+        tenant.in_flight += 1;
+        self.in_flight += 1;
+        self.take_turn(&namespace);
+        Some(LeaseRead {
+            namespace,
+            generation,
+            name,
+        })
+    }
+
+    /// Handles the outcome of a read that was in flight.
+    pub(crate) fn done(&mut self, read: LeaseRead, outcome: ReadOutcome, now: Duration) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(tenant) = self.tenants.get_mut(&read.namespace) {
+            tenant.in_flight = tenant.in_flight.saturating_sub(1);
+            if let ReadOutcome::Throttled(_) = outcome
+                && tenant.generation == Some(read.generation)
+            {
+                tenant.waiting.push_front((read.generation, read.name));
+            }
+        }
+        match outcome {
+            ReadOutcome::Done => self.pauses = 0,
+            ReadOutcome::Throttled(asked) => self.wait(asked, now),
+        }
+        self.take_turn(&read.namespace);
+        self.drop_if_idle(&read.namespace);
+    }
+
+    /// Sends nothing for a while. Several answers that ask for a pause at once count as one.
+    fn wait(&mut self, asked: Option<Duration>, now: Duration) {
+        let is_new = now >= self.pause;
+        let doubled = FIRST_PAUSE
+            .saturating_mul(1 << self.pauses.min(8))
+            .min(LONGEST_PAUSE);
+        let pause = doubled.max(asked.unwrap_or_default().min(LONGEST_ASKED));
+        let longer = pause.mul_f64(self.random.f64() / 4.0);
+        if is_new {
+            self.pauses += 1;
+            self.pause = now + pause + longer;
+        } else if let Some(asked) = asked {
+            self.pause = self.pause.max(now + asked.min(LONGEST_ASKED));
+        }
+    }
+
+    /// Has a namespace wait for its turn, if it has something to send and may have more in flight.
+    fn take_turn(&mut self, namespace: &Arc<str>) {
+        if let Some(tenant) = self.tenants.get_mut(namespace)
+            && !tenant.has_turn
+            && !tenant.waiting.is_empty()
+            && tenant.in_flight < AT_ONCE_OF_ONE
+        {
+            tenant.has_turn = true;
+            self.turns.push_back(namespace.clone());
+        }
+    }
+
+    fn drop_if_idle(&mut self, namespace: &str) {
+        let tenant = self.tenants.get(namespace);
+        if tenant.is_some_and(|tenant| tenant.waiting.is_empty() && tenant.in_flight == 0) {
+            self.tenants.remove(namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use super::*;
+use std::collections::BTreeSet;
+
+fn read(namespace: &str, number: u32) -> LeaseRead {
+    LeaseRead {
+        namespace: namespace.into(),
+        generation: 1,
+        name: format!("lease-{number}").into(),
+    }
+}
+
+fn key(read: &LeaseRead) -> (String, String) {
+    (read.namespace.to_string(), read.name.to_string())
+}
+
+/// All that may be sent at a time.
+fn sent(reads: &mut LeaseReads, now: Duration) -> Vec<LeaseRead> {
+    std::iter::from_fn(|| reads.next(now).ok()).collect()
+}
+
+#[test]
+fn a_namespace_with_ten_thousand_leases_holds_up_another_by_no_more_than_a_turn() {
+    let mut reads = LeaseReads::new(1);
+    for number in 0..10_000 {
+        reads.want(read("many", number));
+    }
+    let now = Duration::from_secs(1);
+    let mut flying = sent(&mut reads, now);
+    assert_eq!(flying.len(), AT_ONCE_OF_ONE, "the other places are for others");
+    reads.want(read("one", 0));
+    let next = reads.next(now).unwrap();
+    assert_eq!(*next.namespace, *"one");
+    // Where all places are taken, it has the next one that becomes free.
+    for number in 0..(AT_ONCE - AT_ONCE_OF_ONE) as u32 {
+        reads.want(read(&format!("other-{number}"), 0));
+    }
+    reads.done(next, ReadOutcome::Done, now);
+    flying.extend(sent(&mut reads, now));
+    assert_eq!(flying.len(), AT_ONCE);
+    reads.want(read("one", 0));
+    reads.done(flying.remove(0), ReadOutcome::Done, now);
+    assert_eq!(*reads.next(now).unwrap().namespace, *"one");
+}
+
+#[test]
+fn reads_have_a_rate_that_all_namespaces_share() {
+    let mut reads = LeaseReads::new(1);
+    for number in 0..2000 {
+        reads.want(read(&format!("namespace-{}", number % 50), number));
+    }
+    let (mut now, mut count) = (Duration::ZERO, 0);
+    while now < Duration::from_secs(5) {
+        for read in sent(&mut reads, now) {
+            count += 1;
+            reads.done(read, ReadOutcome::Done, now);
+        }
+        now += Duration::from_millis(1);
+    }
+    let most = f64::from(BURST) + 5.0 * QPS;
+    assert!((most - 2.0..=most).contains(&f64::from(count)), "{count}");
+}
+
+#[test]
+fn a_server_that_asks_for_a_pause_is_asked_once_after_it_and_not_before() {
+    let mut reads = LeaseReads::new(7);
+    for number in 0..100 {
+        reads.want(read(&format!("namespace-{}", number % 5), number));
+    }
+    let mut now = Duration::from_secs(1);
+    let asked = Duration::from_secs(7);
+    let mut ends = BTreeSet::new();
+    for round in 0..20 {
+        let flying = sent(&mut reads, now);
+        assert_eq!(flying.len(), if round == 0 { AT_ONCE } else { 1 });
+        for read in flying {
+            reads.done(read, ReadOutcome::Throttled(Some(asked)), now);
+        }
+        let next = reads.next(now).unwrap_err().unwrap();
+        assert!(next >= now + asked, "{:?}", next.saturating_sub(now));
+        assert!(
+            next <= now + LONGEST_PAUSE.mul_f64(1.25),
+            "{:?}",
+            next.saturating_sub(now)
+        );
+        ends.insert(next.saturating_sub(now));
+        now = next;
+    }
+    assert!(
+        ends.len() > 10,
+        "clients of one server do not come back at once: {ends:?}"
+    );
+    // Without a word about how long, it is a second, and then longer and longer.
+    let mut reads = LeaseReads::new(7);
+    reads.want(read("a", 0));
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let read = reads.next(now).unwrap();
+        reads.done(read, ReadOutcome::Throttled(None), now);
+        let next = reads.next(now).unwrap_err().unwrap();
+        pauses.push(next.saturating_sub(now).as_secs());
+        now = next;
+    }
+    assert!(pauses[0] == 1 && pauses[7] >= 10, "{pauses:?}");
+    // However long the server asks for, it is asked again.
+    let read = reads.next(now).unwrap();
+    reads.done(
+        read,
+        ReadOutcome::Throttled(Some(Duration::from_secs(1 << 40))),
+        now,
+    );
+    let next = reads.next(now).unwrap_err().unwrap();
+    assert!(next <= now + LONGEST_ASKED.mul_f64(1.25));
+}
+
+#[test]
+fn what_a_namespace_no_longer_follows_is_not_read() {
+    let mut reads = LeaseReads::new(1);
+    let now = Duration::from_secs(1);
+    for number in 0..10 {
+        reads.want(read("a", number));
+    }
+    let flying = sent(&mut reads, now);
+    reads.forget("a");
+    for read in flying {
+        reads.done(read, ReadOutcome::Throttled(None), now);
+    }
+    assert_eq!(reads.next(Duration::from_secs(100)), Err(None));
+    assert!(reads.tenants.is_empty() && reads.turns.is_empty());
+}
+
+/// Reads come and are answered in a random order: bounds hold, each read is answered in the end, and no namespace has two turns while
+/// another waits for its first.
+#[test]
+fn random_reads_are_all_sent_in_turns_and_within_bounds() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut reads = LeaseReads::new(seed);
+        let mut now = Duration::from_secs(1);
+        let mut flying: Vec<LeaseRead> = Vec::new();
+        let (mut wanted, mut answered) = (BTreeSet::new(), BTreeSet::new());
+        // By namespace that waits for a turn: those that had one since.
+        let mut overtaken: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
+        let mut until = Duration::ZERO;
+        let mut steps = 0;
+        for number in 0.. {
+            steps += 1;
+            assert!(steps < 100_000, "{seed}: it never ends");
+            let more = number < 400;
+            match random.u32(..4) {
+                0 | 1 if more => {
+                    let namespace = format!("n{}", random.u32(..6).min(random.u32(..6)));
+                    let read = read(&namespace, number);
+                    wanted.insert(key(&read));
+                    let waits = reads.tenants.get(&read.namespace).is_some_and(|it| it.has_turn);
+                    let full = |it: &Tenant| it.in_flight >= AT_ONCE_OF_ONE;
+                    if !waits && !reads.tenants.get(&read.namespace).is_some_and(full) {
+                        overtaken.insert(read.namespace.clone(), BTreeSet::new());
+                    }
+                    reads.want(read);
+                }
+                2 if !flying.is_empty() => {
+                    let read = flying.swap_remove(random.usize(..flying.len()));
+                    let busy = more && random.u32(..20) == 0;
+                    let outcome = if busy {
+                        until = until.max(now + Duration::from_secs(2));
+                        ReadOutcome::Throttled(Some(Duration::from_secs(2)))
+                    } else {
+                        assert!(answered.insert(key(&read)), "{seed}: read twice");
+                        ReadOutcome::Done
+                    };
+                    reads.done(read, outcome, now);
+                }
+                _ => match reads.next(now) {
+                    Ok(read) => {
+                        assert!(now >= until, "{seed}: a read within a pause");
+                        overtaken.remove(&read.namespace);
+                        for (waiting, had) in &mut overtaken {
+                            assert!(
+                                had.insert(read.namespace.clone()),
+                                "{seed}: {} had two turns while {waiting} waited for one",
+                                read.namespace
+                            );
+                        }
+                        flying.push(read);
+                    }
+                    Err(Some(at)) => {
+                        assert!(at > now, "{seed}");
+                        now = at;
+                    }
+                    Err(None) => now += Duration::from_millis(random.u64(..20)),
+                },
+            }
+            assert_eq!(flying.len(), reads.in_flight, "{seed}");
+            assert!(flying.len() <= AT_ONCE, "{seed}");
+            for read in &flying {
+                let same = flying.iter().filter(|other| other.namespace == read.namespace);
+                assert!(same.count() <= AT_ONCE_OF_ONE, "{seed}");
+            }
+            if !more && answered.len() == wanted.len() {
+                break;
+            }
+        }
+        assert_eq!(answered, wanted, "{seed}");
+        assert!(reads.tenants.is_empty() && reads.turns.is_empty(), "{seed}");
+    }
+}
