@@ -62,10 +62,9 @@ const BOUND_OF_UNKNOWN: Duration = LATE;
 /// How long a request without an answer keeps its place. It takes one again when it is answered. The window of requests
 /// in flight may be several times as large, so a namespace whose webhook hangs holds up others for several times as long.
 /// With all places, a server that answers slowly gets 32 removals a second at least, and 16 additions, since half of the places
-/// are kept for removals. Where echoes show that it is idle otherwise, what goes beyond the places adds to that up to 20, as
-/// many as kube-controller-manager sends ([`Echoes::beyond`]). On a busy one answers are late because it is busy: with 50 or
-/// 100 ms, watches were ended in a simulation with 50 to 300 watchers, also where that was allowed only while answers did not
-/// get later with more requests.
+/// are kept for removals. On a busy one answers are late because it is busy: with 50 or 100 ms, watches were ended in a
+/// simulation with 50 to 300 watchers, also where that was allowed only while answers did not get later with more requests, or
+/// where more went beyond the places while echoes were quick.
 const BOUND_OF_FLIGHT: Duration = LATE;
 /// Our own watches of a resource that show nothing for so long, while an echo is awaited, may have a fault of their own.
 const QUIET: Duration = Duration::from_secs(2);
@@ -204,7 +203,7 @@ impl Echoes {
     /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
     pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
         let unanswered = self.unanswered[resource as usize].count();
-        if unanswered >= UPSTREAM_WORKERS && !self.is_idle(resource, now) {
+        if unanswered >= UPSTREAM_WORKERS {
             return Err(None);
         }
         // A watch that shows nothing tells nothing of how many writes are on their way.
@@ -220,19 +219,6 @@ impl Echoes {
             let quiet_in = telling().filter_map(|stream| stream.quiet_in(now, stalls));
             Err(quiet_in.min().map(|wait| now + wait))
         }
-    }
-
-    /// Returns whether echoes show that the API server is idle, so that answers are not late because it is busy.
-    fn is_idle(&self, resource: Resource, now: Duration) -> bool {
-        let shows = |stream: &Stream| stream.lateness.shows_idle(now);
-        let awaited = self.oldest(resource).map(|oldest| self.took(oldest, now));
-        awaited.is_none_or(|awaited| awaited <= QUICK)
-            && self
-                .streams_of(resource)
-                .any(|stream| shows(stream) == Some(true))
-            && self
-                .streams_of(resource)
-                .all(|stream| shows(stream) != Some(false))
     }
 
     /// Returns when the write of a resource was answered that has waited longest.

@@ -29,11 +29,6 @@ const MOST: f64 = 40.0;
 /// The number of echoes after which the quickest one is forgotten for that of the next as many.
 const PERIOD: u32 = 8;
 
-/// Where so many echoes in a row were quick, and this is their usual time at most, the API server is idle: where answers are
-/// late, that is not because it is busy.
-const IDLE_AFTER: u32 = 8;
-/// See [`IDLE_AFTER`].
-const IDLE: Duration = Duration::from_millis(25);
 /// The weight of one echo in the usual time.
 const WEIGHT: f64 = 0.25;
 /// After so much time without an echo, the next one is expected to be quick again.
@@ -54,8 +49,6 @@ pub(super) struct Lateness {
     /// The usual time of an echo, and when it was last measured.
     usual: Duration,
     measured: Duration,
-    /// How many of the last echoes were quick, in a row.
-    quick: u32,
 }
 
 impl Default for Lateness {
@@ -68,7 +61,6 @@ impl Default for Lateness {
             shrunk: Duration::ZERO,
             usual: Duration::ZERO,
             measured: Duration::ZERO,
-            quick: 0,
         }
     }
 }
@@ -84,11 +76,6 @@ impl Lateness {
         let usual = self.usual_at(at).as_secs_f64();
         self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
         self.measured = at;
-        self.quick = if took <= QUICK {
-            self.quick.saturating_add(1)
-        } else {
-            0
-        };
         let least = self.least.map_or(took, |least| least.min(took));
         self.least = Some(least);
         if took <= QUICK {
@@ -120,19 +107,11 @@ impl Lateness {
 
     /// Returns the usual time of an echo. After a while without any it counts as quick again.
     pub(super) fn usual_at(&self, now: Duration) -> Duration {
-        self.recent(now).unwrap_or_default()
-    }
-
-    /// Returns the usual time of an echo, unless none has come for a while.
-    fn recent(&self, now: Duration) -> Option<Duration> {
-        (now.saturating_sub(self.measured) <= FORGOTTEN && self.measured > Duration::ZERO)
-            .then_some(self.usual)
-    }
-
-    /// Returns whether the last echoes show that the API server is idle, or nothing if none has come for a while.
-    pub(super) fn shows_idle(&self, now: Duration) -> Option<bool> {
-        let usual = self.recent(now)?;
-        Some(self.quick >= IDLE_AFTER && usual <= IDLE)
+        if now.saturating_sub(self.measured) > FORGOTTEN {
+            Duration::ZERO
+        } else {
+            self.usual
+        }
     }
 }
 
