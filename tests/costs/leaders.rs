@@ -190,11 +190,8 @@ fn what_was_wrong_before_a_process_began_to_write_is_told_in_steps() {
     });
     let ends = Kind::needed_for(CUSTOM).map(|kind| Change::End(kind, 1, 900_000));
     let (_, told) = steps(&mut world, services.chain(ends).collect());
-    let annotated = |told: &&Notification| matches!(told, Notification::Annotated(_));
-    let all: usize = told
-        .iter()
-        .map(|told| told.iter().filter(annotated).count())
-        .sum();
+    let standing = |told: &&Notification| matches!(told, Notification::Standing(_));
+    let all: usize = told.iter().map(|told| told.iter().filter(standing).count()).sum();
     assert_eq!(all, MANY);
     assert!(
         most(&told) <= STEP as usize + 100,

@@ -1,7 +1,5 @@
 //! Endpoints that stand for thousands of mirrored slices: what one of them costs does not grow with their number.
 
-use crate::processor::Processor;
-use crate::tenants::assert_near_linear;
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
@@ -35,10 +33,6 @@ fn endpoints(version: u64, slices: usize) -> EndpointsFacts {
 
 /// A namespace with these Endpoints, nothing written yet.
 fn state() -> NamespaceState {
-    state_of(MANY)
-}
-
-fn state_of(slices: usize) -> NamespaceState {
     let settings = Settings::default();
     let mut state = NamespaceState::new("ns".into(), settings, PendingLists::NONE);
     let service = json!({
@@ -46,38 +40,7 @@ fn state_of(slices: usize) -> NamespaceState {
     });
     let service = object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes());
     state.apply_service(service.unwrap().facts, 0);
-    state.apply_endpoints(endpoints(1, slices), 0);
-    state
-}
-
-/// A slice that another client has made to mirror the same Endpoints.
-fn foreign() -> SliceFacts {
-    let body = json!({
-        "metadata": {
-            "name": "foreign", "namespace": "ns", "uid": "foreign", "resourceVersion": "3",
-            "labels": {
-                "kubernetes.io/service-name": "s",
-                "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
-            },
-        },
-        "addressType": "IPv4", "ports": [], "endpoints": [],
-    });
-    let body = object::<Namespaced<SliceFacts>>(body.to_string().as_bytes());
-    body.unwrap().facts
-}
-
-/// A mirror of which no slice can be written, because another one has yet to be read.
-fn waiting(slices: usize) -> NamespaceState {
-    let mut state = state_of(slices);
-    let (items, _) = plan(&mut state);
-    assert_eq!(items.len(), slices);
-    state.apply_mirrored_meta(&foreign().meta, 0);
-    let (read, _) = plan(&mut state);
-    assert_eq!(read.len(), 1);
-    assert!(state.grant(&read[0].object, &mut Encoding::Json).is_some());
-    for item in items {
-        assert!(state.grant(&item.object, &mut Encoding::Json).is_none());
-    }
+    state.apply_endpoints(endpoints(1, MANY), 0);
     state
 }
 
@@ -208,31 +171,4 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
     }
     let totals = state.mirror_totals();
     assert_eq!((totals.endpoints, totals.slices), (MANY / 2, MANY / 2));
-}
-
-#[test]
-fn slices_that_wait_for_another_are_not_looked_at_after_each_message() {
-    let messages = |slices: usize| {
-        let mut state = waiting(slices);
-        move || {
-            let start = Processor::now();
-            for _ in 0..1000 {
-                assert_eq!(plan(&mut state), (Vec::new(), 1));
-            }
-            start.elapsed()
-        }
-    };
-    assert_near_linear("messages", 1, messages(MANY / 50), messages(MANY));
-}
-
-#[test]
-fn slices_that_have_waited_for_another_are_queued_in_steps() {
-    let mut state = waiting(MANY);
-    let name = ObjectName::mirrored("foreign".into());
-    let read = Outcome::fetched(Content::Slice(Box::new(foreign())));
-    state.outcome(&name, read, None);
-    let (items, steps) = plan(&mut state);
-    let waited = items.iter().filter(|item| item.object != name).count();
-    assert_eq!(waited, MANY);
-    assert!(steps >= MANY / STEP as usize, "{steps} steps");
 }

@@ -2,7 +2,7 @@
 //! knows pods, Services or published objects.
 
 use super::corrections::Corrections;
-use super::kind::{Kind, PendingLists};
+use super::kind::PendingLists;
 use super::notifications::Notifications;
 use super::rivals::Rivals;
 use super::{Settings, WorkItem};
@@ -10,7 +10,6 @@ use crate::core::facts::ServiceFacts;
 use crate::core::object::Interference;
 use crate::core::work::Work;
 use rustc_hash::FxBuildHasher;
-use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +32,6 @@ pub(super) struct Context {
     pub(super) work: Work,
     pub(super) rivals: Rivals,
     pub(super) corrections: Corrections,
-    pub(super) ended: EndedWaits,
-}
-
-/// The waits that are over since the last plan, for the objects that could not be written because of them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct EndedWaits {
-    /// Services of which a slice was read, or is gone.
-    pub(super) services: BTreeSet<Arc<str>>,
-    /// No list is pending any more.
-    pub(super) lists: bool,
 }
 
 impl Context {
@@ -61,27 +50,12 @@ impl Context {
             work: Work::default(),
             rivals: Rivals::default(),
             corrections: Corrections::default(),
-            ended: EndedWaits::default(),
         }
     }
 
     /// Moves the clock forward.
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
-    }
-
-    /// Notes that a list is complete.
-    pub(super) fn end_list(&mut self, kind: Kind) {
-        self.pending_lists.clear(kind);
-        self.ended.lists |= !self.pending_lists.any();
-    }
-
-    /// Notes that the objects of a Service may be written again, if they could not be.
-    pub(super) fn end_wait(&mut self, service: Arc<str>) {
-        // All objects wait for lists.
-        if !self.pending_lists.any() {
-            self.ended.services.insert(service);
-        }
     }
 
     /// Notes that an object is as it should be again, of which users are told.

@@ -19,11 +19,9 @@
 //! [`next_step`] decides which request is due, and [`effect`] what an answer means: these two are the whole protocol.
 //! [`Publishing`] has what differs between kinds: what objects should hold, and how that is compared with what was read. [`ObjectState`] has the only retry clock of an object.
 
-mod blocked;
 mod driver;
 mod notices;
 
-use blocked::Blocked;
 pub(super) use driver::Lifecycle;
 pub(super) use notices::Notices;
 
@@ -41,7 +39,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 /// The result of a request, as far as the API server's answer proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -250,7 +247,7 @@ pub(super) struct Objects<T: Published> {
     /// Objects that may be due.
     wanted: BTreeSet<T::Id>,
     /// Objects that were granted while their Service must not be written: due again when that is over.
-    blocked: Blocked<T::Id>,
+    blocked: BTreeSet<T::Id>,
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.
     /// Boxed, since they are moved whenever the map grows.
@@ -267,7 +264,7 @@ impl<T: Published> Default for Objects<T> {
         Self {
             known: Table::default(),
             wanted: BTreeSet::new(),
-            blocked: Blocked::default(),
+            blocked: BTreeSet::new(),
             arrivals: KeyedMap::default(),
             adoption: BTreeSet::new(),
             last: BTreeSet::new(),
@@ -297,23 +294,10 @@ impl<T: Published> Objects<T> {
 
     /// Returns whether the next plan has anything to do here.
     pub(super) fn has_to_plan(&self) -> bool {
-        !(self.wanted.is_empty() && self.last.is_empty() && self.arrivals.is_empty())
-    }
-
-    /// Returns whether objects wait until their Service may be written.
-    pub(super) fn has_blocked(&self) -> bool {
-        !self.blocked.is_empty()
-    }
-
-    /// Keeps an object whose Service must not be written now.
-    fn block(&mut self, id: T::Id) {
-        self.blocked.insert(id, &self.known[id]);
-    }
-
-    /// Queues an object whose Service may be written again.
-    fn unblock(&mut self, id: T::Id) {
-        self.blocked.remove(id, self.known[id].service());
-        self.want(id);
+        !(self.wanted.is_empty()
+            && self.last.is_empty()
+            && self.blocked.is_empty()
+            && self.arrivals.is_empty())
     }
 
     /// Queues an object for the next plan, which checks whether it is due. One that is in flight asks again when its
@@ -330,7 +314,7 @@ impl<T: Published> Objects<T> {
     /// Forgets an object that is known.
     pub(super) fn remove(&mut self, id: T::Id) -> T {
         self.wanted.remove(&id);
-        self.blocked.remove(id, self.known[id].service());
+        self.blocked.remove(&id);
         if !self.last.is_empty() {
             self.last.retain(|(_, other)| *other != id);
         }
@@ -438,8 +422,6 @@ pub(super) trait Published:
     /// The whole object.
     type Facts: Whole + Send + 'static;
 
-    /// Returns the name of the Service that it is published for.
-    fn service(&self) -> &Arc<str>;
     /// Returns the work item that asks for the object's turn.
     fn work_item(&self) -> WorkItem;
     /// Returns the position in a plan, lowest first.

@@ -77,11 +77,6 @@ impl Mirrors {
         self.objects.find(name).is_some()
     }
 
-    /// Returns whether slices wait until others have been read.
-    pub(super) fn has_blocked(&self) -> bool {
-        self.objects.has_blocked()
-    }
-
     /// Returns whether the next plan has anything to do here.
     pub(super) fn has_to_plan(&self) -> bool {
         self.objects.has_to_plan() || !self.dirty.is_empty()
@@ -536,7 +531,6 @@ impl Mirroring<'_> {
     fn drop_mirrored(&mut self, id: MirroredSliceId) {
         self.mirrors.leave(id);
         let slice = self.mirrors.objects.remove(id);
-        self.ctx.end_wait(slice.service_name.clone());
         if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
             mirror.slices.remove(&id);
             mirror.unread.remove(&id);

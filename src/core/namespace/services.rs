@@ -166,29 +166,18 @@ impl Services {
 
     /// Queues a Service to be evaluated.
     pub(super) fn mark(&mut self, id: ServiceId) {
-        if !std::mem::replace(&mut self.table[id].dirty, true) {
-            self.queue_dirty(id);
-        }
-    }
-
-    /// Queues a Service to be evaluated that may have been left out of a plan, since slices of it had yet to be read.
-    pub(super) fn resume(&mut self, id: ServiceId) {
         let service = &mut self.table[id];
-        let was_left_out = service.dirty && service.awaiting == 0;
-        if !std::mem::replace(&mut service.dirty, true) || was_left_out {
-            self.queue_dirty(id);
-        }
-    }
-
-    fn queue_dirty(&mut self, id: ServiceId) {
-        self.dirty.push(id);
-        // Services may come and go while nothing is planned, perhaps for days.
-        if self.dirty.len() > 2 * self.table.len() + 16 {
-            self.dirty.sort_unstable();
-            self.dirty.dedup();
-            let services = &self.table;
-            self.dirty
-                .retain(|&id| services.get(id).is_some_and(|service| service.dirty));
+        if !service.dirty {
+            service.dirty = true;
+            self.dirty.push(id);
+            // Services may come and go while nothing is planned, perhaps for days.
+            if self.dirty.len() > 2 * self.table.len() + 16 {
+                self.dirty.sort_unstable();
+                self.dirty.dedup();
+                let services = &self.table;
+                self.dirty
+                    .retain(|&id| services.get(id).is_some_and(|service| service.dirty));
+            }
         }
     }
 

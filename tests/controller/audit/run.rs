@@ -328,6 +328,7 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     }
     let mut late = service();
     late["metadata"]["name"] = json!("late");
+    handle.server().set_access(None);
     api.create(&late, "default").await.unwrap();
     let (ended, json) = audit("pods, services, nodes, endpointslices", &[]).await;
     assert_eq!(

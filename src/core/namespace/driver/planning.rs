@@ -5,7 +5,6 @@ use super::NamespaceState;
 use crate::core::body::Encode;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::WorkItem;
-use crate::core::namespace::context::EndedWaits;
 use crate::core::namespace::lifecycle::{Granted, Lifecycle as _, Outcome};
 use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
@@ -88,11 +87,7 @@ impl NamespaceState {
             !self.services.has_passes(),
             "an event has not been applied in full"
         );
-        if !self.has_blocked() {
-            self.ctx.ended = EndedWaits::default();
-        }
         if !self.has_to_plan() {
-            debug_assert!(self.all_blocked_wait(), "the end of each wait is noted");
             return true;
         }
         let resumed = self.planning.is_some();
@@ -116,9 +111,11 @@ impl NamespaceState {
         placement.note_wanted();
         done = done && placement.step_replacements(budget);
         self.pass_on();
-        done = done && self.release_blocked(budget);
         if done {
-            debug_assert!(self.all_blocked_wait(), "the end of each wait is noted");
+            let looked_at = self.placement().release_blocked()
+                + self.endpoints_desk().release_blocked()
+                + self.mirroring().release_blocked();
+            budget.spend(looked_at as u64);
             self.services.planned();
         }
         done &= self.collect_wants(wants, budget);
@@ -126,40 +123,6 @@ impl NamespaceState {
             self.planning = Some(planning);
         }
         done
-    }
-
-    /// Queues the objects that could not be written and that wait for nothing any more, as far as the budget goes.
-    fn release_blocked(&mut self, budget: &mut Budget) -> bool {
-        if self.ctx.ended.lists {
-            let done = self.placement().release_all(budget)
-                && self.endpoints_desk().release_all(budget)
-                && self.mirroring().release_all(budget);
-            if !done {
-                return false;
-            }
-            self.ctx.ended = EndedWaits::default();
-        }
-        while let Some(service) = self.ctx.ended.services.pop_first() {
-            let done = self.placement().release(&service, budget)
-                && self.endpoints_desk().release(&service, budget)
-                && self.mirroring().release(&service, budget);
-            if !done {
-                self.ctx.ended.services.insert(service);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Returns whether objects wait until their Service may be written.
-    fn has_blocked(&self) -> bool {
-        self.slices.has_blocked() || self.endpoints.has_blocked() || self.mirrors.has_blocked()
-    }
-
-    fn all_blocked_wait(&mut self) -> bool {
-        self.placement().all_blocked_wait()
-            && self.endpoints_desk().all_blocked_wait()
-            && self.mirroring().all_blocked_wait()
     }
 
     /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
@@ -175,8 +138,6 @@ impl NamespaceState {
     fn has_to_plan(&self) -> bool {
         self.ctx.starting
             || self.planning.is_some()
-            || self.ctx.ended.lists
-            || !self.ctx.ended.services.is_empty()
             || self.services.has_dirty()
             || self.slices.has_to_plan()
             || self.endpoints.has_to_plan()

@@ -37,7 +37,7 @@ impl NamespaceState {
                 };
                 self.pass_on();
                 if !more {
-                    self.ctx.end_list(kind);
+                    self.ctx.pending_lists.clear(kind);
                 }
                 more.then_some(Round::Sweep(sweep, from + STRIDE))
             }

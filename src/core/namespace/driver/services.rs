@@ -116,7 +116,6 @@ impl NamespaceState {
             }
             Finished::Remove(id) => {
                 let name = self.services.drop_service(id);
-                self.ctx.end_wait(name.clone());
                 self.endpoints_desk().delete_endpoints(&name);
                 self.mirroring().touch_mirror(&name);
                 self.placement().check_replacement(&name);

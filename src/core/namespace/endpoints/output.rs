@@ -21,7 +21,6 @@ use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
 use crate::core::time::Time;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 impl Named for Endpoints {
     fn name(&self) -> &str {
@@ -82,10 +81,6 @@ impl Whole for EndpointsFacts {
 impl Published for Endpoints {
     type Id = EndpointsId;
     type Facts = EndpointsFacts;
-
-    fn service(&self) -> &Arc<str> {
-        &self.name
-    }
 
     fn work_item(&self) -> WorkItem {
         let object = ObjectName::endpoints(self.name.clone());

@@ -13,14 +13,11 @@ use crate::core::object::{Editor, Flight, Interference, ObjectState, Phase};
 use crate::core::work::Budget;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The failures that reads of an object count as at most which others change faster than it is read: half a second.
 const MOST_OUTDATED: u8 = 3;
 /// The most objects of a kind that are planned in one go.
 const MOST_PLANNED: usize = 1024;
-/// Up to this many blocked objects are looked at in builds with assertions.
-const FEW: usize = 16;
 /// The first position in a plan of those that take endpoints away.
 const FIRST_THAT_REMOVES: u8 = 2;
 
@@ -41,7 +38,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
         let step = next_step(object);
         if is_blocked(self, entry) {
-            objects_mut(self).block(id);
+            objects_mut(self).blocked.insert(id);
             return None;
         }
         let request = match step {
@@ -76,7 +73,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Handles the answer to an object's request. Returns the object if it is due again.
     fn answered(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         let id = objects(self).in_flight(name)?;
-        end_wait(self, id);
         let object = object_mut(self, id);
         let (before, failures) = (object.phase, object.failures);
         let flight = object.flight.take()?;
@@ -140,7 +136,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
         let entry = &objects(self)[id];
         if is_blocked(self, entry) {
-            objects_mut(self).block(id);
+            objects_mut(self).blocked.insert(id);
             return None;
         }
         self.is_due(entry).then(|| entry.work_item())
@@ -174,43 +170,21 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         true
     }
 
-    /// Queues the objects of a Service that could not be written, if that is over. Returns false if the budget ends before all
-    /// have been looked at that are due.
-    fn release(&mut self, service: &Arc<str>, budget: &mut Budget) -> bool {
-        let mut after = None;
-        while let Some(next) = objects(self).blocked.first_of(service, after) {
-            if budget.is_spent() {
-                return false;
-            }
-            budget.spend(1);
-            if is_blocked(self, &objects(self)[next.id]) {
-                // So are all others that wait for the same.
-                after = Some(next);
+    /// Queues the objects that could not be written, now that their Services have been evaluated. Returns the number of
+    /// objects looked at.
+    fn release_blocked(&mut self) -> usize {
+        let blocked = std::mem::take(&mut objects_mut(self).blocked);
+        let looked_at = blocked.len();
+        for id in blocked {
+            let still = is_blocked(self, &objects(self)[id]);
+            let objects = objects_mut(self);
+            if still {
+                objects.blocked.insert(id);
             } else {
-                objects_mut(self).unblock(next.id);
+                objects.want(id);
             }
         }
-        true
-    }
-
-    /// Does what [`Self::release`] does, for the objects of all Services, now that no list is pending any more.
-    fn release_all(&mut self, budget: &mut Budget) -> bool {
-        while !budget.is_spent() {
-            let Some(id) = objects_mut(self).blocked.next() else {
-                return true;
-            };
-            budget.spend(1);
-            if !is_blocked(self, &objects(self)[id]) {
-                objects_mut(self).unblock(id);
-            }
-        }
-        false
-    }
-
-    /// Returns whether each blocked object, if they are few, still is: otherwise an event that ends a wait was not noted.
-    fn all_blocked_wait(&self) -> bool {
-        let mut blocked = objects(self).blocked.iter();
-        blocked.len() > FEW || blocked.all(|id| is_blocked(self, &objects(self)[id]))
+        looked_at
     }
 
     /// Applies a whole object from the list of an epoch. Its meaning depends on pods and Services, so it is adopted,
@@ -292,7 +266,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 
     /// Handles an object that others have deleted, or turned into something else.
     fn lost(&mut self, id: Id<Self>) {
-        end_wait(self, id);
         let object = object_mut(self, id);
         // What this process deletes itself, it has deleted for an earlier Service of the name.
         let ours = object.flight == Some(Flight::Delete);
@@ -313,7 +286,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
     fn observed(&mut self, id: Id<Self>, facts: Facts<Self>) {
-        end_wait(self, id);
         let epoch = object_of(self, id).epoch;
         self.read(Some(id), facts, epoch);
         let objects = objects_mut(self);
@@ -352,12 +324,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 }
 
 impl<P: Publishing> Lifecycle for P {}
-
-/// Notes that others may have waited for this object to be read, or to go.
-fn end_wait<P: Publishing>(desk: &mut P, id: Id<P>) {
-    let service = objects(desk)[id].service().clone();
-    context_mut(desk).end_wait(service);
-}
 
 /// Applies the effect of an answer to the object.
 fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: Effect, outcome: Outcome) {

@@ -124,10 +124,6 @@ impl Published for MirroredSlice {
     type Id = MirroredSliceId;
     type Facts = SliceFacts;
 
-    fn service(&self) -> &Arc<str> {
-        &self.service_name
-    }
-
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::mirrored(self.name.clone());
         let item = WorkItem::new(name, self.service_name.clone(), &self.object);

@@ -235,7 +235,6 @@ impl Placement<'_> {
         service.families = [None, None];
         service.awaiting = 0;
         service.dirty = false;
-        self.ctx.end_wait(service.facts.name.clone());
     }
 
     /// Leaves a slice alone from now on. One that the API server does not have, and will not, is dropped.

@@ -46,7 +46,8 @@ impl Placement<'_> {
             return false;
         }
         if service.awaiting > 0 {
-            // Evaluated as soon as the last of its slices is known: it stays marked, and is queued then.
+            // Evaluated as soon as the last of its slices is known.
+            self.services.dirty.push(id);
             return false;
         }
         if !service.facts.is_led()
@@ -368,8 +369,6 @@ impl Placement<'_> {
         slice.object.phase = Phase::Deleting;
         slice.change(Priority::Add);
         let (service, fill) = (slice.service, slice.slots.len());
-        // It is not read any more, if others waited for that.
-        self.ctx.end_wait(slice.service_name.clone());
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
         slice.slots = Vec::new();
         slice.hints = Vec::new();

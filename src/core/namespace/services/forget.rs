@@ -29,11 +29,9 @@ impl Services {
     pub(in crate::core::namespace) fn forget_slices(&mut self, id: ServiceId) {
         let service = &mut self.table[id];
         service.slices = SmallSet::default();
+        service.awaiting = 0;
         for family in service.families.iter_mut().flatten() {
             **family = FamilyState::default();
-        }
-        if std::mem::take(&mut service.awaiting) > 0 && service.dirty {
-            self.resume(id);
         }
     }
 
@@ -81,16 +79,12 @@ impl Placement<'_> {
         let pods = managed.map(|id| self.pods_of(id)).unwrap_or_default();
         if let Some(id) = managed {
             let service = &mut self.services.table[id];
-            let resumes = std::mem::take(&mut service.awaiting) > 0 && service.dirty;
+            service.awaiting = 0;
             for slice in std::mem::take(&mut service.slices).iter() {
                 slices.insert(slice);
             }
             for family in service.families.iter_mut().flatten() {
                 **family = FamilyState::default();
-            }
-            self.ctx.end_wait(service.facts.name.clone());
-            if resumes {
-                self.services.resume(id);
             }
         }
         for slice in slices.iter() {

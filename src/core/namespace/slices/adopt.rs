@@ -42,7 +42,6 @@ impl Placement<'_> {
         self.drop_content(id);
         self.slices.duplicates.forget(self.slices.objects[id].service, id);
         let slice = self.slices.objects.remove(id);
-        self.ctx.end_wait(slice.service_name.clone());
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
             if service.facts.is_led() {
@@ -66,7 +65,7 @@ impl Placement<'_> {
         slice.object.phase = Phase::Adopting { blocks: false };
         let service = slice.service;
         self.services[service].awaiting -= 1;
-        self.services.resume(service);
+        self.services.mark(service);
     }
 
     /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.

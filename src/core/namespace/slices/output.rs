@@ -18,7 +18,6 @@ use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
-use std::sync::Arc;
 
 impl Named for Slice {
     fn name(&self) -> &str {
@@ -79,10 +78,6 @@ impl Whole for SliceFacts {
 impl Published for Slice {
     type Id = SliceId;
     type Facts = SliceFacts;
-
-    fn service(&self) -> &Arc<str> {
-        &self.service_name
-    }
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::slice(self.name.clone());
