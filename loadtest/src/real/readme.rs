@@ -136,39 +136,34 @@ impl Results {
                     .join(", ")
             };
             let _ = write!(out, "> **Run on a real API server**: {with}");
-            for (passed, verdict) in [(true, "passed"), (false, "**failed**")] {
+            for (passed, verdict) in [(true, "Passed"), (false, "**Failed**")] {
                 let named = named(passed);
                 if !named.is_empty() {
                     let _ = write!(out, " {verdict}: {named}.");
                 }
             }
-            let _ = writeln!(out, " [What each part found]({PAGE}).\n>");
+            out.push_str("\n>\n");
         }
-        if out.is_empty() {
-            out.push_str("> **Not run on a real API server** yet.\n");
-        }
+        let _ = if out.is_empty() {
+            writeln!(out, "> **Not run on a real API server** yet.")
+        } else {
+            writeln!(out, "> [What each part found]({PAGE}).")
+        };
         out
     }
 
     /// For README.md: what users of a cluster notice of the loads, each table with what it was run with.
     fn loads(&self) -> String {
-        self.tables(|with, words, rows| {
-            format!(
-                "{}\nMedians; {with} {words}. [All figures, with their ranges]({PAGE}).\n",
-                loads::short_table(rows)
-            )
-        })
-    }
-
-    fn tables(&self, shown: impl Fn(&With, &str, &[Row]) -> String) -> String {
         let mut out = String::new();
         for (with, parts) in self.groups() {
-            let parts = parts.iter().filter(|(_, found)| !found.rows.is_empty());
-            let (words, rows): (Vec<_>, Vec<_>) = parts
-                .map(|(part, found)| (format!("{part}: {}", found.words), found.rows.clone()))
-                .unzip();
+            let mut rows: Vec<Row> = parts.iter().flat_map(|(_, found)| found.rows.clone()).collect();
+            rows.sort_by_key(Row::has_watchers);
             if !rows.is_empty() {
-                out.push_str(&shown(with, &words.join("; "), &rows.concat()));
+                let _ = writeln!(
+                    out,
+                    "{}\nMedians; {with} [All figures, with their ranges]({PAGE}).",
+                    loads::short_table(&rows)
+                );
             }
         }
         out
@@ -279,12 +274,11 @@ mod tests {
                 "commit {commit} on 2026-11-{day}, with kube-apiserver 1.36.2, on one machine with 2 cores (x)."
             )
         };
-        let found = format!("[What each part found]({PAGE}).");
         assert_eq!(
             text,
             format!(
-                "# x\n\n{WHAT_WAS_RUN}\n> **Run on a real API server**: {} passed: guard. {found}\n>\n> **Run on a real API server**: {} \
-                 passed: scenarios. **failed**: outages. {found}\n>\n{END}\n\nbetween\n\n{LOADS}\n{END}\nlast\n",
+                "# x\n\n{WHAT_WAS_RUN}\n> **Run on a real API server**: {} Passed: guard.\n>\n> **Run on a real API server**: {} Passed: \
+                 scenarios. **Failed**: outages.\n>\n> [What each part found]({PAGE}).\n{END}\n\nbetween\n\n{LOADS}\n{END}\nlast\n",
                 with("bbb", 25),
                 with("aaa", 24)
             )

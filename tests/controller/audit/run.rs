@@ -5,6 +5,7 @@ use crate::cluster::{controller, options};
 use crate::command::{access, endpointd, serve};
 use crate::endpoint_selectors;
 use crate::world::{node, pod, service};
+use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -329,6 +330,9 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     let mut late = service();
     late["metadata"]["name"] = json!("late");
     handle.server().set_access(None);
+    // Actors of the controller above may live on for a while.
+    let fails = Rule::on(Verb::Create, "endpointslices").fault(Fault::before(Failure::Internal));
+    handle.server().set_faults(FaultPlan::new(1).rule(fails));
     api.create(&late, "default").await.unwrap();
     let (ended, json) = audit("pods, services, nodes, endpointslices", &[]).await;
     assert_eq!(

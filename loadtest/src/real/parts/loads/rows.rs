@@ -172,6 +172,11 @@ pub(in crate::real) fn short_table(rows: &[Row]) -> String {
 // === impl Row ===
 
 impl Row {
+    /// Returns whether kube-proxies watched.
+    pub(in crate::real) fn has_watchers(&self) -> bool {
+        self.watchers.is_some()
+    }
+
     fn controller(&self) -> &'static str {
         if self.upstream {
             "kube-controller-manager"
