@@ -232,8 +232,8 @@ impl ShardState {
         }
     }
 
-    /// Finishes handling a message: publishes how far the shard has applied its inbox, and tells
-    /// the root when the shard is empty.
+    /// Finishes handling a message: publishes how far the shard has applied its inbox, and tells the root when the shard is
+    /// empty.
     fn finish(&mut self, replied: bool, began: Instant) {
         let took = Instant::now().saturating_duration_since(began);
         self.part.update(&mut self.core, took);

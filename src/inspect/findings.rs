@@ -305,8 +305,8 @@ impl Report {
         services.collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns whether nothing was found that is not published as it should be. Objects that are left over do not count: a controller that
-    /// runs leaves them alone, and anyone who may create Endpoints can make some.
+    /// Returns whether nothing was found that is not published as it should be. Objects that are left over do not count: a
+    /// controller that runs leaves them alone, and anyone who may create Endpoints can make some.
     pub fn is_in_sync(&self) -> bool {
         self.out_of_sync() == 0
     }

@@ -30,6 +30,24 @@ async fn line_within(limit: Duration, process: &Process, parts: &[&str]) -> Stri
     }
 }
 
+/// Starts a process that serves annotated Services, and waits until it has done something.
+async fn serving_annotations(server: &str, is_done: impl AsyncFn() -> bool) -> Process {
+    let process = Process::start(&[
+        "run",
+        "--server",
+        server,
+        "--leader-elect=false",
+        "--controllers=custom-selector-controller",
+    ]);
+    let start = Instant::now();
+    while !is_done().await {
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(40), "{}", process.log());
+        sleep(Duration::from_millis(20)).await;
+    }
+    process
+}
+
 /// Changes the Lease as another process would.
 async fn change(api: &Api, spec: &Value) {
     let patch = json!({"spec": spec});
@@ -225,19 +243,10 @@ async fn many_lines_about_annotations_do_not_hide_leaders_and_withdrawn_slices()
     api.create(&lease, "default").await.unwrap();
     let noisy = made("noisy", json!({"endpointd.io/selector": "app=a"}));
     api.create(&noisy, "default").await.unwrap();
-    let mut process = Process::start(&[
-        "run",
-        "--server",
-        &handle.url(),
-        "--leader-elect=false",
-        "--controllers=custom-selector-controller",
-    ]);
-    let start = Instant::now();
-    while api.slices_of("default", "noisy").await.unwrap().is_empty() {
-        let waited = Instant::now().saturating_duration_since(start);
-        assert!(waited < Duration::from_secs(40), "{}", process.log());
-        sleep(Duration::from_millis(20)).await;
-    }
+    let mut process = serving_annotations(&handle.url(), async || {
+        !api.slices_of("default", "noisy").await.unwrap().is_empty()
+    })
+    .await;
     for number in 0..40 {
         let patch = json!({"metadata": {"annotations": {"endpointd.io/selector": format!("app=b{number}")}}});
         api.patch("Service", "default", "noisy", None, &patch)
@@ -282,19 +291,10 @@ async fn the_line_that_says_that_the_process_has_stopped_is_the_last() {
     let wrong = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "wrong", "annotations": {"endpointd.io/selector": "app in"}}, "spec": {"ports": [{"port": 80}]}});
     api.create(&wrong, "default").await.unwrap();
-    let mut process = Process::start(&[
-        "run",
-        "--server",
-        &handle.url(),
-        "--leader-elect=false",
-        "--controllers=custom-selector-controller",
-    ]);
-    let start = Instant::now();
-    while api.list("Event", "default").await.unwrap().is_empty() {
-        let waited = Instant::now().saturating_duration_since(start);
-        assert!(waited < Duration::from_secs(40), "{}", process.log());
-        sleep(Duration::from_millis(20)).await;
-    }
+    let mut process = serving_annotations(&handle.url(), async || {
+        !api.list("Event", "default").await.unwrap().is_empty()
+    })
+    .await;
     let log = process.terminate().await;
     let at = log.find("this came about before this process led");
     assert!(at.is_some_and(|at| at < log.find(" stopped").unwrap()), "{log}");

@@ -2,9 +2,11 @@
 
 use super::cluster::{self, Api};
 use memory_apiserver::{Access, Config, Handle};
+use serde_json::json;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The outcome of a command.
 #[derive(Debug)]
@@ -85,4 +87,29 @@ pub(crate) fn access(resources: &str) -> Access {
     ))
     .unwrap()
     .service_account("token", "default", "looker")
+}
+
+/// Writes a kubeconfig for a server, of who sends the token `token`, to a file of this name in the folder for temporary files.
+pub(crate) fn kubeconfig(name: &str, server: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("endpointd-{name}-{}.kubeconfig", std::process::id()));
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, text.to_string()).unwrap();
+    path
+}
+
+/// Waits until an audit finds everything in sync.
+pub(crate) async fn until_in_sync(server: &str) {
+    let audit = ["audit", "--server", server, "--settle=100ms"];
+    let mut ended = endpointd(&audit).await;
+    for _ in 0..50 {
+        if ended.code == Some(0) {
+            return;
+        }
+        sleep(Duration::from_millis(100)).await;
+        ended = endpointd(&audit).await;
+    }
+    panic!("never in sync: {ended:?}");
 }

@@ -110,6 +110,12 @@ fn replaced(text: &str, mark: &str, words: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{mark}\n{words}{END}{after}"))
 }
 
+/// What was measured of the loads among some parts.
+fn rows_of(parts: &[(&String, &Found)]) -> Vec<Row> {
+    let rows = parts.iter().flat_map(|(_, found)| &found.rows);
+    rows.cloned().collect()
+}
+
 // === impl Results ===
 
 impl Results {
@@ -156,7 +162,7 @@ impl Results {
     fn loads(&self) -> String {
         let mut out = String::new();
         for (with, parts) in self.groups() {
-            let mut rows: Vec<Row> = parts.iter().flat_map(|(_, found)| found.rows.clone()).collect();
+            let mut rows = rows_of(&parts);
             rows.sort_by_key(Row::has_watchers);
             if !rows.is_empty() {
                 let _ = writeln!(
@@ -183,7 +189,7 @@ impl Results {
                 let verdict = if *passed { "passed" } else { "**failed**" };
                 let _ = writeln!(out, "| `{part}` | {verdict} | {} |", words.replace('|', "\\|"));
             }
-            let rows: Vec<Row> = parts.iter().flat_map(|(_, found)| found.rows.clone()).collect();
+            let rows = rows_of(&parts);
             if !rows.is_empty() {
                 let _ = write!(out, "\n{}", loads::table(&rows));
             }

@@ -36,6 +36,14 @@ pub(crate) enum Applied {
     All(LeaseRound),
 }
 
+impl LeaseRound {
+    /// What is known of all Leases is forgotten, because this process no longer follows the outputs. It follows the Leases
+    /// again when it does.
+    pub(crate) fn forget() -> Self {
+        Self::Forgotten(None)
+    }
+}
+
 impl FollowedLeases {
     /// Applies what was learned of the namespace's Leases, unless it concerns all of them. Returns what it concerns.
     pub(crate) fn apply(&mut self, change: LeaseChange) -> Applied {
@@ -70,12 +78,6 @@ impl FollowedLeases {
                 effect
             }),
         })
-    }
-
-    /// Forgets what is known of all Leases, because this process no longer follows the outputs. It follows the Leases
-    /// again when it does.
-    pub(crate) fn forget() -> LeaseRound {
-        LeaseRound::Forgotten(None)
     }
 
     /// Applies a change to as many Leases as `count` says. Returns the Services that this concerns, Lease by Lease, and what is

@@ -2,7 +2,7 @@
 
 use super::reads::all_but;
 use crate::cluster::{controller, options};
-use crate::command::{access, endpointd, serve};
+use crate::command::{access, endpointd, kubeconfig, serve, until_in_sync};
 use crate::endpoint_selectors;
 use crate::world::{node, pod, service};
 use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
@@ -140,12 +140,7 @@ async fn a_namespace_that_does_not_exist_is_an_error_unless_nobody_may_tell() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
 
     handle.server().set_access(Some(all_but("namespaces")));
-    let path = std::env::temp_dir().join(format!("endpointd-namespaces-{}.kubeconfig", std::process::id()));
-    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "one",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "token"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}]});
-    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let path = kubeconfig("namespaces", &url);
     let ended = endpointd(&["audit", "--kubeconfig", path.to_str().unwrap(), "-n", "nowhere"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(
@@ -261,20 +256,9 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     endpoint_selectors::serve_by(&api).await;
     let url = handle.url();
     let running = controller(handle.server(), options(100));
-    for _ in 0..50 {
-        let ended = endpointd(&["audit", "--server", &url, "--settle=100ms"]).await;
-        if ended.code == Some(0) {
-            break;
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
+    until_in_sync(&url).await;
     running.abort();
-    let path = std::env::temp_dir().join(format!("endpointd-unjudged-{}.kubeconfig", std::process::id()));
-    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "one",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "token"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}]});
-    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let path = kubeconfig("unjudged", &url);
     let audit = async |resources: &str, more: &[&str]| {
         handle.server().set_access(Some(access(resources)));
         let kubeconfig = path.to_str().unwrap();

@@ -1,7 +1,7 @@
 //! The command: what it prints, and how it exits.
 
 use crate::cluster::{controller, options};
-use crate::command::{access, endpointd, endpointd_at_home, serve};
+use crate::command::{access, endpointd, endpointd_at_home, kubeconfig, serve, until_in_sync};
 use crate::world::{node, pod, service};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -115,12 +115,7 @@ async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
     let (handle, api) = serve().await;
     api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
     api.create(&service(), "default").await.unwrap();
-    let path = std::env::temp_dir().join(format!("endpointd-explain-{}.kubeconfig", std::process::id()));
-    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": handle.url()}}],
-        "users": [{"name": "u", "user": {"token": "token"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
-    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let path = kubeconfig("explain", &handle.url());
     let path = path.to_str().unwrap();
     // Where kubectl finds it, a tool that people call finds it too.
     let home = std::env::temp_dir().join(format!("endpointd-explain-{}.home", std::process::id()));
@@ -447,23 +442,9 @@ async fn what_a_service_does_not_depend_on_may_be_out_of_bounds() {
     }
     let running = controller(handle.server(), options(100));
     let url = handle.url();
-    for _ in 0..50 {
-        if endpointd(&["audit", "--server", &url, "--settle=100ms"])
-            .await
-            .code
-            == Some(0)
-        {
-            break;
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
+    until_in_sync(&url).await;
     running.abort();
-    let path = std::env::temp_dir().join(format!("endpointd-depends-{}.kubeconfig", std::process::id()));
-    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "token"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
-    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let path = kubeconfig("depends", &url);
     let look = async |command: &[&str], controllers: &str| {
         let common = ["--kubeconfig", path.to_str().unwrap(), "--settle=0s", controllers];
         endpointd(&[command, &common].concat()).await

@@ -2,7 +2,7 @@
 
 use super::NamespaceState;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::followed_leases::FollowedLeases;
+use crate::core::followed_leases::LeaseRound;
 use crate::core::namespace::Kind;
 use crate::core::namespace::lifecycle::{Lifecycle as _, adoption_order};
 use crate::core::namespace::rounds::Round;
@@ -25,7 +25,7 @@ impl NamespaceState {
         );
         match kind {
             Kind::Slice => {
-                self.services.queue(Round::Leases(FollowedLeases::forget()));
+                self.services.queue(Round::Leases(LeaseRound::forget()));
                 self.placement().forget_slices();
             }
             Kind::Endpoints => {

@@ -10,6 +10,7 @@ const FIRST: f64 = 5.0;
 const LEAST: f64 = 2.0;
 /// The largest number of places if nobody watches.
 const MOST_UNWATCHED: f64 = 256.0;
+
 /// The places of one resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {

@@ -11,6 +11,8 @@ use crate::report::{
     spread::Spread,
 };
 
+const NOT_KNOWN: &str = "not known";
+
 /// A figure over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::real) struct Range {
@@ -149,11 +151,8 @@ pub(in crate::real) fn short_table(rows: &[Row]) -> String {
         let is_same_load = before.as_ref() == Some(&load);
         let both = |slices: Option<Range>, endpoints: Option<Range>| {
             let seen = [slices, endpoints].into_iter().flatten();
-            let seen: Vec<_> = seen.map(|Range { median, .. }| micros(median)).collect();
+            let seen: Vec<_> = seen.map(|seen| median(Some(seen), micros)).collect();
             seen.join("; ")
-        };
-        let median = |range: Option<Range>, unit: fn(f64) -> String| {
-            range.map_or_else(|| "not known".to_owned(), |Range { median, .. }| unit(median))
         };
         let cells = [
             if is_same_load { String::new() } else { load.clone() },
@@ -256,10 +255,15 @@ fn count(value: f64) -> String {
     number(value.round() as u64)
 }
 
+/// The median alone.
+fn median(range: Option<Range>, unit: fn(f64) -> String) -> String {
+    range.map_or_else(|| NOT_KNOWN.to_owned(), |range| unit(range.median))
+}
+
 /// The median, and the range if there is one.
 fn shown(range: Option<Range>, unit: fn(f64) -> String) -> String {
     let Some(Range { median, least, most }) = range else {
-        return "not known".to_owned();
+        return NOT_KNOWN.to_owned();
     };
     let (median, least, most) = (unit(median), unit(least), unit(most));
     if least == most {
