@@ -497,8 +497,8 @@ impl ObjectState {
             .is_some_and(|remote| remote.version < self.seen)
     }
 
-    /// Returns whether nothing is known about the object that could matter later.
-    pub fn is_untracked(&self) -> bool {
+    /// Returns whether the server does not have the object: no create of it is in flight or may have been carried out.
+    pub fn is_absent(&self) -> bool {
         self.remote.is_none() && self.flight.is_none() && !self.needs_refetch
     }
 

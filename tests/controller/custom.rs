@@ -257,6 +257,26 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn pods_that_no_longer_count_as_ready_leave_a_selector_that_cannot_be_used() {
+    let world = world(CUSTOM, "app in (web,api)").await;
+    let publish = async |publish: bool| {
+        let patch = json!({"spec": {"publishNotReadyAddresses": publish}});
+        world.patch("Service", "s", patch).await;
+        world.rest().await;
+    };
+    publish(true).await;
+    world.flip("api", false, 5).await;
+    annotate(&world, json!("")).await;
+    world.rest().await;
+    assert_eq!(pods_by(&world, OURS).await, ["api", "old", "web"]);
+    publish(false).await;
+    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
+    publish(true).await;
+    assert_eq!(pods_by(&world, OURS).await, ["old", "web"], "nobody is added");
+    assert_in_sync(&world).await;
+}
+
 /// Makes node `n1` anew.
 async fn renew_node(world: &World) {
     world.make(node("n1", Some("z1"), Some("4"))).await;

@@ -116,6 +116,46 @@ async fn seconds(count: u64) {
     sleep(Duration::from_secs(count)).await;
 }
 
+/// A slice of the Service from when it had a selector was listed with endpoints, and has been emptied since.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_this_controller_has_emptied_keeps_no_leader_out() {
+    let mut world = world(EVERYTHING, json!({LEADER: "db"})).await;
+    let select = async |world: &World, selector: Value| {
+        world
+            .patch("Service", "s", json!({"spec": {"selector": selector}}))
+            .await;
+        world.rest().await;
+    };
+    select(&world, json!({"app": "db"})).await;
+    world.stop().await;
+    world.start_up().await;
+    assert_eq!(world.in_slices().await.len(), 3);
+    select(&world, json!({"app": "none"})).await;
+    select(&world, Value::Null).await;
+    hold(&world, "db-0", 1).await;
+    world.rest().await;
+    assert_eq!(published(&world).await, ["db-0"]);
+}
+
+/// Somebody writes Endpoints of the Service by hand, which are mirrored: clients would use those beside the leader.
+#[tokio::test(start_paused = true)]
+async fn mirrored_endpoints_take_the_leader_out() {
+    let world = led_world(EVERYTHING).await;
+    let by_hand = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "s"},
+        "subsets": [{"addresses": [{"ip": "203.0.113.1"}], "ports": [{"name": "sql", "port": 5432}]}],
+    });
+    world.make(by_hand).await;
+    world.rest().await;
+    assert_eq!(published(&world).await, [""; 0]);
+    assert!(
+        told(&world)
+            .await
+            .iter()
+            .any(|(reason, _)| reason == "OtherEndpointSlices")
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_holder_alone_is_published_in_one_slice_that_is_rewritten() {
     let world = led_world(EVERYTHING).await;

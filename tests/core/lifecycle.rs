@@ -3,12 +3,13 @@
 use crate::model::{Fate, Model, PodSpec, ServiceSpec};
 use crate::ops;
 use endpointd::core::address::Family;
+use endpointd::core::facts::{PodFacts, SliceFacts};
 use endpointd::core::namespace::Kind;
 use endpointd::core::object::ObjectName;
 use endpointd::core::object::Output;
 use endpointd::core::queue::Priority;
 
-fn pod(name: u8, labels: u8) -> PodSpec {
+pub(super) fn pod(name: u8, labels: u8) -> PodSpec {
     PodSpec {
         name,
         labels,
@@ -17,7 +18,7 @@ fn pod(name: u8, labels: u8) -> PodSpec {
 }
 
 /// Pods `0` and on with all labels 0, and one Service that selects them, published.
-fn published(pods: u8, limit: usize) -> Model {
+pub(super) fn published(pods: u8, limit: usize) -> Model {
     let mut model = ops::start(limit);
     for name in 0..pods {
         model.pod(pod(name, 0).facts());
@@ -25,6 +26,15 @@ fn published(pods: u8, limit: usize) -> Model {
     model.service(ServiceSpec::plain().facts());
     model.converge();
     model
+}
+
+/// Puts a pod into a slice, in which there is another.
+pub(super) fn add(slice: &mut SliceFacts, pod: &PodFacts) {
+    let mut endpoint = slice.endpoints[0].clone();
+    endpoint.addresses = vec![pod.v4.unwrap().to_string().into()];
+    endpoint.pod = Some(pod.name.clone());
+    endpoint.pod_uid = Some(pod.uid.clone());
+    slice.endpoints.push(endpoint);
 }
 
 /// The priority in which Endpoints are due after a change of their Service.
@@ -105,11 +115,7 @@ fn endpoints_that_others_add_do_not_fill_a_slice_above_its_limit() {
     model.state.begin_list(Kind::Slice);
     for number in 2..5 {
         let facts = pod(number, 0).facts();
-        let mut endpoint = slice.endpoints[0].clone();
-        endpoint.addresses = vec![facts.v4.unwrap().to_string().into()];
-        endpoint.pod = Some(facts.name.clone());
-        endpoint.pod_uid = Some(facts.uid.clone());
-        slice.endpoints.push(endpoint);
+        add(&mut slice, &facts);
         model.pod(facts);
     }
     model.put_slice(slice);

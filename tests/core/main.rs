@@ -19,6 +19,7 @@ mod saturation;
 #[path = "../../benches/support/simulated.rs"]
 mod simulated;
 
+mod copies;
 mod echoes;
 mod fairness;
 mod fanned_out;

@@ -81,6 +81,16 @@ impl Model {
         Outcome::Written(remote)
     }
 
+    /// Creates another slice with the content of one.
+    pub(crate) fn copy_slice(&mut self, name: &str) {
+        let mut copy = self.store[name].clone();
+        self.version += 1;
+        copy.meta.name = format!("copy-{}", self.version).into();
+        copy.meta.uid = self.next_uid();
+        copy.created = Some(Time::from_seconds(self.version.cast_signed()));
+        self.put_slice(copy);
+    }
+
     pub(crate) fn delete_slice(&mut self, name: &str) {
         if self.store.remove(name).is_some() {
             self.version += 1;

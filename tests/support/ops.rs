@@ -67,6 +67,8 @@ pub(crate) enum Tamper {
     OtherPorts,
     /// Another Service is named as an owner, ahead of the one that is.
     SecondOwner,
+    /// Another slice gets the same endpoints.
+    Copy,
 }
 
 pub(crate) fn pod() -> impl Strategy<Value = PodSpec> {
@@ -192,6 +194,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         Just(Tamper::OtherService),
         Just(Tamper::OtherPorts),
         Just(Tamper::SecondOwner),
+        Just(Tamper::Copy),
     ];
     let endpoints_tamper = prop_oneof![
         Just(EndpointsTamper::Delete),
@@ -368,6 +371,7 @@ pub(crate) fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
         Tamper::SecondOwner => share(&mut slice),
         Tamper::OtherService => slice.meta.service = "svc-0".into(),
         Tamper::OtherPorts => slice.ports = Vec::new().into(),
+        Tamper::Copy => return model.copy_slice(name),
     }
     model.put_slice(slice);
 }

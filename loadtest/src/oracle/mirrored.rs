@@ -9,7 +9,11 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 
-use super::{Difference, Problem, endpoints::LEADER, slices::MANAGED_BY_LABEL};
+use super::{
+    Difference, Problem,
+    endpoints::LEADER,
+    slices::{MANAGED_BY_LABEL, are_kept},
+};
 
 const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
@@ -19,7 +23,7 @@ const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 type Shown = BTreeMap<Option<String>, BTreeMap<String, bool>>;
 
 /// Compares the mirrored slices among those of a Service with its Endpoints, and returns the number of addresses that
-/// they should hold. A Service with a selector has none.
+/// they should hold. A Service with a selector has none, but for those that are kept.
 pub(super) fn compare(
     service: &Service,
     endpoints: Option<&Endpoints>,
@@ -31,6 +35,9 @@ pub(super) fn compare(
         return 0;
     }
     let endpoints = endpoints.filter(|object| is_mirrored(service, object));
+    if are_kept(service, slices) {
+        return 0;
+    }
     let (mut expected, found) = (endpoints.map(expected).unwrap_or_default(), found(slices));
     if expected.get(&None).is_some_and(|bare| {
         let mut others = expected.iter().filter(|(port, _)| port.is_some());

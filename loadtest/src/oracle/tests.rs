@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod hints;
+mod kept;
 mod leaders;
 mod pods;
 mod slices;

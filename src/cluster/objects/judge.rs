@@ -167,7 +167,7 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
             let endpoints = codec::object::<Namespaced<EndpointsFacts>>(body)?;
             fetched(body, Content::Endpoints(Box::new(endpoints.facts)))
         }
-        (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY])?,
+        (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY, MIRRORED_BY])?,
         (Flight::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY])?,
     })
 }

@@ -172,7 +172,7 @@ impl EndpointsDesk<'_> {
             entry.object.phase = Phase::Unmanaged;
             entry.object.rewrite = false;
             (entry.object.trigger, entry.object.flight_trigger) = (None, None);
-            if entry.object.is_untracked() {
+            if entry.object.is_absent() {
                 self.endpoints.objects.remove(id);
             }
         }
@@ -193,7 +193,7 @@ impl EndpointsDesk<'_> {
         // to be a leftover then.
         if self.ctx.starting
             && self.ctx.pending_lists.has(Kind::Endpoints)
-            && entry.object.is_untracked()
+            && entry.object.is_absent()
             && !self.endpoints.objects.has_arrived(name)
         {
             self.endpoints.objects.remove(id);

@@ -214,7 +214,9 @@ fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
     match (flight, outcome) {
         // Nothing waits for the answer, but an object that a create may have made is needed once the Service is
         // managed again.
-        (Flight::Create, Outcome::Unknown | Outcome::Exists) if phase == Phase::Unmanaged => {
+        (Flight::Create, Outcome::Unknown | Outcome::Exists | Outcome::Conflict)
+            if phase == Phase::Unmanaged =>
+        {
             object.needs_refetch = true;
         }
         _ if phase == Phase::Unmanaged => object.fail(*outcome == Outcome::Rejected),

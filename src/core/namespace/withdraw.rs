@@ -2,7 +2,8 @@
 //! Service that has a selector now. Clients read all slices of a Service, so an old one goes only when others have
 //! taken its place:
 //!
-//! * Where this process writes the others, when all of these are written and hold a ready endpoint, or the old one holds none.
+//! * Where this process writes the others, when all of these are written and hold a ready endpoint, or the old one was published
+//!   for an annotation and holds none.
 //! * Where another controller writes them, when their ready endpoints have its ready addresses, or as many as all old ones
 //!   had. They are watched as metadata only, so they and the old slice are read first; what is not read yet proves nothing.
 //! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches nothing, or nothing

@@ -126,7 +126,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         let object: &ObjectState = entry.as_ref();
-        if object.phase == Phase::Unmanaged && object.is_untracked() {
+        if object.phase == Phase::Unmanaged && object.is_absent() {
             self.gone(id, Gone::Unneeded);
             return None;
         }

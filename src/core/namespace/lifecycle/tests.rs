@@ -140,8 +140,8 @@ fn what_failed_is_due_again_and_waits() {
                 let writes = matches!(flight, Flight::Create | Flight::Update);
                 if phase == Phase::Unmanaged {
                     // Nobody waits for it: a create is looked for once, anything else counts as failed.
-                    let looks =
-                        flight == Flight::Create && matches!(outcome, Outcome::Unknown | Outcome::Exists);
+                    let doubtful = matches!(outcome, Outcome::Unknown | Outcome::Exists | Outcome::Conflict);
+                    let looks = flight == Flight::Create && doubtful;
                     assert_eq!(object.needs_refetch, looks, "{what}");
                     assert_eq!(object.failures, u8::from(!looks), "{what}");
                 } else {

@@ -166,7 +166,7 @@ impl Placement<'_> {
         let unread = self.needs_content(id) || led_unread;
         let slice = &self.slices[id];
         if unread
-            && slice.manager == Manager::Builtin
+            && slice.manager != Manager::Custom
             && slice.object.phase == Phase::Unmanaged
             && slice.object.remote.is_some()
         {

@@ -321,8 +321,10 @@ impl Placement<'_> {
         let new = &self.services.table[id].facts;
         let reselected = edit.old.selector != new.selector;
         let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
+        // Pods stay in a Service whose selector cannot be used only while they count as ready.
+        let leave = reselected || (new.is_frozen() && edit.old.publish_not_ready != new.publish_not_ready);
         let pods = match stage {
-            Stage::Leave if reselected => edit.members.len(),
+            Stage::Leave if leave => edit.members.len(),
             Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
             Stage::Join => edit.selected.len(),
             // While no pod was added, members may have lost their places, and not got any in a new family.
@@ -358,7 +360,7 @@ impl Placement<'_> {
         }
         let looked_at = end - edit.at;
         edit.at = end;
-        (end < pods || self.next_stage(edit, reselected), looked_at)
+        (end < pods || self.next_stage(edit, reselected, leave), looked_at)
     }
 
     /// Visits a pod in a stage of a change. `change` is what has changed for each of the Service's pods.
@@ -394,13 +396,13 @@ impl Placement<'_> {
     }
 
     /// Begins the next stage of a change. Returns false if that was the last one. `reselected` says that the selector has
-    /// changed.
-    fn next_stage(&mut self, edit: &mut Edit, reselected: bool) -> bool {
+    /// changed, and `leave` that pods may have left.
+    fn next_stage(&mut self, edit: &mut Edit, reselected: bool, leave: bool) -> bool {
         let id = edit.id;
         edit.at = 0;
         edit.stage = match edit.stage {
             Stage::Leave => {
-                if reselected {
+                if leave {
                     edit.members.truncate(edit.kept);
                 }
                 Stage::Family(Family::V4)

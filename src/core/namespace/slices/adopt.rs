@@ -114,6 +114,8 @@ impl Placement<'_> {
         let state = &mut self.services[service];
         let slice = &mut self.slices.objects[id];
         slice.service = service;
+        // Out of date as soon as it is written.
+        slice.others_hold = None;
         state.slices.insert(id);
         if slice.owner.includes(&state.facts.uid) {
             slice.object.phase = Phase::Adopting { blocks: holds };

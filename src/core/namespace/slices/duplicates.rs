@@ -5,9 +5,10 @@
 //! endpoint for as long as both run. So the copy in the older slice stays, and of two as old the one in the slice whose name
 //! comes first. That a slice is ours, or was known before, does not count.
 //!
-//! * A place that the API server does not have yet is no copy: the endpoint stays where the server has it.
+//! * A place that the API server does not have is no copy, even if a create has been sent: the endpoint stays where the
+//!   server has it.
 //! * While a write of one of the slices is in flight, or its age is not known, nothing is decided. The other is read again
-//!   after the answer.
+//!   after the answer, or when a list shows the first, or when that is gone.
 //! * No slice is created while one that appeared, or about which something is to be decided, has yet to be read.
 
 use crate::core::ids::{ServiceId, SliceId};
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Duplicates {
     /// Slices that appeared, or about which something is to be decided, and that have yet to be read.
     unread: BTreeSet<(ServiceId, SliceId)>,
-    /// By the slice whose answer is awaited: the slices to be read again after that.
+    /// By the slice of which more must be known: the slices to be read again after that.
     undecided: BTreeMap<SliceId, BTreeSet<SliceId>>,
 }
 
@@ -71,7 +72,7 @@ impl Placement<'_> {
             return Keeper::Holder;
         };
         // If an object that was given away comes back, it takes its endpoints from the slice that replaced it.
-        if holder.yielded || !holder.slots[at].published.is_published() {
+        if holder.yielded || holder.object.is_absent() || !holder.slots[at].published.is_published() {
             return Keeper::This;
         }
         let writes = matches!(holder.object.flight, Some(Flight::Create | Flight::Update));
@@ -84,7 +85,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Has a slice read again after the next answer about another one, and that one read if nothing of it is in flight.
+    /// Has a slice read again once more is known of another one, and that one read if nothing of it is in flight.
     pub(super) fn decide_later(&mut self, holder: SliceId, id: SliceId) {
         if self
             .slices
@@ -102,9 +103,10 @@ impl Placement<'_> {
         }
     }
 
-    /// Has the slices read again about which nothing could be decided before this answer.
-    pub(super) fn decide(&mut self, holder: Option<SliceId>) {
-        let Some(slices) = holder.and_then(|holder| self.slices.duplicates.undecided.remove(&holder)) else {
+    /// Has the slices read again about which nothing could be decided before more was known of this one: a request of it was
+    /// answered, a list has shown it, or it is gone.
+    pub(super) fn decide(&mut self, holder: SliceId) {
+        let Some(slices) = self.slices.duplicates.undecided.remove(&holder) else {
             return;
         };
         for id in slices {

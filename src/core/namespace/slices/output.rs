@@ -154,15 +154,21 @@ impl Publishing for Placement<'_> {
 
     fn read(&mut self, known: Option<SliceId>, facts: SliceFacts, epoch: u8) {
         match known {
-            Some(id) => self.reconcile_observed(id, facts),
+            Some(id) => {
+                self.reconcile_observed(id, facts);
+                self.decide(id);
+            }
             None => self.arrive(facts, epoch),
         }
     }
 
     fn gone(&mut self, id: SliceId, gone: Gone) {
+        self.decide(id);
         match gone {
             Gone::Shown(_) => self.vanish(id),
             Gone::Missing => self.remake(id),
+            // What was to be written to it is written to another.
+            Gone::GivenAway if self.slices.objects[id].differs() => self.remake(id),
             Gone::GivenAway => self.yield_remote(id),
             Gone::Unneeded => self.drop_slice(id),
         }
@@ -206,8 +212,8 @@ impl Placement<'_> {
         let due = self.answered(name, outcome, why);
         if let Some(id) = id {
             self.slices.recount(id);
+            self.decide(id);
         }
-        self.decide(id);
         self.note_turn(name);
         due
     }

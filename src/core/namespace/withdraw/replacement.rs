@@ -554,7 +554,7 @@ impl Replacement {
             };
         }
         // An old slice that holds nothing ready goes though the others hold nothing ready either. Mirrored ones are never
-        // empty, and are not read for that.
+        // empty, and not read for that: a new leader would read all that stay.
         let reads = |leaving: &Leaving| match replacing {
             Replacing::Others { .. } => true,
             Replacing::Ours { complete, hold } => complete && !hold && matches!(leaving, Leaving::Custom(_)),
