@@ -490,6 +490,13 @@ impl ObjectState {
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
     }
 
+    /// Records a version that a watch or a list shows while a request is in flight. If that creates the object, it may be
+    /// another one of the name, and the answer may say no more than that the request was not carried out.
+    pub fn show_in_flight(&mut self, version: u64) {
+        self.seen = self.seen.max(version);
+        self.needs_refetch |= self.remote.is_none();
+    }
+
     /// Returns whether a watch showed a newer version than the last known one.
     pub fn is_outdated(&self) -> bool {
         self.remote

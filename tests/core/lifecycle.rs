@@ -1,7 +1,7 @@
 //! The lifecycle of single objects: the state between a cluster and a server, both made up by the test.
 
-use crate::model::{Fate, Model, PodSpec, ServiceSpec};
-use crate::ops;
+use crate::model::{CustomSpec, Fate, Model, PodSpec, ServiceSpec};
+use crate::ops::{self, Op};
 use endpointd::core::address::Family;
 use endpointd::core::facts::{PodFacts, SliceFacts};
 use endpointd::core::namespace::Kind;
@@ -275,4 +275,92 @@ fn a_service_whose_events_leave_out_its_families_keeps_those_of_the_list() {
     model.converge();
     let has = |family| model.store.values().any(|slice| slice.family == Some(family));
     assert!(has(Family::V4) && has(Family::V6));
+}
+
+/// A Service gets a leader instead of its selector while one of its slices is being written: that is another controller's
+/// from then on, and is read to see whether it holds endpoints.
+#[test]
+fn a_slice_that_is_written_when_its_service_gets_a_leader_is_read() {
+    let mut model = published(1, 3);
+    ops::happen(&mut model, &Op::StandBy);
+    ops::happen(&mut model, &Op::TakeOver);
+    model.converge();
+    // Empties the slice.
+    model.pod(pod(0, 1).facts());
+    model.plan();
+    let of_slice = |name: &ObjectName| name.output == Output::Slice;
+    let at = model.pending.iter().position(of_slice).unwrap();
+    let slice = model.pending[at].clone();
+    assert!(model.grant(at).is_some());
+    let led = ServiceSpec {
+        selector: None,
+        lease: Some(0),
+        ..ServiceSpec::plain()
+    };
+    model.service(led.facts());
+    model.plan();
+    model.answer(&slice, Fate::Carried);
+    ops::happen(&mut model, &Op::Lead(0, Some(0)));
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+    let published: Vec<_> = model.published().into_values().map(|pods| pods.len()).collect();
+    assert_eq!(published, [1], "the leader");
+}
+
+/// The selector of a Service becomes unusable while another replica writes. Its pods are followed by the next leader too.
+#[test]
+fn a_selector_that_became_unusable_on_standby_empties_nothing() {
+    // The second of the annotations of the model can be used, the eighth cannot.
+    let selector = |annotation| ServiceSpec {
+        selector: None,
+        annotation: Some(annotation),
+        ..ServiceSpec::plain()
+    };
+    let mut model = ops::start(3);
+    model.pod(pod(0, 1).facts());
+    model.service(selector(1).facts());
+    model.converge();
+    let slices = model.store.clone();
+    assert!(slices.values().any(|slice| slice.endpoints.len() == 1));
+    model.stand_by();
+    model.service(selector(7).facts());
+    model.plan();
+    ops::take_over(&mut model);
+    model.converge();
+    assert_eq!(model.store, slices);
+}
+
+/// Somebody makes Endpoints while ours of the same name are on their way, and those are refused for another reason. Then the
+/// Service loses its selector: its Endpoints are mirrored.
+#[test]
+fn endpoints_that_somebody_makes_while_ours_are_refused_are_known() {
+    let mut model = ops::start(3);
+    model.service(ServiceSpec::plain().facts());
+    model.plan();
+    model.let_wait_end();
+    model.plan();
+    let service = ServiceSpec::plain().facts().name;
+    let object = ObjectName::endpoints(service.clone());
+    let at = model.pending.iter().position(|name| *name == object).unwrap();
+    assert!(model.grant(at).is_some());
+    let by_hand = CustomSpec {
+        subsets: vec![(1, 0, 0)],
+        labels: 0,
+        skip: false,
+        leader: false,
+        again: false,
+    };
+    model.custom_endpoints(&service, &by_hand);
+    while !model.watch.is_empty() {
+        model.watch_one();
+    }
+    model.answer(&object, Fate::Throttled);
+    let unselected = ServiceSpec {
+        selector: None,
+        ..ServiceSpec::plain()
+    };
+    model.service(unselected.facts());
+    model.converge();
+    assert_eq!(model.published_mirrored(), model.expected_mirrored());
+    assert_eq!(model.mirrored.len(), 1);
 }

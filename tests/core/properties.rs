@@ -43,10 +43,14 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     // Incremental equals rebuilt; and a start on a converged cluster writes nothing, in whatever order it is
     // listed.
     let mut fresh = model.restarted(seed);
-    let items = fresh.plan();
+    // But for Endpoints that were left alone above: one that has our label since a write of an earlier term, which was
+    // carried out after their Service went, is deleted at the next start.
+    let (left, items): (Vec<_>, Vec<_>) = fresh.plan().into_iter().partition(|item| {
+        item.object.output == Output::Endpoints && !model.services.contains_key(&item.object.name)
+    });
     prop_assert_eq!(items, [], "a state built afresh finds nothing to do");
     fresh.converge();
-    prop_assert_eq!(fresh.writes, 0);
+    prop_assert_eq!(fresh.writes, left.len() as u64);
 
     // The same once more, with every Service seen again.
     for service in fresh.services.clone().into_values() {
@@ -182,7 +186,7 @@ proptest! {
                 // A slice that is not published here is read only to know what it holds, and nothing waits for that.
                 let not_ours = |slice: &SliceFacts| {
                     let service = model.services.get(&slice.meta.service);
-                    service.is_none_or(|service| !slice.is_for(service))
+                    service.is_none_or(|service| !service.is_managed() || !slice.is_for(service))
                 };
                 if matches!(request, Request::Fetch) && model.store.get(&*item.object.name).is_some_and(not_ours) {
                     continue;

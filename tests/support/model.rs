@@ -585,6 +585,8 @@ impl Model {
                 self.state.look_at_leaving(at);
             } else if self.state.next_look_at_deferral().is_some() {
                 self.let_wait_end();
+            } else if self.look_at_lease() {
+                // It may be read again.
             } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
                 return;
             } else {

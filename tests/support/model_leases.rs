@@ -19,6 +19,8 @@ pub(crate) struct Leases {
     /// The number under which the state follows them.
     following: Option<u64>,
     news: VecDeque<LeaseEvent>,
+    /// The version of the last change.
+    version: u64,
     /// Counts changes of Leases, and what the state has heard of them.
     changes: i32,
     clock: Duration,
@@ -29,6 +31,9 @@ impl Model {
     pub(crate) fn lead(&mut self, lease: u8, holder: Option<&str>) {
         let name: Arc<str> = lease_name(lease).into();
         self.version += 1;
+        // Leases are not restored with the rest.
+        self.leases.version = self.version.max(self.leases.version + 1);
+        let version = self.leases.version;
         let event = if let Some(holder) = holder {
             self.leases.changes += 1;
             let record = Record {
@@ -40,14 +45,14 @@ impl Model {
             };
             let facts = LeaseFacts {
                 name: name.clone(),
-                version: self.version,
+                version,
                 record,
             };
             self.leases.there.insert(name, facts.clone());
             LeaseEvent::Seen(facts)
         } else {
             self.leases.there.remove(&name);
-            LeaseEvent::Gone(name, self.version)
+            LeaseEvent::Gone(name, version)
         };
         if self.leases.following.is_some() {
             self.leases.news.push_back(event);
@@ -101,6 +106,17 @@ impl Model {
             event,
         });
         true
+    }
+
+    /// Time passes until a Lease is to be looked at, unless that is when it runs out. Returns false if none is.
+    pub(crate) fn look_at_lease(&mut self) -> bool {
+        let soon = |at: &Duration| *at < self.leases.clock + Duration::from_secs(10);
+        let next = self.leases.following.and_then(|_| self.state.next_look());
+        let Some(at) = next.filter(soon) else {
+            return false;
+        };
+        self.leases.clock = self.leases.clock.max(at);
+        self.state.look_at_one(at)
     }
 
     /// Nobody follows the Leases any more.

@@ -201,7 +201,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             let object = objects[id].as_mut();
             object.epoch = epoch;
             if object.flight.is_some() {
-                object.seen = object.seen.max(version);
+                object.show_in_flight(version);
                 return;
             }
         }
@@ -245,8 +245,11 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         };
         let object = objects[id].as_mut();
         object.epoch = epoch;
+        if object.flight.is_some() {
+            return object.show_in_flight(meta.version());
+        }
         object.seen = object.seen.max(meta.version());
-        if object.flight.is_none() && object.is_news(meta.version()) {
+        if object.is_news(meta.version()) {
             self.seen(Some(id), meta, epoch);
         }
     }

@@ -71,10 +71,13 @@ impl Placement<'_> {
     /// Keeps the pods of a Service that has changed, if they are not those of a selector any more, and forgets them if they
     /// are again.
     pub(in crate::core::namespace) fn follow_members(&mut self, id: ServiceId, members: &[PodId]) {
+        let known = !self.ctx.starting && !self.ctx.pending_lists.any();
         let service = &mut self.services.table[id];
         match (service.following.is_some(), service.facts.follows()) {
             (false, true) => {
-                let following = Following::new(members.iter().copied(), service.awaiting == 0);
+                // Who stands by knows no slices, and takes over those pods that they show then.
+                let decided = known && service.awaiting == 0;
+                let following = Following::new(members.iter().copied(), decided);
                 service.following = Some(Box::new(following));
             }
             (true, false) => service.following = None,

@@ -213,6 +213,10 @@ impl Placement<'_> {
         if let Some(id) = id {
             self.slices.recount(id);
             self.decide(id);
+            // While the request was in flight, the slice may have become another controller's.
+            if self.slices.objects.get(id).is_some() {
+                self.learn_content(id);
+            }
         }
         self.note_turn(name);
         due
