@@ -26,10 +26,14 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
             .endpoints
             .iter()
             // Afterwards, as after a start, nothing shows that an object without our label was its Service's.
-            // And one that people made just before its Service went may be seen only later, and is left alone then.
+            // And one that people, or a request of an earlier term, made about when its Service went may be seen only later,
+            // and is left alone then.
             .all(|(name, object)| model.services.contains_key(name)
                 || (model.stood_by && !object.meta.ours)
-                || model.custom.contains(&object.meta.uid.to_string())),
+                || model
+                    .custom
+                    .union(&model.orphans)
+                    .any(|uid| *uid == object.meta.uid.to_string())),
         "Endpoints have gone with their Services"
     );
 

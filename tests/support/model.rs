@@ -273,6 +273,8 @@ pub(crate) struct Model {
     pub(crate) mirrored: BTreeMap<Box<str>, SliceFacts>,
     /// The UIDs of Endpoints that people have made.
     pub(crate) custom: BTreeSet<String>,
+    /// The UIDs of Endpoints that a request of an earlier term may have made when their Service had gone.
+    pub(crate) orphans: BTreeSet<String>,
     pub(crate) leases: Leases,
     pub(crate) version: u64,
     /// How many UIDs have been given out.
@@ -360,6 +362,7 @@ impl Model {
             endpoints: BTreeMap::new(),
             mirrored: BTreeMap::new(),
             custom: BTreeSet::new(),
+            orphans: BTreeSet::new(),
             leases: Leases::default(),
             version: 100,
             uids: 0,
@@ -506,6 +509,7 @@ impl Model {
 
     /// The server gets one of the requests in flight, and perhaps answers.
     pub(crate) fn answer(&mut self, name: &ObjectName, fate: Fate) {
+        let late = self.late.contains_key(name);
         let request = self.in_flight.remove(name).or_else(|| self.late.remove(name));
         let request = request.expect("only what is in flight is answered");
         let outcome = match fate {
@@ -524,6 +528,12 @@ impl Model {
                 Outcome::Conflict
             }
         };
+        if late
+            && !self.services.contains_key(&name.name)
+            && let Some(made) = self.endpoints.get(&name.name)
+        {
+            self.orphans.insert(made.meta.uid.to_string());
+        }
         if let Some(item) = self.state.outcome(name, outcome, None) {
             self.enqueue(item.object);
         }

@@ -20,6 +20,7 @@ impl Model {
         (fresh.store, fresh.version, fresh.uids) = (self.store.clone(), self.version, self.uids);
         (fresh.endpoints, fresh.mirrored) = (self.endpoints.clone(), self.mirrored.clone());
         fresh.custom.clone_from(&self.custom);
+        fresh.orphans.clone_from(&self.orphans);
         fresh.leases = self.leases.clone();
         fresh.leave_leases();
         let mut kinds = Kind::ALL;
