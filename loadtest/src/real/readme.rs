@@ -141,7 +141,7 @@ impl Results {
                     .collect::<Vec<_>>()
                     .join(", ")
             };
-            let _ = write!(out, "> **Run on a real API server**: {with}");
+            let _ = write!(out, "> **Run on a real API server**: {}.", with.programs());
             for (passed, verdict) in [(true, "Passed"), (false, "**Failed**")] {
                 let named = named(passed);
                 if !named.is_empty() {
@@ -211,22 +211,24 @@ impl With {
             quick,
         }
     }
-}
 
-impl std::fmt::Display for With {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    /// What was run, without the machine, which matters to nothing but loads.
+    fn programs(&self) -> String {
         let Self {
             commit,
             date,
             versions,
-            machine,
+            machine: _,
             quick,
         } = self;
         let small = if *quick { ", in small (`--quick`)" } else { "" };
-        write!(
-            f,
-            "commit {commit} on {date}, with {versions}, on one machine with {machine}{small}."
-        )
+        format!("commit {commit} on {date}, with {versions}{small}")
+    }
+}
+
+impl std::fmt::Display for With {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, on one machine with {}.", self.programs(), self.machine)
     }
 }
 
@@ -275,11 +277,7 @@ mod tests {
         let page = fs::read_to_string(folder.join(PAGE)).unwrap();
         fs::remove_dir_all(folder).unwrap();
         assert!(kept);
-        let with = |commit, day| {
-            format!(
-                "commit {commit} on 2026-11-{day}, with kube-apiserver 1.36.2, on one machine with 2 cores (x)."
-            )
-        };
+        let with = |commit, day| format!("commit {commit} on 2026-11-{day}, with kube-apiserver 1.36.2.");
         assert_eq!(
             text,
             format!(
