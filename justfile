@@ -41,6 +41,17 @@ explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     PERTURBATIONS=all cargo test -p endpointd --test perturbations
     EXPLORER_ALL=1 cargo test -p endpointd --test explorer -- --nocapture
 
+# Random histories that no run before has played: of the controller against an API server with faults, and of the pure core.
+# A failure prints its seed. To be run after each change of how slices, Leases or answers are handled.
+histories FROM='0' SEEDS='10000' ROUNDS='50':
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cargo build --release --workspace
+    target/release/loadtest chaos --from {{ FROM }} --seeds {{ SEEDS }} --sockets 0
+    for _ in $(seq {{ ROUNDS }}); do
+        PROPTEST_RNG_SEED=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') cargo test --workspace --test core properties
+    done
+
 # Puts known defects back into the source, one at a time: the explorer must find each.
 mutations NAME='':
     tests/mutations/run {{ NAME }}

@@ -214,7 +214,8 @@ impl Placement<'_> {
             self.slices.recount(id);
             self.decide(id);
             // While the request was in flight, the slice may have become another controller's.
-            if self.slices.objects.get(id).is_some() {
+            let phase = self.slices.objects.get(id).map(|slice| slice.object.phase);
+            if phase == Some(Phase::Unmanaged) {
                 self.learn_content(id);
             }
         }

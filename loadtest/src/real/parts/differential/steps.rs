@@ -329,9 +329,10 @@ impl Steps {
         } else {
             self.facts.edited.insert(name.clone());
             // Upstream does not notice edits, and would put them right with the trigger time of a later change, which may not
-            // change anything for endpointd. So it is made to look before there is one: the note is another one each time, or
-            // nothing would have changed.
-            let note = json!({ "metadata": { "annotations": { "note": seconds(self.now) } } });
+            // change anything for endpointd. So it is made to look before there is one: the note is another one each time, also
+            // within a second, or nothing would have changed.
+            let note = format!("{:016x}", self.rng.u64(..));
+            let note = json!({ "metadata": { "annotations": { "note": note } } });
             self.follows = Some(patch("Service", &name, None, &note));
             let labels = json!({ "metadata": { "labels": { EDIT: "were-here" } } });
             patch("Endpoints", &name, None, &labels)
