@@ -226,6 +226,8 @@ pub struct ObjectState {
     pub flight: Option<Flight>,
     /// The highest resourceVersion that a watch showed. If it exceeds the acknowledged one, another client wrote.
     pub seen: u64,
+    /// The highest resourceVersion as of which the object is known to be gone, or another controller's.
+    pub gone: u64,
     /// The object needs a refetch before the next write: the server's copy is unknown, and if [`Self::remote`] is
     /// `None`, so is whether it exists.
     pub needs_refetch: bool,
@@ -254,6 +256,8 @@ pub struct ObjectState {
     /// that a change of the desired content called for. The garbage collector may learn before we do that the Service
     /// is gone, and would delete the object as fast as we create it.
     pub losses: u8,
+    /// True if a write failed, or may have failed, since the server's copy was last known: it may not hold what was sent.
+    pub unsettled: bool,
     /// True if a write had no answer since the server's copy was last known: another version may be that write.
     pub unanswered: bool,
     /// True if the last failure rejected the content that was sent, which waiting alone does not cure.
@@ -280,6 +284,7 @@ impl ObjectState {
             extras: None,
             flight: None,
             seen: 0,
+            gone: 0,
             needs_refetch: false,
             rewrite: false,
             trigger: None,
@@ -292,6 +297,7 @@ impl ObjectState {
             updated: false,
             failures: 0,
             losses: 0,
+            unsettled: false,
             unanswered: false,
             rejected: false,
             oversized: false,
@@ -370,7 +376,7 @@ impl ObjectState {
         }
         self.needs_refetch = self.seen > remote.version;
         self.seen = self.seen.max(remote.version);
-        self.unanswered = false;
+        (self.unanswered, self.unsettled) = (false, false);
         self.remote = Some(remote);
     }
 
@@ -378,7 +384,7 @@ impl ObjectState {
     pub fn read(&mut self, remote: Remote) -> bool {
         self.needs_refetch = self.seen > remote.version;
         self.flight_trigger = None;
-        self.unanswered = false;
+        (self.unanswered, self.unsettled) = (false, false);
         let moved = self.remote.as_ref() != Some(&remote);
         // Another object of the name was not updated yet.
         self.updated &= self.remote.as_ref().is_none_or(|old| old.uid == remote.uid);
@@ -424,6 +430,7 @@ impl ObjectState {
     /// Makes the content of a request that failed, or may have failed, due again, with its trigger time.
     pub fn undo_departure(&mut self) {
         self.rewrite = true;
+        self.unsettled = true;
         self.changes += u32::from(std::mem::take(&mut self.carried));
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
         self.priority = self.priority.min(self.flight_priority);
@@ -485,8 +492,9 @@ impl ObjectState {
         self.extras = None;
         self.updated = false;
         self.flight = None;
-        self.seen = 0;
+        (self.seen, self.gone) = (0, 0);
         self.needs_refetch = false;
+        self.unsettled = false;
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
     }
 
@@ -495,6 +503,17 @@ impl ObjectState {
     pub fn show_in_flight(&mut self, version: u64) {
         self.seen = self.seen.max(version);
         self.needs_refetch |= self.remote.is_none();
+    }
+
+    /// Handles the answer that the object is gone, or another controller's. Returns true if a watch has shown it since: then
+    /// it may be there again, and is read before that is believed.
+    pub fn is_shown_again(&mut self) -> bool {
+        let known = self.remote.as_ref().map_or(0, |remote| remote.version);
+        let again = self.seen > known.max(self.gone);
+        // The next such answer is newer than what was shown.
+        self.gone = self.gone.max(self.seen);
+        self.needs_refetch |= again;
+        again
     }
 
     /// Returns whether a watch showed a newer version than the last known one.

@@ -6,7 +6,7 @@ use super::compact::small::SmallSet;
 use super::facts::{Manager, Owners};
 use super::hash::hash_of;
 use super::hints::{HintState, Zone};
-use super::ids::{GroupId, PodId, ServiceId, SliceId};
+use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::object::{ObjectState, Phase};
 use super::ports::SlicePorts;
 use super::queue::Priority;
@@ -164,6 +164,12 @@ impl Slice {
             touched: false,
             pooled: false,
         }
+    }
+
+    /// Returns whether an object is another one of the name, made since this one was deleted.
+    pub fn is_another(&self, uid: &Uid) -> bool {
+        let remote = self.object.remote.as_ref();
+        self.object.phase == Phase::Deleting && remote.is_some_and(|remote| remote.uid != *uid)
     }
 
     /// Returns what is known of a slice that is not managed, if another controller has it on the API server.

@@ -1,8 +1,10 @@
 //! Endpoints that stand in two slices, or seem to.
 
 use crate::lifecycle::{add, pod, published};
-use crate::model::{Fate, Model};
+use crate::model::{Fate, Model, ServiceSpec};
 use crate::ops;
+use endpointd::core::body::Request;
+use endpointd::core::facts::SliceFacts;
 use endpointd::core::labels::Labels;
 use endpointd::core::object::{ObjectName, Output};
 
@@ -37,9 +39,7 @@ fn a_slice_that_was_not_created_holds_no_endpoint() {
         let mut slice = model.store[&first].clone();
         add(&mut slice, &pod(1, 0).facts());
         model.put_slice(slice);
-        while !model.watch.is_empty() {
-            model.watch_one();
-        }
+        watch_all(&mut model);
         model.answer(&created, fate);
         model.converge();
         assert_eq!(model.published(), model.expected(), "{fate:?}");
@@ -70,9 +70,7 @@ fn a_slice_that_is_given_away_while_a_write_of_it_is_due_is_replaced() {
         let mut model = published(1, 3);
         let given = model.store.keys().next().unwrap().clone();
         let mut slice = model.store[&given].clone();
-        let labels = slice.labels.iter();
-        let labels = labels.map(|(key, value)| (key, if key == MANAGER { "people" } else { value }));
-        slice.labels = labels.collect::<Labels>();
+        give_away(&mut slice);
         if due {
             model.pod(pod(1, 0).facts());
             model.plan();
@@ -92,4 +90,169 @@ fn a_slice_that_is_given_away_while_a_write_of_it_is_due_is_replaced() {
         }
         assert_eq!(model.published(), model.expected());
     }
+}
+
+/// Has a request carried out, and its answer arrive after something else has happened and the watch has shown that.
+fn answer_late(model: &mut Model, name: &ObjectName, between: impl FnOnce(&mut Model)) {
+    let request = model.in_flight.remove(name).unwrap();
+    let outcome = model.carry_out(name, &request);
+    between(model);
+    watch_all(model);
+    if let Some(item) = model.state.outcome(name, outcome, None) {
+        model.enqueue(item.object);
+    }
+}
+
+fn watch_all(model: &mut Model) {
+    while !model.watch.is_empty() {
+        model.watch_one();
+    }
+}
+
+/// Plans, and grants the request of an object.
+fn send(model: &mut Model, name: &ObjectName) -> Request {
+    model.plan();
+    let at = model.pending.iter().position(|pending| pending == name).unwrap();
+    model.grant(at).unwrap()
+}
+
+fn give_away(slice: &mut SliceFacts) {
+    let labels = slice.labels.iter();
+    let labels = labels.map(|(key, value)| (key, if key == MANAGER { "people" } else { value }));
+    slice.labels = labels.collect::<Labels>();
+}
+
+/// A slice is deleted, or given to another controller, and is there again before the answer to the read of it arrives.
+#[test]
+fn a_slice_that_is_there_again_before_the_answer_is_known() {
+    for deleted in [true, false] {
+        let mut model = published(1, 3);
+        let name = model.store.keys().next().unwrap().clone();
+        let slice = model.store[&name].clone();
+        if deleted {
+            model.delete_slice(&name);
+        } else {
+            let mut given = slice.clone();
+            give_away(&mut given);
+            model.put_slice(given);
+        }
+        watch_all(&mut model);
+        let object = ObjectName::slice((*name).into());
+        assert!(matches!(send(&mut model, &object), Request::Fetch));
+        answer_late(&mut model, &object, |model| {
+            let mut again = slice.clone();
+            if deleted {
+                again.meta.uid = "another".into();
+            }
+            model.put_slice(again);
+        });
+        model.pod_gone("pod-0");
+        model.converge();
+        assert_eq!(model.published(), model.expected(), "{deleted}");
+    }
+}
+
+/// The same of a slice that is deleted because its Service does not own it. What is made again in its place does.
+#[test]
+fn a_slice_that_is_made_again_before_the_answer_to_its_delete_is_known() {
+    let mut model = published(1, 3);
+    let name = model.store.keys().next().unwrap().clone();
+    let slice = model.store[&name].clone();
+    ops::tamper_with(&mut model, &name, ops::Tamper::Copy);
+    let copy = model.store.keys().find(|key| **key != name).unwrap().clone();
+    ops::tamper_with(&mut model, &copy, ops::Tamper::Disown);
+    watch_all(&mut model);
+    let object = ObjectName::slice((*copy).into());
+    while !matches!(send(&mut model, &object), Request::Delete(_)) {
+        model.answer(&object, Fate::Carried);
+    }
+    answer_late(&mut model, &object, |model| {
+        // Of two events that arrive together, the second is what is seen.
+        model.watch.clear();
+        let mut again = slice.clone();
+        (again.meta.name, again.meta.uid) = (copy.clone(), "another".into());
+        model.put_slice(again);
+    });
+    model.pod_gone("pod-0");
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+}
+
+/// A copy of a slice is read while it is not known whether the slice is still there, or holds what was sent: the copy is
+/// not emptied before that is known.
+#[test]
+fn a_copy_keeps_its_endpoints_until_the_other_slice_is_known_to_hold_them() {
+    for refused in [false, true] {
+        // The age of a slice is known from a list.
+        let mut model = published(1, 3).restarted(0);
+        let name = model.store.keys().next().unwrap().clone();
+        model.converge();
+        let object = ObjectName::slice((*name).into());
+        if refused {
+            model.pod(pod(1, 0).facts());
+            assert!(matches!(send(&mut model, &object), Request::Update(_)));
+            model.answer(&object, Fate::Rejected);
+        }
+        ops::tamper_with(&mut model, &name, ops::Tamper::Copy);
+        let copy = model.store.keys().find(|key| **key != name).unwrap().clone();
+        if refused {
+            let mut slice = model.store[&copy].clone();
+            add(&mut slice, &pod(1, 0).facts());
+            slice.endpoints.remove(0);
+            model.put_slice(slice);
+        } else {
+            model.delete_slice(&name);
+        }
+        watch_all(&mut model);
+        let copied = ObjectName::slice((*copy).into());
+        assert!(matches!(send(&mut model, &copied), Request::Fetch));
+        model.answer(&copied, Fate::Carried);
+        model.plan();
+        while let Some(at) = model.pending.iter().position(|pending| *pending == copied) {
+            let request = model.grant(at);
+            assert!(
+                matches!(request, None | Some(Request::Fetch)),
+                "{refused}: {request:?}"
+            );
+            if request.is_some() {
+                model.answer(&copied, Fate::Carried);
+            }
+        }
+        model.converge();
+        assert_eq!(model.published(), model.expected(), "{refused}");
+    }
+}
+
+/// A slice of a Service whose selector cannot be used is being made anew when the Service is edited.
+#[test]
+fn an_edit_of_a_service_whose_selector_cannot_be_used_empties_nothing() {
+    let selector = |annotation, publish_not_ready| ServiceSpec {
+        selector: None,
+        annotation: Some(annotation),
+        publish_not_ready,
+        ..ServiceSpec::plain()
+    };
+    let mut model = ops::start(3);
+    model.pod(pod(0, 1).facts());
+    model.service(selector(1, false).facts());
+    model.converge();
+    model.service(selector(7, false).facts());
+    model.converge();
+    let endpoints = |model: &Model| {
+        model
+            .store
+            .values()
+            .map(|slice| slice.endpoints.len())
+            .sum::<usize>()
+    };
+    assert_eq!(endpoints(&model), 1);
+    let name = model.store.keys().next().unwrap().clone();
+    model.delete_slice(&name);
+    watch_all(&mut model);
+    let object = ObjectName::slice((*name).into());
+    assert!(matches!(send(&mut model, &object), Request::Fetch));
+    model.answer(&object, Fate::Carried);
+    model.service(selector(7, true).facts());
+    model.converge();
+    assert_eq!(endpoints(&model), 1);
 }

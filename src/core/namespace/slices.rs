@@ -182,6 +182,11 @@ impl Slices {
             .collect()
     }
 
+    /// Forgets that a slice has yet to be read, which is its Service's no longer.
+    pub(super) fn forget_unread(&mut self, service: ServiceId, slice: SliceId) {
+        self.duplicates.forget(service, slice);
+    }
+
     /// Returns whether a slice of a Service that appeared has yet to be read. One that cannot be read is not waited for.
     pub(super) fn reads_slices_of(&self, service: ServiceId) -> bool {
         self.duplicates.reads_slices_of(service, &self.objects)

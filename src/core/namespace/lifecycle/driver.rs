@@ -264,6 +264,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let Some(id) = objects.find(name) else { return };
         let object = objects[id].as_mut();
         object.seen = object.seen.max(version);
+        object.gone = object.gone.max(version);
         self.gone(id, Gone::Shown(version));
     }
 
@@ -332,6 +333,10 @@ impl<P: Publishing> Lifecycle for P {}
 fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: Effect, outcome: Outcome) {
     let entry = &mut objects_mut(desk)[id];
     let object = entry.as_mut();
+    let is_gone = matches!(effect, Effect::Deleted | Effect::Lost | Effect::GivenAway);
+    if is_gone && object.is_shown_again() {
+        return object.undo_departure();
+    }
     match (effect, outcome) {
         (Effect::Accepted, Outcome::Written(remote)) => {
             object.written(flight, remote);

@@ -241,7 +241,7 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn unmanage(&mut self, id: SliceId) {
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Unmanaged;
-        slice.service = ServiceId::NONE;
+        let service = std::mem::replace(&mut slice.service, ServiceId::NONE);
         slice.group = GroupId::NONE;
         slice.slots = Vec::new();
         slice.hints = Vec::new();
@@ -252,6 +252,8 @@ impl Placement<'_> {
         slice.object.needs_refetch &= slice.object.remote.as_ref().is_none_or(outdated);
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         (slice.object.extras, slice.object.interference) = (None, None);
+        self.slices.forget_unread(service, id);
+        let slice = &self.slices[id];
         if slice.object.remote.is_none()
             && !slice.object.needs_refetch
             && slice.object.flight != Some(Flight::Create)

@@ -71,9 +71,19 @@ impl Placement<'_> {
     /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
     /// Its endpoints get another object, and it is treated as if it had just appeared.
     pub(in crate::core::namespace) fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
-        let epoch = self.slices.objects[id].object.epoch;
+        let object = &self.slices.objects[id].object;
+        let (epoch, seen) = (object.epoch, object.seen);
         self.lost(id);
         self.watched(meta, epoch);
+        // The watch may have shown more than what was read.
+        if seen > meta.version()
+            && let Some(id) = self.slices.objects.find(meta.name())
+        {
+            let object = &mut self.slices.objects[id].object;
+            object.seen = seen;
+            object.mark_stale();
+            self.slices.objects.want(id);
+        }
     }
 
     /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is

@@ -7,7 +7,8 @@
 //!
 //! * A place that the API server does not have is no copy, even if a create has been sent: the endpoint stays where the
 //!   server has it.
-//! * While a write of one of the slices is in flight, or its age is not known, nothing is decided. The other is read again
+//! * While a write of one of the slices is in flight or has failed, or it is to be read, or its age is not known, nothing is
+//!   decided. The other is read again
 //!   after the answer, or when a list shows the first, or when that is gone.
 //! * No slice is created while one that appeared, or about which something is to be decided, has yet to be read.
 
@@ -75,9 +76,12 @@ impl Placement<'_> {
         if holder.yielded || holder.object.is_absent() || !holder.slots[at].published.is_published() {
             return Keeper::This;
         }
-        let writes = matches!(holder.object.flight, Some(Flight::Create | Flight::Update));
+        // What was sent may not be there, and the slice may be gone.
+        let object = &holder.object;
+        let writes = matches!(object.flight, Some(Flight::Create | Flight::Update));
+        let doubtful = writes || object.needs_refetch || object.unsettled;
         match (holder.created, slice.created) {
-            (Some(theirs), Some(own)) if !writes => {
+            (Some(theirs), Some(own)) if !doubtful => {
                 let older = (own, &slice.name) < (theirs, &holder.name);
                 if older { Keeper::This } else { Keeper::Holder }
             }

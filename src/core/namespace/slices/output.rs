@@ -10,7 +10,8 @@ use crate::core::ids::{SliceId, Uid};
 use crate::core::inputs::Pod;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    Content, Gone, Granted, Lifecycle as _, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
+    Content, Gone, Granted, Lifecycle as _, Metadata, Notices as _, Objects, Outcome, Published, Publishing,
+    Trouble, Whole,
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
@@ -168,7 +169,12 @@ impl Publishing for Placement<'_> {
             Gone::Shown(_) => self.vanish(id),
             Gone::Missing => self.remake(id),
             // What was to be written to it is written to another.
-            Gone::GivenAway if self.slices.objects[id].differs() => self.remake(id),
+            Gone::GivenAway if self.slices.objects[id].differs() => {
+                if self.slices.objects[id].object.lose() {
+                    self.notify_contested(id);
+                }
+                self.remake(id);
+            }
             Gone::GivenAway => self.yield_remote(id),
             Gone::Unneeded => self.drop_slice(id),
         }
@@ -273,9 +279,18 @@ impl Placement<'_> {
     fn reconcile_observed(&mut self, id: SliceId, facts: SliceFacts) {
         let slice = &mut self.slices.objects[id];
         slice.object.needs_refetch = false;
+        let unwatched = slice.manager != facts.meta.manager && !self.ctx.settings.outputs.custom;
         if facts.meta.deleting {
             self.lost(id);
-        } else if slice.service_name != facts.meta.service || slice.manager != facts.meta.manager {
+        } else if unwatched && slice.object.phase == Phase::Managed {
+            // Nothing would show what becomes of it.
+            self.gone(id, Gone::GivenAway);
+        } else if unwatched {
+            self.lost(id);
+        } else if slice.service_name != facts.meta.service
+            || slice.manager != facts.meta.manager
+            || slice.is_another(&facts.meta.uid)
+        {
             self.disown(id, &facts.meta);
         } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
             self.changed_by_others(id, &facts.meta);
