@@ -43,7 +43,7 @@ explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
 
 # Random histories that no run before has played: of the controller against an API server with faults, and of the pure core.
 # A failure prints its seed. To be run after each change of how slices, Leases or answers are handled.
-histories FROM='0' SEEDS='10000' ROUNDS='50':
+histories FROM=`od -An -N4 -tu4 /dev/urandom | tr -d ' '` SEEDS='10000' ROUNDS='50':
     #!/usr/bin/env bash
     set -euo pipefail
     cargo build --release --workspace

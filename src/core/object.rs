@@ -505,9 +505,9 @@ impl ObjectState {
         self.needs_refetch |= self.remote.is_none();
     }
 
-    /// Handles the answer that the object is gone, or another controller's. Returns true if a watch has shown it since: then
-    /// it may be there again, and is read before that is believed.
-    pub fn is_shown_again(&mut self) -> bool {
+    /// Handles the answer that the object is gone, or another controller's: if a watch has shown it since, it may be there
+    /// again, and needs a refetch before that is believed. Returns whether it does.
+    pub fn refetch_if_shown_since(&mut self) -> bool {
         let known = self.remote.as_ref().map_or(0, |remote| remote.version);
         let again = self.seen > known.max(self.gone);
         // The next such answer is newer than what was shown.

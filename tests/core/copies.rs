@@ -1,12 +1,12 @@
 //! Endpoints that stand in two slices, or seem to.
 
-use crate::lifecycle::{add, pod, published};
+use crate::lifecycle::{add, pod, published, send, send_slice, watch_all};
 use crate::model::{Fate, Model, ServiceSpec};
 use crate::ops;
 use endpointd::core::body::Request;
 use endpointd::core::facts::SliceFacts;
 use endpointd::core::labels::Labels;
-use endpointd::core::object::{ObjectName, Output};
+use endpointd::core::object::ObjectName;
 
 const MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
 
@@ -15,11 +15,7 @@ fn creating() -> (Model, Box<str>, ObjectName) {
     let mut model = published(1, 1);
     let first = model.store.keys().next().unwrap().clone();
     model.pod(pod(1, 0).facts());
-    model.plan();
-    let of_slice = |name: &ObjectName| name.output == Output::Slice;
-    let at = model.pending.iter().position(of_slice).unwrap();
-    let created = model.pending[at].clone();
-    assert!(model.grant(at).is_some());
+    let created = send_slice(&mut model);
     (model, first, created)
 }
 
@@ -73,10 +69,8 @@ fn a_slice_that_is_given_away_while_a_write_of_it_is_due_is_replaced() {
         give_away(&mut slice);
         if due {
             model.pod(pod(1, 0).facts());
-            model.plan();
             let name = ObjectName::slice((*given).into());
-            let at = model.pending.iter().position(|pending| *pending == name).unwrap();
-            assert!(model.grant(at).is_some());
+            assert!(matches!(send(&mut model, &name), Request::Update(_)));
             model.put_slice(slice);
             model.answer(&name, Fate::Carried);
         } else {
@@ -101,19 +95,6 @@ fn answer_late(model: &mut Model, name: &ObjectName, between: impl FnOnce(&mut M
     if let Some(item) = model.state.outcome(name, outcome, None) {
         model.enqueue(item.object);
     }
-}
-
-fn watch_all(model: &mut Model) {
-    while !model.watch.is_empty() {
-        model.watch_one();
-    }
-}
-
-/// Plans, and grants the request of an object.
-fn send(model: &mut Model, name: &ObjectName) -> Request {
-    model.plan();
-    let at = model.pending.iter().position(|pending| pending == name).unwrap();
-    model.grant(at).unwrap()
 }
 
 fn give_away(slice: &mut SliceFacts) {

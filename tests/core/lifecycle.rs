@@ -3,6 +3,7 @@
 use crate::model::{CustomSpec, Fate, Model, PodSpec, ServiceSpec};
 use crate::ops::{self, Op};
 use endpointd::core::address::Family;
+use endpointd::core::body::Request;
 use endpointd::core::facts::{PodFacts, SliceFacts};
 use endpointd::core::namespace::Kind;
 use endpointd::core::object::ObjectName;
@@ -35,6 +36,29 @@ pub(super) fn add(slice: &mut SliceFacts, pod: &PodFacts) {
     endpoint.pod = Some(pod.name.clone());
     endpoint.pod_uid = Some(pod.uid.clone());
     slice.endpoints.push(endpoint);
+}
+
+/// The watch shows all that has happened.
+pub(super) fn watch_all(model: &mut Model) {
+    while !model.watch.is_empty() {
+        model.watch_one();
+    }
+}
+
+/// Plans, and grants the request of an object.
+pub(super) fn send(model: &mut Model, name: &ObjectName) -> Request {
+    model.plan();
+    let at = model.pending.iter().position(|pending| pending == name).unwrap();
+    model.grant(at).unwrap()
+}
+
+/// Plans, and grants the request of the slice that is due first.
+pub(super) fn send_slice(model: &mut Model) -> ObjectName {
+    model.plan();
+    let of_slice = |name: &&ObjectName| name.output == Output::Slice;
+    let slice = model.pending.iter().find(of_slice).unwrap().clone();
+    send(model, &slice);
+    slice
 }
 
 /// The priority in which Endpoints are due after a change of their Service.
@@ -187,14 +211,10 @@ fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_t
         assert!(model.grant(at).is_some(), "{fate:?}");
         if fate == Fate::CarriedUnanswered {
             model.answer(&object, fate);
-            while !model.watch.is_empty() {
-                model.watch_one();
-            }
+            watch_all(&mut model);
         } else {
             model.delete_endpoints(&name);
-            while !model.watch.is_empty() {
-                model.watch_one();
-            }
+            watch_all(&mut model);
             model.answer(&object, fate);
         }
         model.service(service.facts());
@@ -228,9 +248,7 @@ fn endpoints_that_people_keep_are_not_deleted_when_their_service_is_replaced() {
     assert!(model.endpoints.contains_key(&name));
     model.delete_endpoints(&name);
     model.put_endpoints(facts);
-    while !model.watch.is_empty() {
-        model.watch_one();
-    }
+    watch_all(&mut model);
     let mut other = by_hand.facts();
     other.uid = "another".into();
     model.service(other);
@@ -287,11 +305,7 @@ fn a_slice_that_is_written_when_its_service_gets_a_leader_is_read() {
     model.converge();
     // Empties the slice.
     model.pod(pod(0, 1).facts());
-    model.plan();
-    let of_slice = |name: &ObjectName| name.output == Output::Slice;
-    let at = model.pending.iter().position(of_slice).unwrap();
-    let slice = model.pending[at].clone();
-    assert!(model.grant(at).is_some());
+    let slice = send_slice(&mut model);
     let led = ServiceSpec {
         selector: None,
         lease: Some(0),
@@ -338,22 +352,11 @@ fn endpoints_that_somebody_makes_while_ours_are_refused_are_known() {
     model.service(ServiceSpec::plain().facts());
     model.plan();
     model.let_wait_end();
-    model.plan();
     let service = ServiceSpec::plain().facts().name;
     let object = ObjectName::endpoints(service.clone());
-    let at = model.pending.iter().position(|name| *name == object).unwrap();
-    assert!(model.grant(at).is_some());
-    let by_hand = CustomSpec {
-        subsets: vec![(1, 0, 0)],
-        labels: 0,
-        skip: false,
-        leader: false,
-        again: false,
-    };
-    model.custom_endpoints(&service, &by_hand);
-    while !model.watch.is_empty() {
-        model.watch_one();
-    }
+    assert!(matches!(send(&mut model, &object), Request::Create(_)));
+    model.custom_endpoints(&service, &CustomSpec::plain(1));
+    watch_all(&mut model);
     model.answer(&object, Fate::Throttled);
     let unselected = ServiceSpec {
         selector: None,

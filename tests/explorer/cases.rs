@@ -35,11 +35,9 @@ impl Edit {
     /// What they are then; none if they are deleted.
     pub(crate) fn spec(self) -> Option<CustomSpec> {
         let spec = |addresses: u8| CustomSpec {
-            subsets: vec![(addresses, 0, 0)],
-            labels: 0,
             skip: self == Self::Skip,
-            leader: false,
             again: self == Self::Again,
+            ..CustomSpec::plain(addresses)
         };
         match self {
             Self::One | Self::Skip | Self::Again => Some(spec(1)),

@@ -154,14 +154,7 @@ impl<'s> Stage<'s> {
         }
         if scene.outputs.mirrored {
             let service = ServiceSpec::plain().facts().name;
-            let spec = CustomSpec {
-                // Two addresses.
-                subsets: vec![(3, 0, 0)],
-                labels: 0,
-                skip: false,
-                leader: false,
-                again: false,
-            };
+            let spec = CustomSpec::plain(0b11);
             let server = &mut stage.server.change().0;
             server.custom_endpoints(&service, &spec);
             server.watch.clear();

@@ -29,6 +29,19 @@ pub(crate) struct CustomSpec {
     pub(crate) again: bool,
 }
 
+impl CustomSpec {
+    /// One subset with these of the four addresses, all ready.
+    pub(crate) fn plain(addresses: u8) -> Self {
+        Self {
+            subsets: vec![(addresses, 0, 0)],
+            labels: 0,
+            skip: false,
+            leader: false,
+            again: false,
+        }
+    }
+}
+
 /// Changes that people make to mirrored slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MirroredTamper {

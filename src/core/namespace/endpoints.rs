@@ -33,8 +33,6 @@ pub(super) struct Endpoints {
     departing: u64,
     /// True if slices may mirror it, should its Service have no selector, as far as is known without reading it.
     mirrorable: bool,
-    /// The version at which a watch last showed that the object was deleted.
-    gone: u64,
 }
 
 impl Endpoints {
@@ -45,7 +43,6 @@ impl Endpoints {
             published: None,
             departing: 0,
             mirrorable: true,
-            gone: 0,
         }
     }
 

@@ -329,8 +329,7 @@ impl EndpointsDesk<'_> {
     }
 
     fn vanish(&mut self, id: EndpointsId, version: u64) {
-        let entry = &mut self.endpoints.objects[id];
-        entry.gone = version;
+        let entry = &self.endpoints.objects[id];
         // A request in flight is answered first: a later version has already replaced the one that is gone.
         if entry.object.flight.is_none() && entry.object.is_news(version) {
             self.lost(id);
@@ -346,7 +345,7 @@ impl EndpointsDesk<'_> {
         let again = object
             .remote
             .as_ref()
-            .is_some_and(|old| object.seen > old.version.max(entry.gone));
+            .is_some_and(|old| object.seen > old.version.max(object.gone));
         entry.object.forget_remote();
         let name = entry.name.clone();
         if entry.object.phase == Phase::Managed {

@@ -334,7 +334,7 @@ fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: E
     let entry = &mut objects_mut(desk)[id];
     let object = entry.as_mut();
     let is_gone = matches!(effect, Effect::Deleted | Effect::Lost | Effect::GivenAway);
-    if is_gone && object.is_shown_again() {
+    if is_gone && object.refetch_if_shown_since() {
         return object.undo_departure();
     }
     match (effect, outcome) {
