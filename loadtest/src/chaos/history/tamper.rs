@@ -34,11 +34,13 @@ impl History {
             return;
         };
         let name = name_of(&slice);
-        match self.rng.u32(..12) {
+        match self.rng.u32(..15) {
             0..=2 => {
                 let ask = Ask::delete(Resource::Slices, &namespace, &name, Value::Null);
                 self.write("delete slice", ask).await;
             }
+            12 | 13 => self.remake(Resource::Slices, &namespace, slice).await,
+            14 => self.relabel_and_back(&namespace, &slice).await,
             3..=5 => self.edit_slice(&namespace, slice).await,
             6 => {
                 let labels = match self.rng.u32(..3) {
@@ -79,6 +81,36 @@ impl History {
                     .await;
             }
         }
+    }
+
+    /// Deleted and made again under its name at once, as `kubectl replace --force` and restored backups do.
+    async fn remake(&mut self, kind: Resource, namespace: &str, mut object: Value) {
+        let name = name_of(&object);
+        let ask = Ask::delete(kind, namespace, &name, Value::Null);
+        self.write("delete an object to make it again", ask).await;
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for field in ["creationTimestamp", "generation", "resourceVersion", "uid"] {
+                metadata.remove(field);
+            }
+        }
+        self.write("make an object again", Ask::create(kind, namespace, object))
+            .await;
+    }
+
+    /// A slice loses a label that makes it ours, and gets it back at once.
+    async fn relabel_and_back(&mut self, namespace: &str, slice: &Value) {
+        let name = name_of(slice);
+        let key = if self.rng.bool() { MANAGED_BY } else { SERVICE_NAME };
+        let other = if self.rng.bool() {
+            json!(OTHER)
+        } else {
+            Value::Null
+        };
+        self.patch_slice("take slice's label", namespace, &name, json!({ key: other }))
+            .await;
+        let label = slice["metadata"]["labels"][key].clone();
+        self.patch_slice("give slice's label back", namespace, &name, json!({ key: label }))
+            .await;
     }
 
     async fn patch_slice(&mut self, what: &'static str, namespace: &str, name: &str, labels: Value) {
@@ -165,7 +197,7 @@ impl History {
             return;
         };
         let name = name_of(&object);
-        match self.rng.u32(..6) {
+        match self.rng.u32(..7) {
             0 | 1 => {
                 let ask = Ask::delete(Resource::Endpoints, &namespace, &name, Value::Null);
                 self.write("delete endpoints", ask).await;
@@ -189,6 +221,7 @@ impl History {
                 let ask = Ask::patch(Resource::Endpoints, &namespace, &name, patch);
                 self.write("annotate endpoints", ask).await;
             }
+            6 => self.remake(Resource::Endpoints, &namespace, object).await,
             4 => {
                 object["subsets"] = json!([]);
                 self.replace("empty endpoints", Resource::Endpoints, &namespace, object)
