@@ -167,8 +167,8 @@ pub struct Metadata<'a> {
     pub extras: Option<&'a Extras>,
     /// The trigger time, if the write has one.
     pub trigger: Option<Time>,
-    /// Set to have an update clear `managedFields`: the server then stops tracking who owns which field, until
-    /// somebody applies the object.
+    /// Set to have an update clear `managedFields`: the server then stops tracking who owns which field, until a client
+    /// applies the object.
     pub clear_managed_fields: bool,
     /// Set when addresses are left out of the object.
     pub truncated: bool,

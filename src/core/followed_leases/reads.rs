@@ -1,9 +1,9 @@
-//! Which of the Leases that are to be read is read next.
+//! Chooses the Lease to be read next.
 //!
-//! The owner of one namespace may have ten thousand Leases whose times run out in the same second, and the leader of another
-//! namespace's Service goes only when its Lease has been read. So namespaces take turns, one of them has a part of the places
-//! alone, and all together have a rate. Where the API server asks for a pause, all wait, and one read at a time looks whether
-//! that is over.
+//! One namespace may have ten thousand Leases whose times run out in the same second, while the leader of a Service in
+//! another namespace is removed only when its Lease has been read. So namespaces take turns, each may have only a part
+//! of the reads in flight, and all together have a rate. If the API server asks for a pause, all wait, and then one
+//! read at a time tests whether the pause is over.
 
 use crate::core::bucket::TokenBucket;
 use std::collections::{BTreeMap, VecDeque};

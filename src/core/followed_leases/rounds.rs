@@ -37,8 +37,8 @@ pub(crate) enum Applied {
 }
 
 impl LeaseRound {
-    /// What is known of all Leases is forgotten, because this process no longer follows the outputs. It follows the Leases
-    /// again when it does.
+    /// Creates the round that forgets what is known of all Leases, because this process no longer follows the outputs.
+    /// It follows the Leases again when it follows the outputs again.
     pub(crate) fn forget() -> Self {
         Self::Forgotten(None)
     }

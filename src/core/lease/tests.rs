@@ -137,7 +137,7 @@ impl World {
         self.random.f64() < self.faults.lost
     }
 
-    /// Those that may start a write at this moment, standing still or not.
+    /// Returns the candidates that may start a write at this moment, standing still or not.
     fn leaders(&self) -> Vec<usize> {
         let all = self.candidates.iter().enumerate();
         let may = all.filter(|(_, c)| {
@@ -330,7 +330,7 @@ fn whatever_happened_somebody_leads_soon_after() {
             world.step();
         }
         assert_eq!(world.leaders().len(), 1, "seed {seed}");
-        // And from then on nobody takes it away.
+        // And from then on no candidate takes it away.
         let takeovers = world.takeovers;
         for _ in 0..4_000 {
             world.step();
@@ -492,7 +492,7 @@ fn a_leader_stops_when_it_sees_another_or_nothing_or_too_late() {
     assert_eq!(me.proven(), None);
     me.answered(Reply::Record(8, renewed), at(12), 0.5);
     assert_eq!(me.proven(), None);
-    // Nobody else has it, so it is claimed anew, as the same term.
+    // No other candidate has it, so it is claimed anew, as the same term.
     let Some(Ask::Replace(8, again)) = me.ask(at(12), wall(12)) else {
         panic!("it is free")
     };

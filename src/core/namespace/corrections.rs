@@ -21,7 +21,7 @@ const MOST: usize = 256;
 /// Corrections that users are to be told of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Corrections {
-    /// Those that are new.
+    /// The corrections that the driver has not taken yet.
     new: Vec<Recreated>,
     /// In the order of their times.
     waiting: VecDeque<Correction>,

@@ -28,11 +28,11 @@ struct Unmanaged {
 /// is looked at again after each change of one of them, so nothing looks at all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ForeignCounts {
-    /// Those that have yet to be read.
+    /// Slices that have yet to be read.
     unread: u32,
-    /// Those that have no endpoints.
+    /// Slices without endpoints.
     empty: u32,
-    /// Those that have endpoints.
+    /// Slices with endpoints.
     hold: u32,
 }
 

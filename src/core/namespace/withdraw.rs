@@ -45,11 +45,11 @@ pub(super) struct Replacements {
     deadlines: BTreeSet<(Duration, Arc<str>)>,
     /// The Services of which something has changed since the last plan. May name some whose slices do not wait any more.
     changed: BTreeSet<Arc<str>>,
-    /// What mirrors have to know, in the order in which it happened.
+    /// The news for mirrors, in the order in which it happened.
     released: Vec<Released>,
 }
 
-/// What mirrored slices do that give way to others, or have done so.
+/// The events of mirrored slices that give way to others, or have done so.
 #[derive(Clone, Debug)]
 pub(super) enum MirrorWaits {
     /// A slice gives way, until then at the latest.
@@ -73,7 +73,7 @@ pub(super) enum MirrorWaits {
     ForgetAll,
 }
 
-/// What becomes of a mirrored slice that waits for others.
+/// The next step of a mirrored slice that waits for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Released {
     /// It goes.

@@ -32,7 +32,7 @@ const OF_CLASS: [u16; CLASSES] = [
 /// How many times as long Endpoints take while slices wait as well.
 pub(super) const ENDPOINTS_BESIDE_SLICES: u16 = WHOLE / OF_ENDPOINTS;
 
-/// What a part of the writes is for.
+/// The purpose of a part of the writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Promise {
     /// The namespace whose turn it is.
@@ -60,9 +60,9 @@ pub(super) struct Write {
 pub(super) struct Waiting {
     /// The classes that may go, whether or not they have any.
     pub allowed: Classes,
-    /// Those that have any.
+    /// The classes that have any.
     pub classes: Classes,
-    /// Those whose oldest object is as old as removals are when they have just come: until then removals go first.
+    /// The classes whose oldest object has waited for so long that new removals do not go before it.
     pub aged: Classes,
 }
 
@@ -81,7 +81,7 @@ impl Waiting {
     }
 }
 
-/// What the promises have gained, in parts of [`WHOLE`].
+/// The gains of the promises, in parts of [`WHOLE`].
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
     /// By the classes that may go. If it were one number, and the limits let additions go at every other write, all of

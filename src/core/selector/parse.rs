@@ -28,9 +28,9 @@ pub enum SelectorError {
     Unexpected {
         /// Where it stands.
         column: usize,
-        /// What stands there.
+        /// The text that stands there, or that there is none.
         found: Box<str>,
-        /// What ought to.
+        /// The text that ought to stand there.
         expected: &'static str,
     },
     /// No label can have this key.
@@ -90,7 +90,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Parsed<'_>>, SelectorError>
 
 #[derive(Clone, Copy)]
 struct Token<'a> {
-    /// Of its first byte, from 1.
+    /// The column of its first byte, from 1.
     column: usize,
     kind: Kind<'a>,
 }
@@ -119,7 +119,7 @@ impl Token<'_> {
 
 struct Parser<'a> {
     text: &'a str,
-    /// What comes after the last token.
+    /// The text after the last token.
     rest: &'a str,
     /// A token that was looked at.
     next: Option<Token<'a>>,

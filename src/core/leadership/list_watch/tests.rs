@@ -262,7 +262,7 @@ struct Case {
     history: u8,
     /// The version and the history at the time of the last demand.
     demanded: (u64, u8),
-    /// Which history the view is of, as of its last list.
+    /// The history that the view is of, as of its last list.
     of: u8,
     /// A list that is under way: the history is that of the present when it is answered.
     listing: bool,

@@ -1,4 +1,4 @@
-//! Answers that nobody expects: versions that go backwards, and servers that take nothing.
+//! Unexpected answers: versions that go backwards, and servers that take nothing.
 
 use super::*;
 

@@ -41,7 +41,7 @@ impl Metadata for EndpointsMeta {
         &self.uid
     }
 
-    /// Nothing delays the deletion of an Endpoints object: it is gone with the next event.
+    /// Returns false: no deletion of an Endpoints object is delayed, so it is gone with the next event.
     fn is_deleting(&self) -> bool {
         false
     }
@@ -250,7 +250,7 @@ impl EndpointsDesk<'_> {
             // It may still be a leftover.
             Phase::Leftover { confirmed: false }
         } else {
-            // One that appears later is left alone, as upstream: somebody may create it ahead of its Service.
+            // One that appears later is left alone, as upstream: a client may create it ahead of its Service.
             Phase::Unmanaged
         };
         let mut entry = Endpoints::new(meta.name.clone(), phase);

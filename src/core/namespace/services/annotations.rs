@@ -32,7 +32,7 @@ pub(in crate::core::namespace) struct Start {
 impl Placement<'_> {
     /// Checks the annotations of a Service that is new or has changed.
     pub(in crate::core::namespace) fn notify_annotations(&mut self, service: ServiceId) {
-        // While nobody writes, no Event would be recorded: the first plan makes up for it.
+        // While this process does not write, an Event would be lost; the first plan after that reports the problem.
         if !self.ctx.starting {
             self.notify_problems(service, Told::Problem);
         }

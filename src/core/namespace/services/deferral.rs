@@ -9,9 +9,9 @@
 //! * A Service that is deleted in the foreground. The garbage collector deletes its slices before it goes, and its
 //!   Endpoints are deleted with it, so they are not brought up to date before.
 //!
-//! Nothing else waits: what is removed of a Service that stays is written as ever. The time belongs to the Service, and
-//! is looked at when one of its objects is planned and again when it is granted. Nothing waits in a process that has just
-//! begun to write, because it does not know for how long the process before it has waited.
+//! No other write waits: removals of endpoints from a Service that stays are written as ever. The time belongs to the
+//! Service, and is looked at when one of its objects is planned and again when it is granted. A process that has just
+//! begun to write lets no write wait, because it does not know for how long the process before it has waited.
 
 use super::Services;
 use crate::core::ids::ServiceId;

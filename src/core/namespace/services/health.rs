@@ -18,7 +18,7 @@ use crate::core::subsets::{MAX_ADDRESSES, Members};
 pub struct ServiceHealth<'a> {
     /// The Service.
     pub facts: &'a ServiceFacts,
-    /// Who leads, if it publishes only the holder of a Lease.
+    /// The status of its leader, if it publishes only the holder of a Lease.
     pub leader: Option<LeaderStatus>,
     /// The number of its pods: those that it selects, or those that it still follows.
     pub pods: usize,

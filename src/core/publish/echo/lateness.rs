@@ -34,7 +34,7 @@ const WEIGHT: f64 = 0.25;
 /// After so much time without an echo, the next one is expected to be quick again.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
-/// What echoes tell of one of our own watches. Owned by [`super::Echoes`].
+/// The lateness of one of our own watches, as echoes show it. Owned by [`super::Echoes`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lateness {
     /// How many writes may be without an echo.

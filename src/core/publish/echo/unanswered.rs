@@ -9,9 +9,9 @@ const OF_NAMESPACE: usize = 2;
 /// The requests of one resource without an answer. Owned by [`super::Echoes`].
 #[derive(Clone, Default, Debug)]
 pub(super) struct Unanswered {
-    /// Those that hold a place.
+    /// The number of requests that hold a place.
     recent: usize,
-    /// Those that do not any more, by namespace.
+    /// The number of requests that have given their place up, by namespace.
     old: IdMap<u64, usize>,
 }
 
