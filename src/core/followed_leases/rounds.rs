@@ -1,5 +1,5 @@
-//! Changes of what is known of the Leases of a namespace, and those that concern all of them, in steps: there may be a hundred
-//! thousand, and other namespaces must not wait for all of them.
+//! Applies news of the Leases of a namespace. News that concern all of them are applied in steps: there may be a
+//! hundred thousand, and other namespaces must not wait for all of them.
 
 use super::lease::{Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts};
 use super::{Concerned, FollowedLeases};

@@ -214,7 +214,7 @@ mod tests {
     const POD: Kind = Kind::Pod;
     const SLICE: Kind = Kind::Slice;
 
-    /// Listed under the demand of this moment, whole.
+    /// Records a whole list that was asked for under the demand of this moment.
     fn listed(picture: &mut ListState, kind: Kind, epoch: u8) -> Option<Announcement> {
         picture.begin_list(kind);
         let demand = picture.demand();

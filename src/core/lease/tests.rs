@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// A request that has reached the server is carried out, even if its sender no longer waits or lives.
+    /// Carries out a request that has reached the server, even if its sender no longer waits or lives.
     fn arrive(&mut self, i: usize) {
         let now = self.now;
         let asks = std::mem::take(&mut self.candidates[i].asks);
@@ -340,7 +340,7 @@ fn whatever_happened_somebody_leads_soon_after() {
     }
 }
 
-/// How long it takes from the end of a leader until another leads.
+/// Returns how long it takes from the end of a leader until another leads.
 fn gap(seed: u64, watch: bool, end: impl Fn(&mut World, usize)) -> Duration {
     let timing = timing(15_000, 10_000, 2_000).unwrap();
     let quiet = Faults {

@@ -346,7 +346,8 @@ impl Echoes {
         self.stalls.without(answered, at)
     }
 
-    /// Our own watch of an output was opened, and shows what comes after this version; or it has ended.
+    /// Records that our own watch of an output was opened, and shows what comes after this version; or that it has
+    /// ended.
     pub(super) fn opened(&mut self, output: Output, from: Option<u64>, now: Duration) {
         self.forget(output);
         let stream = &mut self.streams[output as usize];
@@ -379,7 +380,7 @@ impl Echoes {
         });
     }
 
-    /// Our own watch of an output has shown everything up to a version. `at` is when that arrived.
+    /// Records that our own watch of an output has shown everything up to a version. `at` is when that arrived.
     pub(super) fn shown(&mut self, output: Output, version: u64, at: Duration) {
         let stream = &mut self.streams[output as usize];
         (stream.silent, stream.quiet) = (false, false);
@@ -436,7 +437,7 @@ impl Echoes {
         }
     }
 
-    /// Our own watch has shown that an object was deleted.
+    /// Records that our own watch has shown that an object was deleted.
     pub(super) fn deleted(&mut self, key: &Hashed<ObjectKey>, at: Duration) {
         let output = key.object.output;
         let stream = &mut self.streams[output as usize];
@@ -450,7 +451,7 @@ impl Echoes {
         }
     }
 
-    /// This process did nothing between these times, though it had to: what arrived then was seen later.
+    /// Records that this process did nothing between these times, though it had to: what arrived then was seen later.
     pub(super) fn stalled(&mut self, from: Duration, to: Duration) {
         let oldest = Resource::ALL
             .into_iter()

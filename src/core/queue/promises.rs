@@ -1,13 +1,13 @@
 //! The parts of the writes that no namespace and no class can lose.
 //!
-//! Urgency alone would let slices hold up all Endpoints, a namespace that removes without end hold up what others add, and a
-//! backlog of old removals hold up every addition. So each [`Promise`] gains its part of every write while something
-//! waits that it is for, and is due once it has gained a whole one. All of them together are less than the writes, and of
-//! those that are due the one that has gained the most is kept first, so none is ever late by more than a few writes. All
-//! other writes go by urgency.
+//! Urgency alone would let slices hold up all Endpoints, a namespace that removes without end hold up what others add,
+//! and a backlog of old removals hold up every addition. So each [`Promise`] is for some of the objects. While any of
+//! these wait, it gains its part of every write, and it is due once it has gained a whole one. All parts together are
+//! less than a write, and of the promises that are due the one that has gained the most is kept first, so none is ever
+//! late by more than a few writes. All other writes go by urgency.
 //!
-//! A write that goes by urgency may keep a promise as well, but is no debt. Nothing is gained without waiting: after a while
-//! in which nothing waited, no more is due than before.
+//! A write that goes by urgency may keep a promise as well, but makes no debt. A promise gains nothing while none of
+//! its objects wait, so no more is due after such a time than before.
 
 use super::class::{CLASSES, Classes, ENDPOINTS_REST};
 

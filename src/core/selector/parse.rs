@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A value, which may be left out, and its column.
+    /// Parses a value, which may be left out. Returns its column as well.
     fn value(&mut self) -> Result<(usize, &'a str), SelectorError> {
         let token = self.peek();
         self.count(token.column)?;
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The operator or separator that a text begins with.
+/// Returns the operator or separator that a text begins with.
 fn symbol(text: &str) -> Option<&'static str> {
     // The longer ones come first.
     ["==", "!=", "=", "!", "(", ")", ",", ">", "<"]

@@ -25,7 +25,7 @@ fn found(version: u64, record: Record) -> LeaseAnswer {
     })
 }
 
-/// One that was listed with a holder at second 0.
+/// Returns a Lease that was listed with a holder at second 0.
 fn listed(holder: &str) -> FollowedLease {
     let mut lease = FollowedLease::default();
     assert_eq!(lease.listed(Some((5, &record(holder, 0))), at(0)), Effect::Judge);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A candidate that leads at version 1000.
+/// Returns a candidate that leads at version 1000.
 fn leader() -> Election {
     let mut me = candidate();
     me.ask(at(0), wall(0));

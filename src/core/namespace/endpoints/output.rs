@@ -336,7 +336,8 @@ impl EndpointsDesk<'_> {
         }
     }
 
-    /// One that was given away is created again too: the object with a Service's name is ours whatever it says.
+    /// Has an object created again that is gone, or was given away: the object with a Service's name is ours whatever
+    /// it says.
     fn remake(&mut self, id: EndpointsId) {
         let entry = &mut self.endpoints.objects[id];
         entry.published = None;

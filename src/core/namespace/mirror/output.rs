@@ -135,7 +135,7 @@ impl Published for MirroredSlice {
         }
     }
 
-    /// Slices are created before others are deleted.
+    /// Returns the slice's position in a plan: slices are created before others are deleted.
     fn order(&self) -> u8 {
         match self.object.phase {
             Phase::Managed if self.object.remote.is_none() => 0,

@@ -1,5 +1,5 @@
-//! Endpoints that were read are laid out, and compared with what was there before, in steps: one of them may be as large
-//! as a thousand others.
+//! Lays out Endpoints that were read, and compares them with what was there before, in steps: one of them may be as
+//! large as a thousand others.
 
 use super::{Arrived, Mirroring};
 use crate::core::mirror::{Comparison, Laid, Layout, MirroredGroup, MirroredObject};

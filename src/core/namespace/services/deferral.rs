@@ -1,8 +1,8 @@
-//! Writes that wait a moment, because what comes next may spare them.
+//! Writes that wait a moment, because the next change may make them unnecessary.
 //!
-//! Where each pod has a Service of its own, a Service is made beside its pod, and both are deleted together. Written at
+//! If each pod has a Service of its own, a Service is made beside its pod, and both are deleted together. Written at
 //! once, each change would be a request: an empty slice, a slice with the pod, a slice without it, and the same for
-//! Endpoints. Two of these states hardly last, and are not written if they last less than [`LONGEST`]:
+//! Endpoints. Two of these states are short, and are not written if they last less than [`LONGEST`]:
 //!
 //! * A new Service without a ready endpoint. Its first objects are created with the first ready endpoint, or when the time
 //!   is over. A proxy treats a Service without slices as it treats one whose slices are empty.

@@ -1,5 +1,5 @@
 //! Services whose annotated selector cannot be used: no pods are added, and those that are published are followed until
-//! they are gone or not ready, whatever their labels. A mistake in a selector so neither empties a Service nor keeps
+//! they are gone or not ready, whatever their labels. So a mistake in a selector neither empties a Service nor keeps
 //! addresses in it that other pods may get.
 
 use super::Services;

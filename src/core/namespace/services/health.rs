@@ -1,4 +1,4 @@
-//! How the pods of a Service fare, counted for reports: what of them is published, and what keeps the rest out. It is
+//! The health of a Service, for reports: how many of its pods are published, and what keeps the rest out. It is
 //! computed when it is asked for, so the controller pays nothing for it.
 
 use super::members::{desired, is_fit};

@@ -63,7 +63,8 @@ impl Whole for SliceFacts {
         &self.meta
     }
 
-    /// The older of two slices that hold an endpoint keeps it, so that one is adopted first.
+    /// Returns the time of creation: the older of two slices that hold an endpoint keeps it, so that one is adopted
+    /// first.
     fn created(&self) -> Option<Time> {
         self.created
     }
@@ -121,8 +122,8 @@ impl AsMut<Context> for Placement<'_> {
 impl Publishing for Placement<'_> {
     type Entry = Slice;
 
-    /// Returns whether a managed slice must be written. None is created for a Service that is being deleted, and none
-    /// is written while the Service's writes have to wait.
+    /// Returns whether a managed slice must be written. No slice is created for a Service that is being deleted, and
+    /// none is written while that has to wait.
     fn differs(&self, slice: &Slice) -> bool {
         let creates = slice.object.remote.is_none();
         let deleting = || self.services[slice.service].facts.deleting;

@@ -16,23 +16,23 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    /// A request was sent.
+    /// Counts a request that was sent.
     pub(super) fn sent(&mut self) {
         self.recent += 1;
     }
 
-    /// One of a namespace has given its place up.
+    /// Records that a request of a namespace has given its place up.
     pub(super) fn grew_old(&mut self, tenant: u64) {
         self.recent -= 1;
         *self.old.entry(tenant).or_default() += 1;
     }
 
-    /// One has been answered that still held its place.
+    /// Removes a request that has been answered and still held its place.
     pub(super) fn answered(&mut self) {
         self.recent -= 1;
     }
 
-    /// One of a namespace has been answered that had given its place up.
+    /// Removes a request of a namespace that has been answered and had given its place up.
     pub(super) fn answered_late(&mut self, tenant: u64) {
         if let Some(old) = self.old.get_mut(&tenant) {
             *old -= 1;

@@ -16,7 +16,7 @@ struct Minute {
     huge_longest: Duration,
 }
 
-/// A publisher for 300 watchers, each of which may receive 520 KB a second.
+/// Returns a publisher for 300 watchers, each of which may receive 520 KB a second.
 fn watched_by_300() -> Publisher {
     let watch = WatchLimits {
         watchers: Watchers::Fixed(300),
