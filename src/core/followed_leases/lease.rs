@@ -83,7 +83,7 @@ pub enum LeaseEvent {
 /// A request about the Leases of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseRequest {
-    /// Follow them from now on. What is reported carries this number.
+    /// Follow them from now on. Reports carry this number.
     Follow(u64),
     /// Read one of them, under this number.
     Read(u64, Arc<str>),

@@ -93,8 +93,8 @@ impl LeaseReads {
         self.take_turn(&read.namespace);
     }
 
-    /// Forgets the reads of a namespace that wait: it begins to follow its Leases under another number, or ceases to. Those in
-    /// flight are not sent again.
+    /// Forgets the reads of a namespace that wait: it begins to follow its Leases under another number, or ceases to.
+    /// Reads in flight are not sent again.
     pub(crate) fn forget(&mut self, namespace: &str) {
         let Some(tenant) = self.tenants.get_mut(namespace) else {
             return;

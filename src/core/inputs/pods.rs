@@ -190,7 +190,7 @@ impl Inputs {
         id
     }
 
-    /// Applies another state of a pod that is known. What it changes is to be visited after that.
+    /// Applies another state of a pod that is known. The caller then visits the members that it changes.
     pub(crate) fn update(
         &mut self,
         id: PodId,

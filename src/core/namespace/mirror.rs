@@ -378,8 +378,8 @@ impl Mirroring<'_> {
 
     // === evaluation ===
 
-    /// Notes what is to be done with the slices of a Service. What others did to them under another action is no reason to
-    /// wait.
+    /// Notes what is to be done with the slices of a Service. Interference by others under another action is no reason
+    /// to wait.
     fn take_action(&mut self, name: &str, action: MirrorAction, slices: &[MirroredSliceId]) {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
             return;

@@ -1,7 +1,7 @@
 //! Notifications for users: collected while events are applied and requests answered, taken by the shard.
 //!
-//! One change of a Lease may concern a hundred thousand Services, so no more than a bound waits of each kind. What is beyond
-//! it is counted, and the count is told.
+//! One change of a Lease may concern a hundred thousand Services, so only a bounded number of each kind waits. Further
+//! ones are counted, and the count is reported.
 
 use crate::core::events::Notice;
 use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER};

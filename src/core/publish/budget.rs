@@ -30,8 +30,9 @@ const TOGETHER: f64 = 4.0;
 const LONGEST_PERIOD: Duration = Duration::from_millis(250);
 /// The part of that time in which the writes of a group are granted.
 const OPEN: u32 = 8;
-/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB. What may be saved up, and
-/// what a delete costs at most, follows from this and not from the usual size, which one namespace can make large.
+/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB. The most that may be
+/// saved up, and the most that a delete costs, follow from this and not from the usual size, which one namespace can
+/// make large.
 const USUAL: f64 = 13_000.0;
 /// A write counts as at least so many bytes: most of what an event costs an API server, some 60 of 80 microseconds for each
 /// watcher, does not depend on its size. Our own echoes do not show the load of API servers that we do not write to, so

@@ -189,7 +189,7 @@ impl FanOut {
         (*written + (late * times).min(MOST_SPACING)).saturating_sub(now)
     }
 
-    /// Records that an object was granted. What it pays is settled when its request is known.
+    /// Records that an object was granted. Its cost is settled when its request is known.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
         let resource = Resource::from(key.object.output);
         let (removals, others) = self.echoes.allow(resource);

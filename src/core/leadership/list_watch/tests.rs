@@ -143,7 +143,7 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
         view.listed(version, MANY, at(500), 0.5);
         assert_eq!(act(&mut view, at(500)).contains(&Action::Prove(FIRST)), proven);
     }
-    // However long it takes, it is not begun anew. What it lacks may be shown by a watch.
+    // However long it takes, it is not begun anew. A watch may show what it lacks.
     let mut view = ListWatch::new(Demand::of(0));
     act(&mut view, at(0));
     view.demanded(FIRST, at(300));

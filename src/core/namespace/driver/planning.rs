@@ -1,5 +1,5 @@
-//! Plans and requests: changed Services are evaluated, and the objects that are due are returned; in steps, as thousands of
-//! Services may have changed at once.
+//! Plans and requests. A plan evaluates the Services that have changed and returns the objects that are due. It is made
+//! in steps, since thousands of Services may have changed at once.
 
 use super::NamespaceState;
 use crate::core::body::Encode;

@@ -98,8 +98,8 @@ impl Published for Endpoints {
 
     fn accepted(&mut self) {
         self.published = Some(self.departing);
-        // A mark of others that forbids it may be gone with this write. What we have written is read before it is
-        // mirrored, and shows then whether it may be.
+        // A mark of others that forbids it may be gone with this write. The object is read before it is mirrored, and
+        // shows then whether it may be.
         self.mirrorable = true;
     }
 }
@@ -336,8 +336,8 @@ impl EndpointsDesk<'_> {
         }
     }
 
-    /// Has an object created again that is gone, or was given away: the object with a Service's name is ours whatever
-    /// it says.
+    /// Handles an object that is gone: a managed one is created again. So is one that was given away, since the object
+    /// with a Service's name is ours whatever it says.
     fn remake(&mut self, id: EndpointsId) {
         let entry = &mut self.endpoints.objects[id];
         entry.published = None;

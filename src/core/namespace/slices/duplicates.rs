@@ -1,9 +1,9 @@
-//! Endpoints that stand in two slices of a group: a process was killed at the wrong moment, or two of them write.
+//! Endpoints that stand in two slices of a group: a process was killed at the wrong moment, or two processes write.
 //!
-//! Where two write, each may have put an endpoint into another slice, and each reads what the other has written. Both must
-//! decide alike which copy stays: if each kept its own, each would take out the other's, and clients would lose the
-//! endpoint for as long as both run. So the copy in the older slice stays, and of two as old the one in the slice whose name
-//! comes first. That a slice is ours, or was known before, does not count.
+//! If two processes write, each may have put an endpoint into another slice, and each reads what the other has written.
+//! Both must decide alike which copy stays: if each kept its own, each would take out the other's, and clients would
+//! lose the endpoint for as long as both run. So the copy in the older slice stays, and if both are as old, the one in
+//! the slice whose name comes first. It does not count which slice is ours, or was known before.
 //!
 //! * A place that the API server does not have is no copy, even if a create has been sent: the endpoint stays where the
 //!   server has it.

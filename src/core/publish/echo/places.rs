@@ -24,7 +24,7 @@ pub(super) struct Places {
     /// The order of the grant that last left no place, or only one. The echo of a write that was granted later proves
     /// nothing about a larger number.
     pub filled: u64,
-    /// When places were last taken away. What was answered before that was sent under the larger number.
+    /// When places were last taken away. Writes that were answered before that were sent under the larger number.
     pub shrunk: Duration,
 }
 
