@@ -17,7 +17,7 @@ const MOST_WAITING: u32 = 4096;
 /// While nothing helps, they are notified again after [`RENOTIFY_AFTER`] more: about every ten minutes.
 const LASTING: u8 = 10;
 
-/// Why Endpoints are not mirrored that stand for slices that are too large or too many.
+/// The reason why Endpoints are not mirrored if their slices would be too large or too many.
 pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, and EndpointSlices that mirror them stay as \
      they are: the slices would be more than 16 times as large, because too many ports share a name, or the same ports \
      occur in too many combinations of subsets; or there would be more than 64 slices and one for each 384 bytes, because \

@@ -24,8 +24,9 @@ struct Unmanaged {
     foreign: ForeignCounts,
 }
 
-/// How many slices of one Service other controllers have on the API server. There may be a hundred thousand, and the Service
-/// is looked at again after each change of one of them, so nothing looks at all of them.
+/// The numbers of slices that other controllers have for one Service on the API server. There may be a hundred
+/// thousand, and the Service is looked at again after each change of one of them, so they are counted instead of looked
+/// at one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ForeignCounts {
     /// Slices that have yet to be read.

@@ -150,7 +150,7 @@ pub(super) struct Echoes {
     streams: [Stream; 3],
     /// The writes that are granted and not answered.
     flights: HashedMap<ObjectKey, Flight>,
-    /// How many of them there are of each resource.
+    /// The number of these writes, by resource.
     unanswered: [Unanswered; 2],
     /// The writes in flight that hold a place, in the order of their grants, with the times of these.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,

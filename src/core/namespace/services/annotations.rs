@@ -16,7 +16,7 @@ use crate::core::namespace::rounds::STRIDE;
 use crate::core::object::Phase;
 use std::collections::BTreeMap;
 
-/// Why the annotations of a Service do not count that [`ServiceFacts::why_not_custom`] says nothing against.
+/// The reason why the annotations of a Service do not count if [`ServiceFacts::why_not_custom`] gives none.
 const NOT_YET: &str = "this controller does not publish for annotations";
 
 /// How far users have been notified of what was there when this process began to write.

@@ -248,7 +248,7 @@ fn take<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<Leaving>>, key: &K, leaving: Lea
     }
 }
 
-/// How far the slices have been looked at that were there before others began to give way.
+/// The progress of the scan over the slices that were there before others began to give way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scan {
     /// The scan is at slices that name the Service and are not published for it here. Those before this one are left.

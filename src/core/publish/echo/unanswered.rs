@@ -2,8 +2,8 @@
 
 use crate::core::hash::IdMap;
 
-/// How many of the requests of one namespace count that have given their places up. Its webhook may hang, which says nothing
-/// of the server; where many namespaces have such requests, the server is busy.
+/// The most requests of one namespace that count after they have given their places up. A webhook of the namespace may
+/// hang, which says nothing of the server; if many namespaces have such requests, the server is busy.
 const OF_NAMESPACE: usize = 2;
 
 /// The requests of one resource without an answer. Owned by [`super::Echoes`].
