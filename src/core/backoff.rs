@@ -14,7 +14,7 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The effect of an object's earlier failures on its next request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
-    /// Nothing failed, or the content to send is not what failed.
+    /// No request failed, or the content to send is not what failed.
     Now,
     /// The API server rejected what was sent. The content has changed since, but the reason may be the same.
     Floor,
@@ -28,7 +28,7 @@ pub enum Retry {
         /// The number of failures.
         failures: u8,
     },
-    /// Others keep changing the object back. Somebody has to decide whose it is.
+    /// Other clients keep changing the object back. A user has to decide whose it is.
     Truce,
 }
 

@@ -167,8 +167,8 @@ pub struct Metadata<'a> {
     pub extras: Option<&'a Extras>,
     /// The trigger time, if the write has one.
     pub trigger: Option<Time>,
-    /// Set to have an update clear `managedFields`: the server then stops tracking who owns which field, until
-    /// somebody applies the object.
+    /// Set to have an update clear `managedFields`: the server then stops tracking who owns which field, until a client
+    /// applies the object.
     pub clear_managed_fields: bool,
     /// Set when addresses are left out of the object.
     pub truncated: bool,
@@ -317,10 +317,10 @@ impl<'a> EndpointsBody<'a> {
             .sum()
     }
 
-    /// Returns a 64-bit hash that tells the object apart from what was written before. It covers the labels (except
-    /// the headless one, which is no reason to write), whether addresses are left out, and the subsets. Of a pod whose UID
-    /// is a UUID it covers what can change while the pod lives: its address, whether it is ready, and whether it has a
-    /// node and a hostname here. The API server does not let their names change.
+    /// Returns a 64-bit hash that tells the object apart from what was written before. It covers the labels (except the
+    /// headless one, which is no reason to write), whether addresses are left out, and the subsets. If a pod's UID is a
+    /// UUID, the hash covers only what can change while the pod lives: its address, whether it is ready, and whether it
+    /// has a node and a hostname here. The API server does not let their names change.
     pub fn fingerprint(&self) -> u64 {
         // If two bodies had the same fingerprint, the change would never be written.
         let mut hasher = LongHasher::default();

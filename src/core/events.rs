@@ -108,7 +108,7 @@ pub struct Involved {
     pub version: Option<u64>,
 }
 
-/// A notice for people, to be written as an Event.
+/// A notice for users, to be written as an Event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
     /// The source of the Event.
@@ -119,7 +119,7 @@ pub struct Notice {
     pub warning: bool,
     /// A reason for machines, in `UpperCamelCase`.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// A sentence for users.
     pub message: String,
 }
 

@@ -67,7 +67,7 @@ struct Followed {
     /// The number of the last list that showed it.
     listed_in: u64,
     services: SmallSet<ServiceId>,
-    /// Those that publish no pod.
+    /// The Services among them that publish no pod.
     vacant: SmallSet<ServiceId>,
 }
 
@@ -80,10 +80,10 @@ pub(crate) struct Concerned {
     pub(crate) joins: bool,
 }
 
-/// Who leads a Service.
+/// The decision about the pod that a Service publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Judgement {
-    /// What is published, and why.
+    /// The pods that are published, and the reason.
     pub(crate) status: LeaderStatus,
     /// The member that stays. All others leave.
     pub(crate) keeps: Option<PodId>,
@@ -341,7 +341,7 @@ impl FollowedLeases {
                     keeps: Some(pod),
                     takes: None,
                 },
-                // That a slice has changed is no news of what it holds.
+                // A slice has changed and has yet to be read, which does not show that others have ceased to publish.
                 None if following.status() == LeaderStatus::OthersPublish => {
                     Judgement::nobody(LeaderStatus::OthersPublish)
                 }

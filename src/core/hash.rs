@@ -1,9 +1,9 @@
 //! Hashes for values that others choose: names, labels, ports, addresses, UIDs.
 //!
-//! Anyone who may create a pod can choose text by the megabyte. If the hash could be computed in advance, they could
-//! choose texts that collide, and a table would have to walk over all of them for each: minutes for one object. So all
-//! text from outside is hashed by SipHash-1-3 under a random 128-bit key, which resists exactly that as long as the key
-//! and the hashes stay secret. Hashes appear in no log, no metric and no object.
+//! A user who may create a pod can choose text by the megabyte. If the hash could be computed in advance, the user
+//! could choose texts that collide, and a table would have to walk over all of them for each: minutes for one object.
+//! So all text from outside is hashed by SipHash-1-3 under a random 128-bit key, which resists exactly that as long as
+//! the key and the hashes stay secret. Hashes appear in no log, no metric and no object.
 //!
 //! The key belongs to the process. It is a global and not a part of each table, since many tables are small: one for
 //! each Service and family. The program sets it before it does anything else ([`set_key`]); if it is not set, as in
@@ -97,7 +97,7 @@ impl Hasher for KeyedHasher {
 pub type KeyedMap<K, V> = HashMap<K, V, KeyedState>;
 /// A set of values that others choose.
 pub type KeyedSet<T> = HashSet<T, KeyedState>;
-/// A map whose keys are small numbers assigned by this process, such as indices into its tables. Nobody else chooses
+/// A map whose keys are small numbers assigned by this process, such as indices into its tables. No client can choose
 /// them, so a fast hash without a key is enough.
 pub type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
 

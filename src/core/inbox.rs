@@ -242,7 +242,7 @@ impl Pending {
         }
     }
 
-    /// Views of a node come from several tasks, so a later one may come first.
+    /// Adds a view of a node, unless a later one waits: they come from several tasks, so a later one may come first.
     fn push_node(&mut self, view: Arc<NodeView>) {
         let known = self.nodes.get(&view.name);
         if known.is_none_or(|known| known.version < view.version) {
@@ -250,7 +250,7 @@ impl Pending {
         }
     }
 
-    /// The same of all zones.
+    /// Adds a view of all zones, unless a later one waits.
     fn push_zones(&mut self, view: ZoneView) {
         let known = self.zones.as_ref();
         if known.is_none_or(|known| known.version < view.version) {
@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// The earliest of the merged times that lies after `known`.
+    /// Returns the earliest of the merged times that lies after `known`.
     fn earliest_after(known: i64, times: &[i64]) -> Option<i64> {
         let mut pending = Pending::default();
         for &time in times {

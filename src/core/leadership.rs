@@ -24,8 +24,8 @@ pub mod list_watch;
 
 pub use super::lease as election;
 
-/// The number of a period during which this process may write, or may not. What was granted or sent in one term is of
-/// no use in the next.
+/// The number of a period during which this process may write, or may not. Grants and requests of one term do not count
+/// in the next.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Term(pub u64);
 

@@ -59,7 +59,7 @@ pub enum TimingError {
     /// One lost answer would end a term.
     #[error("the renew deadline must be greater than 1.2 times the retry period")]
     Renew,
-    /// Nothing would keep candidates from asking all the time.
+    /// Candidates would ask without a pause.
     #[error("the retry period must be greater than zero")]
     Retry,
 }
@@ -146,7 +146,7 @@ pub enum Reply {
     Missing,
     /// The record is not as it was when it was last seen.
     Conflict,
-    /// Nothing is known: it may have been created or replaced, or not.
+    /// The answer is missing or unusable: the record may have been created or replaced, or not.
     Failed,
 }
 
@@ -308,7 +308,7 @@ impl Election {
             }
             Reply::Missing => self.missing(now),
             Reply::Conflict => {
-                // Somebody was faster, or this one was itself and the answer was lost.
+                // Another candidate was faster, or this one was, and the answer was lost.
                 self.look = true;
                 self.next = now + self.breath(random);
                 return;
@@ -437,7 +437,7 @@ impl Election {
             holder: self.me.clone(),
             seconds: self.timing.seconds(),
             acquired: mine.map_or(Some(wall), |old| old.acquired),
-            // The API server treats an update that changes nothing as no write, so nobody would see a renewal.
+            // The API server treats an update that changes nothing as no write, so no candidate would see a renewal.
             renewed: Some(after(old.and_then(|old| old.renewed), wall)),
             transitions: old.map_or(0, |old| old.transitions.saturating_add(i32::from(mine.is_none()))),
         }

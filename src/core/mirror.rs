@@ -42,7 +42,7 @@ pub struct MirroredEndpoint {
     pub target: Option<Box<ObjectReference>>,
 }
 
-/// What one mirrored slice should hold. There is one for each distinct list of ports and each family.
+/// The desired content of one mirrored slice. There is one for each distinct list of ports and each family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MirroredGroup {
     /// `addressType`.
@@ -119,7 +119,7 @@ pub struct MirroredObject {
     pub annotations: BTreeMap<Box<str>, Box<str>>,
     /// Its slices, sorted by family and ports.
     pub groups: Vec<MirroredGroup>,
-    /// What its slices leave out.
+    /// The addresses that its slices leave out.
     pub left_out: LeftOut,
     /// The endpoints of all slices, sorted, each once.
     table: Box<[MirroredEndpoint]>,

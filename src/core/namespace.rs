@@ -101,8 +101,8 @@ impl WorkItem {
     }
 }
 
-/// What the placement of endpoints in slices reads and changes: the inputs, the Services and the slices, with what slices
-/// wait for.
+/// The parts of the state that the placement of endpoints in slices reads and changes: the inputs, the Services and the
+/// slices, with the replacements that slices wait for.
 struct Placement<'a> {
     ctx: &'a mut Context,
     inputs: &'a mut Inputs,

@@ -187,7 +187,7 @@ impl Editor {
     }
 }
 
-/// What another client has done to an object of ours.
+/// A change that another client has made to an object of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Interference {
     /// It has changed the object, so that it was not as it should be.
@@ -196,7 +196,8 @@ pub enum Interference {
         editor: Option<Box<str>>,
     },
     /// It has deleted the object, or named another owner. The client can be the garbage collector, if the Service was
-    /// deleted and created again at once. What was given to another controller stays published there, and is none of these.
+    /// deleted and created again at once. An object that was given to another controller stays published there, and
+    /// does not count.
     Removed,
 }
 
@@ -268,7 +269,7 @@ pub struct ObjectState {
     pub gives_way: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,
-    /// What another client has done to it that no write of ours has put right yet. Only for people to know.
+    /// A change by another client that no write of ours has undone yet. Used only to tell users.
     pub interference: Option<Box<Interference>>,
 }
 

@@ -15,7 +15,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Those that correspond to upstream's controllers.
+    /// The outputs that correspond to upstream's controllers.
     pub const ALL: Self = Self {
         endpoints: true,
         slices: true,

@@ -232,8 +232,8 @@ pub struct ResolvedPorts {
 }
 
 impl ResolvedPorts {
-    /// Like [`resolve`], with a cache. `service.0` changes whenever the Service's ports change, and is never reused;
-    /// `pod.0` may be reused after [`Self::forget`]. Counts the ports that are read.
+    /// Does what [`resolve`] does, with a cache. `service.0` changes whenever the Service's ports change, and is never
+    /// reused; `pod.0` may be reused after [`Self::forget`]. Counts the ports that are read.
     pub fn resolve(
         &mut self,
         service: (u64, &[ServicePort]),

@@ -59,7 +59,7 @@ pub struct Pacing {
     pub burst: u32,
     /// Requests in flight.
     pub in_flight: usize,
-    /// What API servers may send to watchers because of these requests.
+    /// The limits on what API servers send to watchers because of these requests.
     pub watch: WatchLimits,
     /// The time a change of a slice that exists waits to be batched with others.
     pub slice_batch: Duration,
@@ -103,9 +103,9 @@ pub enum Load {
 /// The end of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Landing {
-    /// What it tells of the API server's load.
+    /// The sign of the API server's load that it gives.
     pub load: Load,
-    /// What it did to the object.
+    /// Its effect on the object.
     pub effect: Effect,
     /// How long it was out.
     pub took: Duration,

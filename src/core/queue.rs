@@ -262,7 +262,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         self.next_but(most, classes, |_, _| false, now)
     }
 
-    /// The same, but namespaces have no turn in a class if the pair passes the test of `held`. Their objects keep their places.
+    /// Does the same as [`Self::next`], but a namespace has no turn in a class if the pair passes the test of `held`.
+    /// Its objects keep their places.
     pub(super) fn next_but(
         &mut self,
         most: usize,

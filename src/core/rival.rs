@@ -27,9 +27,9 @@ impl Rival {
         }
     }
 
-    /// Returns the controller that wrote an object in a version that is none of ours. Other clients are no controllers of
-    /// these objects. `settled` is true if the object was not as it should be, and is since that version: people and tools that
-    /// edit an object do the reverse.
+    /// Returns the controller that wrote an object in a version that is none of ours. Other clients are no controllers
+    /// of these objects. `settled` is true if the object was not as it should be, and is since that version: users and
+    /// tools that edit an object do the reverse.
     pub(crate) fn of(editor: &Editor, settled: bool) -> Option<Self> {
         match editor {
             Editor::Endpointd => Some(Self::Endpointd),

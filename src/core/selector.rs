@@ -12,8 +12,8 @@ use requirement::{Parsed, ParsedTest};
 use std::fmt;
 use std::sync::Arc;
 
-/// What the labels of a pod must meet to be selected. Never empty: an empty selector selects nothing in a Service, and
-/// everything elsewhere, so a Service with one has no `Selector`.
+/// The conditions that the labels of a pod must meet to be selected. Never empty: an empty selector selects nothing in
+/// a Service, and everything elsewhere, so a Service with one has no `Selector`.
 ///
 /// It is one text, which copies share: a namespace may have tens of thousands of selectors of a hundred values each, and
 /// they are compared with labels as they are.
@@ -100,7 +100,7 @@ impl Selector {
 }
 
 impl fmt::Display for Selector {
-    /// Prints it so that it can be parsed again, which serves people and the API's `labelSelector`.
+    /// Prints it so that it can be parsed again, for users and for the API's `labelSelector`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (key, value) in self.pairs() {

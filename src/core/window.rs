@@ -73,7 +73,7 @@ pub(crate) enum Sign {
 /// A response, or its absence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
-    /// What it shows.
+    /// The outcome of the request.
     pub sign: Sign,
     /// How long the request was out.
     pub took: Duration,

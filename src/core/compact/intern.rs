@@ -40,7 +40,8 @@ impl<T: Hash + Eq> Interner<T> {
         self.insert(hash, value)
     }
 
-    /// Like [`Self::acquire`], for a value with this hash that `equal` accepts and `make` creates if it is new.
+    /// Does what [`Self::acquire`] does, for a value with this hash that `equal` accepts and `make` creates if it is
+    /// new.
     pub(crate) fn acquire_as(
         &mut self,
         hash: u64,
@@ -109,7 +110,7 @@ impl<T: Hash + Eq> Interner<T> {
     }
 }
 
-/// Like [`make_room`], for a list.
+/// Adds an item to a list that has as little spare room as [`make_room`] leaves.
 pub(crate) fn push_tight<A: Array>(list: &mut SmallVec<A>, item: A::Item) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 8 + 1);

@@ -34,7 +34,7 @@ pub struct Pending {
     pub times: u32,
 }
 
-/// What has come since the last time.
+/// The change of role and the notices that have come since the last time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Taken {
     /// The change of role, which came before all notices.

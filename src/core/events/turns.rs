@@ -16,9 +16,9 @@ const ALL: u64 = 0;
 /// The Events that wait.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Those that may be written.
+    /// The Events that may be written now.
     ready: Class<(Due, Arc<Key>)>,
-    /// Those that may be written later.
+    /// The Events that may be written only later.
     delayed: BTreeMap<Due, Arc<Key>>,
     sequence: u64,
     len: usize,

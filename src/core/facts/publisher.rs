@@ -168,8 +168,8 @@ impl ServiceFacts {
     }
 
     /// Decides what is published for the Service, given what this process publishes: for one without a selector whose
-    /// annotations say so, the pods that they select, or the one that leads. `default/kubernetes` is never taken over: its endpoints are the API
-    /// servers, and whoever could annotate it would receive their traffic.
+    /// annotations say so, the pods that they select, or the one that leads. `default/kubernetes` is never taken over:
+    /// its endpoints are the API servers, and any client that may annotate it could receive their traffic.
     #[must_use]
     pub fn resolve(mut self, namespace: &str, outputs: Outputs) -> Self {
         if !self.says_families() {
@@ -199,7 +199,7 @@ impl ServiceFacts {
                 ..Outputs::NONE
             };
             if outputs == custom_alone {
-                // Nothing here depends on its pods.
+                // No output of this process depends on its pods.
                 self.selector = None;
             }
         }

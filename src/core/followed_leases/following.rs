@@ -4,7 +4,7 @@ use super::lease::Vacancy;
 use crate::core::compact::small::SmallSet;
 use crate::core::ids::PodId;
 
-/// Who is published for a Service that follows a Lease.
+/// The pods that are published for a Service that follows a Lease, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LeaderStatus {
     /// The pods that were published before, since nothing is known of the Lease yet.
@@ -35,7 +35,7 @@ pub(crate) struct Following {
     /// False while the pods are those that adopted slices show: until all slices have been adopted and, if the Service
     /// follows a Lease, that has been seen.
     decided: bool,
-    /// What is published, if the Service follows a Lease.
+    /// The pods that are published, and the reason, if the Service follows a Lease.
     status: LeaderStatus,
     /// The holder of the Lease, if that was seen to change while it was not known whether slices of other controllers hold
     /// endpoints: it is added once they have been read and hold none, unless the Lease has another holder by then.
@@ -49,10 +49,10 @@ pub(crate) struct Following {
     since_start: bool,
 }
 
-/// What is found of a Service that follows a Lease.
+/// The findings about a Service that follows a Lease.
 #[derive(Debug)]
 pub(crate) struct Settled {
-    /// Who is published.
+    /// The pods that are published, and the reason.
     pub(crate) status: LeaderStatus,
     /// The name of the pod that leads, or did last.
     pub(crate) leader: Option<Box<str>>,
@@ -64,14 +64,14 @@ pub(crate) struct Settled {
     pub(crate) withdrawn: bool,
 }
 
-/// Which parts of the result have changed.
+/// The parts of the result that have changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
     /// The status has changed.
     pub(crate) status: bool,
     /// The status has changed, or the holder that users were told of.
     pub(crate) told: bool,
-    /// That was so before this process began to write.
+    /// True if that was so before this process began to write.
     pub(crate) standing: bool,
 }
 

@@ -65,7 +65,7 @@ pub struct LeaseChange {
     pub event: LeaseEvent,
 }
 
-/// What has been learned of the Leases of a namespace.
+/// News of the Leases of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseEvent {
     /// This process has begun to follow them.
@@ -83,7 +83,7 @@ pub enum LeaseEvent {
 /// A request about the Leases of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseRequest {
-    /// Follow them from now on. What is reported carries this number.
+    /// Follow them from now on. Reports carry this number.
     Follow(u64),
     /// Read one of them, under this number.
     Read(u64, Arc<str>),
@@ -91,12 +91,12 @@ pub enum LeaseRequest {
     Leave,
 }
 
-/// Who leads, as a Lease shows it.
+/// The leader, as a Lease shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict<'a> {
     /// Not known yet.
     Unknown,
-    /// Nobody.
+    /// No process leads.
     Nobody(Vacancy),
     /// The process with this identity.
     Held(&'a str),
@@ -115,10 +115,10 @@ pub enum Vacancy {
     Unreadable,
 }
 
-/// What a change of a Lease means for those who follow it.
+/// The consequence of a change of a Lease for the Services that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Nothing.
+    /// No consequence.
     None,
     /// The Lease may have another holder, or none.
     Judge,
@@ -129,7 +129,7 @@ pub enum Effect {
     },
 }
 
-/// What is known of a Lease.
+/// The known state of a Lease.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 enum ObservedLease {
     #[default]
@@ -237,7 +237,7 @@ impl FollowedLease {
                 version: known,
                 record: old,
             } => {
-                // Somebody else has edited its metadata.
+                // Another client has edited its metadata.
                 if old == record {
                     *known = version;
                     return Effect::None;

@@ -1,9 +1,9 @@
-//! Which of the Leases that are to be read is read next.
+//! Chooses the Lease to be read next.
 //!
-//! The owner of one namespace may have ten thousand Leases whose times run out in the same second, and the leader of another
-//! namespace's Service goes only when its Lease has been read. So namespaces take turns, one of them has a part of the places
-//! alone, and all together have a rate. Where the API server asks for a pause, all wait, and one read at a time looks whether
-//! that is over.
+//! One namespace may have ten thousand Leases whose times run out in the same second, while the leader of a Service in
+//! another namespace is removed only when its Lease has been read. So namespaces take turns, each may have only a part
+//! of the reads in flight, and all together have a rate. If the API server asks for a pause, all wait, and then one
+//! read at a time tests whether the pause is over.
 
 use crate::core::bucket::TokenBucket;
 use std::collections::{BTreeMap, VecDeque};
@@ -93,8 +93,8 @@ impl LeaseReads {
         self.take_turn(&read.namespace);
     }
 
-    /// Forgets the reads of a namespace that wait: it begins to follow its Leases under another number, or ceases to. Those in
-    /// flight are not sent again.
+    /// Forgets the reads of a namespace that wait: it begins to follow its Leases under another number, or ceases to.
+    /// Reads in flight are not sent again.
     pub(crate) fn forget(&mut self, namespace: &str) {
         let Some(tenant) = self.tenants.get_mut(namespace) else {
             return;

@@ -1,5 +1,5 @@
-//! Changes of what is known of the Leases of a namespace, and those that concern all of them, in steps: there may be a hundred
-//! thousand, and other namespaces must not wait for all of them.
+//! Applies news of the Leases of a namespace. News that concern all of them are applied in steps: there may be a
+//! hundred thousand, and other namespaces must not wait for all of them.
 
 use super::lease::{Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts};
 use super::{Concerned, FollowedLeases};
@@ -37,8 +37,8 @@ pub(crate) enum Applied {
 }
 
 impl LeaseRound {
-    /// What is known of all Leases is forgotten, because this process no longer follows the outputs. It follows the Leases
-    /// again when it does.
+    /// Creates the round that forgets what is known of all Leases, because this process no longer follows the outputs.
+    /// It follows the Leases again when it follows the outputs again.
     pub(crate) fn forget() -> Self {
         Self::Forgotten(None)
     }

@@ -92,7 +92,7 @@ impl Hosts {
         self.on_host.contains(&id)
     }
 
-    /// Notes whether a pod's hostname is that of its node, if that matters to anybody.
+    /// Notes whether a pod's hostname is that of its node, if pods are looked for by hostnames.
     pub(super) fn set_on_host(&mut self, id: PodId, on_host: bool) {
         if !on_host {
             self.on_host.remove(&id);

@@ -62,7 +62,7 @@ impl UnknownNodes {
         self.looks += 1;
         let lasting = |looked: u64| self.looks - looked >= LOOKS;
         let lasting = self.missing.iter().filter(|(_, looked)| lasting(**looked));
-        // Those that have waited longest: others may be looked at again and again, and never be reported.
+        // The nodes that have waited longest go first, or others could go before them each time.
         let mut nodes: Vec<_> = lasting.map(|(node, looked)| (*looked, *node)).collect();
         nodes.sort_unstable();
         nodes.truncate(NODES);

@@ -114,10 +114,10 @@ impl PodChange {
     };
 }
 
-/// What an event has changed of a pod that was there before.
+/// The changes that an event has made to a pod that was there before.
 #[derive(Clone, Copy)]
 pub(crate) struct PodUpdate {
-    /// What its endpoints show differently, if anything.
+    /// The change of what its endpoints show, if there is one.
     pub(crate) change: Option<PodChange>,
     /// True if other selectors may match it now.
     pub(crate) relabelled: bool,
@@ -190,7 +190,7 @@ impl Inputs {
         id
     }
 
-    /// Applies another state of a pod that is known. What it changes is to be visited after that.
+    /// Applies another state of a pod that is known. The caller then visits the members that it changes.
     pub(crate) fn update(
         &mut self,
         id: PodId,

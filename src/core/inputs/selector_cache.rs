@@ -10,9 +10,9 @@
 //! A selector without a pair is indexed under the values or the key that it requires. One that only excludes labels is
 //! compared with every new full set, once, and never for a pod's events.
 //!
-//! Of a selector, only what it is indexed under is interned. The rest stays in its text, which it shares with the Service:
-//! interned, a value of two letters would take a hundred bytes. Keys are sorted on both sides, so that a comparison costs
-//! the shorter side and not the longer.
+//! Only the part of a selector that it is indexed under is interned. The rest stays in its text, which it shares with
+//! the Service: interned, a value of two letters would take a hundred bytes. Keys are sorted on both sides, so that a
+//! comparison costs the shorter side and not the longer.
 
 mod anchor;
 mod held;
@@ -72,7 +72,7 @@ struct FullSet {
 struct Indexed {
     selector: Selector,
     hash: u64,
-    /// What it is indexed under.
+    /// The part of the selector that it is indexed under.
     anchor: Anchor,
     services: SmallSet<ServiceId>,
 }

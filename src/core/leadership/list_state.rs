@@ -20,7 +20,7 @@ use crate::core::outputs::Outputs;
 /// A message that every shard must get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announcement {
-    /// Nothing may be planned until the kind's block is lifted.
+    /// Shards must not plan until the kind's block is lifted.
     Block(Kind),
     /// The kind no longer blocks planning. Objects that the list of this epoch left out, and that are no newer than
     /// its version, are gone; repeating this changes nothing.
@@ -214,7 +214,7 @@ mod tests {
     const POD: Kind = Kind::Pod;
     const SLICE: Kind = Kind::Slice;
 
-    /// Listed under the demand of this moment, whole.
+    /// Records a whole list that was asked for under the demand of this moment.
     fn listed(picture: &mut ListState, kind: Kind, epoch: u8) -> Option<Announcement> {
         picture.begin_list(kind);
         let demand = picture.demand();

@@ -10,18 +10,18 @@
 //!        failed: pause
 //! ```
 //!
-//! What is known is proven current, once that is demanded ([`Demand`]), by
+//! Once it is demanded ([`Demand`]), the known state is proven current by
 //!
 //! * a list that was asked for after the demand was made, or
 //! * a list, an event or a bookmark that reaches the *floor*: a version of the kind that was read after the demand
 //!   was made.
 //!
-//! Nothing else proves it. The headers of an answer do not: a server sends them before it looks at its backlog. A
-//! quiet watch shows nothing by itself, since bookmarks come once a minute. So when the floor is known and not
-//! reached, the watch is restarted from where it is, for three seconds: servers send a bookmark two seconds before the
-//! end of a watch. If that does not reach the floor either, everything is listed again. The wait for a bookmark lasts
-//! one to two seconds, in which nothing is written: if a list is small, it is the quicker proof, and is made at once.
-//! A demand takes effect at any time, also during a pause: a watch that waits to be retried proves nothing.
+//! There is no other proof. The headers of an answer are none: a server sends them before it looks at its backlog. A
+//! quiet watch shows nothing by itself, since bookmarks come once a minute. So when the floor is known and not reached,
+//! the watch is restarted from where it is, for three seconds: servers send a bookmark two seconds before the end of a
+//! watch. If that does not reach the floor either, everything is listed again. The wait for a bookmark lasts one to two
+//! seconds, in which nothing is written: if a list is small, it is the quicker proof, and is made at once. A demand
+//! takes effect at any time, also during a pause: a watch that waits to be retried proves nothing.
 //!
 //! A version that is read, or that a list shows, is the present one of the store. If it is lower than one seen before
 //! it was asked for, the store was replaced or restored. A watch cannot tell: one that resumes from a version that is
@@ -98,7 +98,7 @@ pub enum End {
 /// The stream in progress: a list, a watch, or neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Stream {
-    /// Nothing begins before this time.
+    /// Neither begins before this time.
     Idle(Duration),
     Listing {
         /// The demand under which it was asked for.
@@ -171,7 +171,7 @@ pub struct ListWatch {
     /// The time at which versions last went backwards, and how often in a row that was shortly after the time before.
     turned: Option<Duration>,
     turns: u32,
-    /// Nothing is listed before this time, whatever is demanded.
+    /// No list begins before this time, whatever is demanded.
     rest: Duration,
     /// The reports that are due next.
     rewound: Option<Demand>,

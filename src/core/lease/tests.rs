@@ -137,7 +137,7 @@ impl World {
         self.random.f64() < self.faults.lost
     }
 
-    /// Those that may start a write at this moment, standing still or not.
+    /// Returns the candidates that may start a write at this moment, standing still or not.
     fn leaders(&self) -> Vec<usize> {
         let all = self.candidates.iter().enumerate();
         let may = all.filter(|(_, c)| {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// A request that has reached the server is carried out, even if its sender no longer waits or lives.
+    /// Carries out a request that has reached the server, even if its sender no longer waits or lives.
     fn arrive(&mut self, i: usize) {
         let now = self.now;
         let asks = std::mem::take(&mut self.candidates[i].asks);
@@ -330,7 +330,7 @@ fn whatever_happened_somebody_leads_soon_after() {
             world.step();
         }
         assert_eq!(world.leaders().len(), 1, "seed {seed}");
-        // And from then on nobody takes it away.
+        // And from then on no candidate takes it away.
         let takeovers = world.takeovers;
         for _ in 0..4_000 {
             world.step();
@@ -340,7 +340,7 @@ fn whatever_happened_somebody_leads_soon_after() {
     }
 }
 
-/// How long it takes from the end of a leader until another leads.
+/// Returns how long it takes from the end of a leader until another leads.
 fn gap(seed: u64, watch: bool, end: impl Fn(&mut World, usize)) -> Duration {
     let timing = timing(15_000, 10_000, 2_000).unwrap();
     let quiet = Faults {
@@ -492,7 +492,7 @@ fn a_leader_stops_when_it_sees_another_or_nothing_or_too_late() {
     assert_eq!(me.proven(), None);
     me.answered(Reply::Record(8, renewed), at(12), 0.5);
     assert_eq!(me.proven(), None);
-    // Nobody else has it, so it is claimed anew, as the same term.
+    // No other candidate has it, so it is claimed anew, as the same term.
     let Some(Ask::Replace(8, again)) = me.ask(at(12), wall(12)) else {
         panic!("it is free")
     };

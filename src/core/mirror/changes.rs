@@ -1,4 +1,4 @@
-//! What differs between two versions of mirrored Endpoints.
+//! The differences between two versions of mirrored Endpoints.
 
 use super::{MirroredGroup, MirroredObject};
 use crate::core::work::{Budget, Work};

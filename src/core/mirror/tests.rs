@@ -50,7 +50,7 @@ fn mirrored(subsets: Vec<SubsetFacts>, limit: usize) -> MirroredObject {
     MirroredObject::new("ns", &facts(subsets), limit).unwrap()
 }
 
-/// The groups as text: ports, and addresses with a `!` behind those that are not ready.
+/// Returns the groups as text: ports, and addresses with a `!` behind those that are not ready.
 fn groups(object: &MirroredObject) -> Vec<String> {
     let text = |group: &MirroredGroup| {
         let ports: Vec<_> = group
@@ -111,7 +111,7 @@ fn subsets_without_ports_are_kept() {
     assert_eq!(groups(&joined), ["IPv4 a: 10.0.0.1"]);
 }
 
-/// The numbers of the ports of each group.
+/// Returns the numbers of the ports of each group.
 fn numbers(object: &MirroredObject) -> Vec<Vec<u16>> {
     let ports = |group: &MirroredGroup| group.ports.iter().filter_map(|port| port.number).collect();
     object.groups.iter().map(ports).collect()
@@ -155,7 +155,7 @@ fn a_slice_has_no_more_ports_than_the_api_server_accepts() {
     assert_eq!(sizes, [1, 20_000]);
 }
 
-/// A subset of as many addresses and as many ports that share a name.
+/// Returns a subset of as many addresses and as many ports that share a name.
 fn alike(addresses: usize, ports: u16) -> EndpointsFacts {
     let addresses: Vec<_> = (0..addresses)
         .map(|n| format!("10.0.{}.{}", n / 250, n % 250))

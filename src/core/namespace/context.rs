@@ -1,5 +1,5 @@
-//! What every owner of a namespace's state may use: names, settings, the clock, and the queue of notifications. Nothing here
-//! knows pods, Services or published objects.
+//! The context that every owner of a namespace's state may use: names, settings, the clock, and the queue of
+//! notifications. It knows no pods, Services or published objects.
 
 use super::corrections::Corrections;
 use super::kind::PendingLists;

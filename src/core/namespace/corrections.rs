@@ -1,9 +1,9 @@
-//! Objects that had been deleted, and are there again. Users are told a moment later, if their Service is still the same:
-//! API servers delete Endpoints along with their Service, and the garbage collector slices, and their watches may show that
-//! before another shows that the Service has gone, or has come back under its name.
+//! Objects that another client had deleted, and that are there again. Users are told a moment later, if the Service is
+//! still the same. If a Service is deleted, the API server deletes its Endpoints and the garbage collector its slices,
+//! and the watches may show that before another watch shows that the Service has gone, or has come back under its name.
 //!
-//! Services are not known here: the driver says which UID the Service of an object has, when the object is there again and when
-//! users are to be told.
+//! Services are not known here: the driver says which UID the Service of an object has, both when the object is there
+//! again and when users are to be told.
 
 use super::WorkItem;
 use super::notifications::Notification;
@@ -21,7 +21,7 @@ const MOST: usize = 256;
 /// Corrections that users are to be told of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Corrections {
-    /// Those that are new.
+    /// The corrections that the driver has not taken yet.
     new: Vec<Recreated>,
     /// In the order of their times.
     waiting: VecDeque<Correction>,

@@ -261,7 +261,7 @@ impl NamespaceState {
 
     // === time ===
 
-    /// Tells the state the time. What waits for it is looked at by [`Self::look_at_one`].
+    /// Tells the state the time. [`Self::look_at_one`] looks at what waits for it.
     pub fn advance(&mut self, now: Duration) {
         self.ctx.advance(now);
     }

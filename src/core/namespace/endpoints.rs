@@ -56,11 +56,11 @@ impl Endpoints {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndpointsObjects {
     objects: Objects<Endpoints>,
-    /// What mirrors have to know, in the order in which it happened.
+    /// The news for mirrors, in the order in which it happened.
     news: Vec<EndpointsNews>,
 }
 
-/// What mirrors have to know of Endpoints.
+/// News of Endpoints for mirrors.
 #[derive(Clone, Debug)]
 pub(super) enum EndpointsNews {
     /// A version was seen, or read, that cannot be mirrored as it is.
@@ -130,7 +130,7 @@ impl EndpointsObjects {
     }
 }
 
-/// What Endpoints objects are computed from, and these themselves.
+/// The state that Endpoints objects are computed from, and these objects.
 pub(super) struct EndpointsDesk<'a> {
     pub(super) ctx: &'a mut Context,
     pub(super) inputs: &'a Inputs,

@@ -71,7 +71,7 @@ impl Kind {
         self as usize
     }
 
-    /// Returns the name in the plural, as people write it.
+    /// Returns the name in the plural, as users write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mirrored => "mirrored-endpointslices",

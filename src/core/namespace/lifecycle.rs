@@ -6,7 +6,7 @@
 //!  ────► │ Adopting │ ────────────────► │ Managed │ ─────────────────────────►  │ Unmanaged │
 //!        └──────────┘                   └─────────┘ ◄─────────────────────────  └───────────┘
 //!              │ it is another's             │          the Service is managed        ▲
-//!              ▼                             │ nobody needs it                        │ there is such a
+//!              ▼                             │ not needed                             │ there is such a
 //!        ┌──────────┐ ◄──────────────────────┘                 ┌──────────┐           │ Service
 //!        │ Deleting │ ◄────────────────────────────────────────│ Leftover │ ──────────┘
 //!        └──────────┘   the server has no such Service either  └──────────┘
@@ -17,7 +17,8 @@
 //!
 //! In each phase an object is in sync with the API server, or has a request due, or has one in flight, never two.
 //! [`next_step`] decides which request is due, and [`effect`] what an answer means: these two are the whole protocol.
-//! [`Publishing`] has what differs between kinds: what objects should hold, and how that is compared with what was read. [`ObjectState`] has the only retry clock of an object.
+//! [`Publishing`] has the parts that differ between kinds: what objects should hold, and how that is compared with what
+//! was read. [`ObjectState`] has the only retry clock of an object.
 
 mod driver;
 mod notices;
@@ -152,7 +153,7 @@ enum Step {
 
 fn next_step(object: &ObjectState) -> Step {
     match object.phase {
-        // Nothing is decided while the object's state is unknown.
+        // While the object's state is unknown, only a fetch can be due.
         _ if object.needs_refetch => Step::Fetch,
         Phase::Managed => Step::Write,
         Phase::Adopting { .. } => Step::Fetch,
@@ -212,8 +213,8 @@ fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> E
 fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
     let phase = object.phase;
     match (flight, outcome) {
-        // Nothing waits for the answer, but an object that a create may have made is needed once the Service is
-        // managed again.
+        // The answer matters no more, but an object that a create may have made is needed once the Service is managed
+        // again.
         (Flight::Create, Outcome::Unknown | Outcome::Exists | Outcome::Conflict)
             if phase == Phase::Unmanaged =>
         {
@@ -231,7 +232,7 @@ fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
             object.undo_departure();
             object.fail(true);
         }
-        // Somebody else wrote, or our write may have been applied: the object needs a refetch, and at once, unless
+        // Another client wrote, or our write may have been applied: the object needs a refetch, and at once, unless
         // that keeps happening.
         (Flight::Create | Flight::Update, outcome) => object.mark_unconfirmed(*outcome != Outcome::Unknown),
         // Another object has the name, and a watch may have shown it already.
@@ -443,7 +444,7 @@ pub(super) trait Publishing:
     + AsMut<Context>
     + Sized
 {
-    /// What is kept of an object.
+    /// The state that is kept of an object.
     type Entry: Published;
 
     /// Returns whether a managed object must be written, as far as is known without building it.
@@ -505,11 +506,11 @@ pub(super) enum Gone {
     Missing,
     /// It was managed, and has been given to another manager.
     GivenAway,
-    /// Nothing is known of it that could matter later: it is forgotten.
+    /// It is forgotten: what is known of it can no longer matter.
     Unneeded,
 }
 
-/// What is wrong with an object.
+/// A problem with an object that users are told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
     /// A request failed.

@@ -1,9 +1,9 @@
 //! Mirroring: the Endpoints of a Service without a selector are written by others, and slices of ours show what they
 //! hold.
 //!
-//! Of Endpoints only the metadata is watched. An object that is mirrored is fetched whenever its version changes, as an
-//! object of the kind [`Endpoints`], with that kind's retries; all others are never read for this. What is mirrored is
-//! kept as [`MirroredObject`], one slice for each of its groups.
+//! The watch of Endpoints shows only their metadata. An object that is mirrored is fetched whenever its version
+//! changes, as an object of the kind [`Endpoints`], with that kind's retries; all others are never read for this. The
+//! mirrored content is kept as [`MirroredObject`], one slice for each of its groups.
 //!
 //! [`Endpoints`]: super::endpoints::Endpoints
 
@@ -48,11 +48,12 @@ pub(super) struct Mirrors {
     dirty: BTreeSet<Arc<str>>,
     syncs: Vec<MirrorSync>,
     totals: MirrorTotals,
-    /// What concerns slices that give way to others, in the order in which it happened.
+    /// The events of slices that give way to others, in the order in which they happened.
     waits: Vec<MirrorWaits>,
 }
 
-/// The mirrors, and what they depend on: Services and Endpoints. Of slices only the names count, which must differ.
+/// The mirrors, and what they depend on: Services and Endpoints. Slices are asked only for their names, which must
+/// differ.
 pub(super) struct Mirroring<'a> {
     pub(super) ctx: &'a mut Context,
     pub(super) services: &'a Services,
@@ -157,10 +158,10 @@ impl Mirrors {
     }
 }
 
-/// What is known of the Endpoints and the mirrored slices of one Service.
+/// The known state of the Endpoints and the mirrored slices of one Service.
 #[derive(Clone, Debug, Default)]
 struct Mirror {
-    /// What the slices should hold, if it is known.
+    /// The desired content of the slices, if it is known.
     content: Option<Box<MirroredObject>>,
     /// The version of the Endpoints that was read last, whatever came of it.
     read: Option<Remote>,
@@ -168,7 +169,7 @@ struct Mirror {
     arrived: Option<Arrived>,
     /// Its slices, in any phase.
     slices: SmallSet<MirroredSliceId>,
-    /// Those of them that are yet to be read.
+    /// The slices among them that are yet to be read.
     unread: SmallSet<MirroredSliceId>,
     /// The slice of each group of the content.
     places: Places,
@@ -176,11 +177,11 @@ struct Mirror {
     touched: SmallSet<MirroredSliceId>,
     /// True if all slices are to be looked at by the next evaluation, and not only those that have changed.
     whole: bool,
-    /// What users were told of addresses that are left out.
+    /// The numbers of addresses that are left out, as users were told of them.
     told: LeftOut,
     /// True if the Endpoints are too complicated to be mirrored, of which users were told.
     refused: bool,
-    /// What was to be done with the slices when this was last decided.
+    /// The last decision about the slices.
     action: Option<MirrorAction>,
     /// The changes since the last evaluation.
     moves: Changes,
@@ -235,7 +236,7 @@ impl MirrorTotals {
     }
 }
 
-/// What is to be done with the mirrored slices of a Service.
+/// The decision about the mirrored slices of a Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MirrorAction {
     /// They show what the Endpoints hold.
@@ -377,8 +378,8 @@ impl Mirroring<'_> {
 
     // === evaluation ===
 
-    /// Notes what is to be done with the slices of a Service. What others did to them under another action is no reason to
-    /// wait.
+    /// Notes what is to be done with the slices of a Service. Interference by others under another action is no reason
+    /// to wait.
     fn take_action(&mut self, name: &str, action: MirrorAction, slices: &[MirroredSliceId]) {
         let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
             return;
@@ -425,7 +426,7 @@ impl Mirroring<'_> {
         self.mirrors.leave(id);
         let slice = &mut self.mirrors.objects[id];
         let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
-        // What the API server has is changing while a write is in flight.
+        // While a write is in flight, the content is compared with what it sends: the API server's copy is changing.
         if matches!(slice.object.flight, Some(Flight::Create | Flight::Update)) {
             if slice.is_sending(content, group) {
                 return;
@@ -471,7 +472,7 @@ impl Mirroring<'_> {
         if let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
             mirror.unread.remove(&id);
             if appeared {
-                // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
+                // Another client has made it, and perhaps makes it again: that it was read is no reason for haste.
                 mirror.losses.add();
                 self.mirrors.objects[id].object.wait_for_turn();
             }

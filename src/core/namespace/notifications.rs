@@ -1,7 +1,7 @@
 //! Notifications for users: collected while events are applied and requests answered, taken by the shard.
 //!
-//! One change of a Lease may concern a hundred thousand Services, so no more than a bound waits of each kind. What is beyond
-//! it is counted, and the count is told.
+//! One change of a Lease may concern a hundred thousand Services, so only a bounded number of each kind waits. Further
+//! ones are counted, and the count is reported.
 
 use crate::core::events::Notice;
 use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER};
@@ -17,7 +17,7 @@ const MOST_WAITING: u32 = 4096;
 /// While nothing helps, they are notified again after [`RENOTIFY_AFTER`] more: about every ten minutes.
 const LASTING: u8 = 10;
 
-/// Why Endpoints are not mirrored that stand for slices that are too large or too many.
+/// The reason why Endpoints are not mirrored if their slices would be too large or too many.
 pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, and EndpointSlices that mirror them stay as \
      they are: the slices would be more than 16 times as large, because too many ports share a name, or the same ports \
      occur in too many combinations of subsets; or there would be more than 64 slices and one for each 384 bytes, because \
@@ -83,7 +83,7 @@ pub enum Notification {
         object: ObjectName,
         /// The Service that it is published for.
         service: Arc<str>,
-        /// What had been done to it.
+        /// The change that another client had made to it.
         interference: Interference,
     },
     /// In the log, beside Events: pods are left out of slices, because their node does not exist.
@@ -102,7 +102,7 @@ pub enum Notification {
     Kept {
         /// The Service.
         service: Arc<str>,
-        /// What stays, and why.
+        /// The slices that stay, and the reason.
         message: Box<str>,
     },
     /// Counted: another controller has written an object that this one publishes.
@@ -176,7 +176,7 @@ impl Notification {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notifications {
     waiting: VecDeque<Notification>,
-    /// Of each kind: how many wait, and how many were left out.
+    /// For each kind: how many wait, and how many were left out.
     counts: [(u32, u64); NotificationKind::ALL.len()],
     /// How many were composed since the last call of [`Self::take_uncharged`].
     uncharged: u64,
@@ -235,10 +235,10 @@ impl Extend<Notification> for Notifications {
     }
 }
 
-/// What users are told of a Service's annotations.
+/// The kind of a message about a Service's annotations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Told {
-    /// What they do.
+    /// The effect that they have.
     News,
     /// A problem that has come about.
     Problem,
@@ -254,7 +254,7 @@ pub(super) fn failure_message(
 ) -> Option<String> {
     let why = why.unwrap_or("the API server does not answer, or not in time");
     if let Some(bytes) = bytes {
-        // Nothing but a smaller object helps, so this is said once.
+        // Only a smaller object helps, so this is said once.
         let known = std::mem::replace(&mut object.oversized, true);
         return (!known).then(|| {
             format!("too large for the API server with its {bytes} bytes, and tried again slowly: {why}")

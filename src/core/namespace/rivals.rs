@@ -1,12 +1,14 @@
 //! Other controllers that write the same objects: another endpointd that knows nothing of this one, or
 //! kube-controller-manager, under the same managed-by label.
 //!
-//! What they write is known by its version, which is none of ours, and by `managedFields`, which name this controller's kind
-//! or kube-controller-manager as the last that wrote. Where the server does not track that, because one of the two clears
-//! `managedFields`, a version counts if it made of an object exactly what this process was about to make of it. What could be
-//! a write of this process, since one had no answer, does not count; nor does what comes within [`GRACE`] of the time at which
-//! this process began to write, since a replica that led before may have had requests in flight. So a hand-over is no sign of
-//! another controller.
+//! Their writes are known by their versions, which are none of ours, and by `managedFields`, which name this
+//! controller's kind or kube-controller-manager as the last that wrote. If the server does not track that, because one
+//! of the two clears `managedFields`, a version counts if it made of an object exactly what this process was about to
+//! make of it.
+//!
+//! Two kinds of versions do not count: one that this process may have written itself, by a request that had no answer;
+//! and one that comes within [`GRACE`] of the time at which this process began to write, since a replica that led
+//! before may have had requests in flight. So a hand-over is no sign of another controller.
 
 use crate::core::object::Editor;
 use crate::core::rival::Rival;
@@ -21,7 +23,7 @@ const WINDOW: Duration = Duration::from_secs(900);
 /// Users are told again after this time, if it still writes.
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 
-/// What was seen of other controllers in a namespace.
+/// The versions of other controllers that were seen in a namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rivals {
     /// When this process began to write.

@@ -12,7 +12,7 @@ use std::fmt;
 /// Number of entries of a table that are looked at before the work is measured.
 pub(super) const STRIDE: usize = 64;
 
-/// What is done with each Service.
+/// The operation on each Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Visit {
     /// Its slices are forgotten.

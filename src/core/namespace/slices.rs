@@ -24,15 +24,16 @@ struct Unmanaged {
     foreign: ForeignCounts,
 }
 
-/// How many slices of one Service other controllers have on the API server. There may be a hundred thousand, and the Service
-/// is looked at again after each change of one of them, so nothing looks at all of them.
+/// The numbers of slices that other controllers have for one Service on the API server. There may be a hundred
+/// thousand, and the Service is looked at again after each change of one of them, so they are counted instead of looked
+/// at one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ForeignCounts {
-    /// Those that have yet to be read.
+    /// Slices that have yet to be read.
     unread: u32,
-    /// Those that have no endpoints.
+    /// Slices without endpoints.
     empty: u32,
-    /// Those that have endpoints.
+    /// Slices with endpoints.
     hold: u32,
 }
 

@@ -2,12 +2,13 @@
 //! Service that has a selector now. Clients read all slices of a Service, so an old one goes only when others have
 //! taken its place:
 //!
-//! * Where this process writes the others, when all of these are written and hold a ready endpoint, or the old one was published
-//!   for an annotation and holds none.
-//! * Where another controller writes them, when their ready endpoints have its ready addresses, or as many as all old ones
-//!   had. They are watched as metadata only, so they and the old slice are read first; what is not read yet proves nothing.
-//! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches nothing, or nothing
-//!   that works, must not empty a Service. Then it stays until they hold some, and users are told.
+//! * If this process writes the others: when all of these are written and hold a ready endpoint, or the old one was
+//!   published for an annotation and holds none.
+//! * If another controller writes them: when their ready endpoints have the ready addresses of the old one, or as many
+//!   as all old ones had. They are watched as metadata only, so they and the old slice are read first; a slice that is
+//!   not read yet proves nothing.
+//! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches no pod, or no
+//!   pod that works, must not empty a Service. Then the old one stays until they hold some, and users are told.
 //!
 //! The deadline belongs to the slice: a grant of the writer that comes before it deletes nothing.
 //!
@@ -45,11 +46,11 @@ pub(super) struct Replacements {
     deadlines: BTreeSet<(Duration, Arc<str>)>,
     /// The Services of which something has changed since the last plan. May name some whose slices do not wait any more.
     changed: BTreeSet<Arc<str>>,
-    /// What mirrors have to know, in the order in which it happened.
+    /// The news for mirrors, in the order in which it happened.
     released: Vec<Released>,
 }
 
-/// What mirrored slices do that give way to others, or have done so.
+/// The events of mirrored slices that give way to others, or have done so.
 #[derive(Clone, Debug)]
 pub(super) enum MirrorWaits {
     /// A slice gives way, until then at the latest.
@@ -73,7 +74,7 @@ pub(super) enum MirrorWaits {
     ForgetAll,
 }
 
-/// What becomes of a mirrored slice that waits for others.
+/// The next step of a mirrored slice that waits for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Released {
     /// It goes.

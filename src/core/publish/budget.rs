@@ -30,8 +30,9 @@ const TOGETHER: f64 = 4.0;
 const LONGEST_PERIOD: Duration = Duration::from_millis(250);
 /// The part of that time in which the writes of a group are granted.
 const OPEN: u32 = 8;
-/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB. What may be saved up, and
-/// what a delete costs at most, follows from this and not from the usual size, which one namespace can make large.
+/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB. The most that may be
+/// saved up, and the most that a delete costs, follow from this and not from the usual size, which one namespace can
+/// make large.
 const USUAL: f64 = 13_000.0;
 /// A write counts as at least so many bytes: most of what an event costs an API server, some 60 of 80 microseconds for each
 /// watcher, does not depend on its size. Our own echoes do not show the load of API servers that we do not write to, so
@@ -74,12 +75,12 @@ pub struct WatchLimits {
     /// Bytes per second that the API servers may send to all watchers where those are so few that [`Self::each`] allows
     /// less.
     pub few: f64,
-    /// Writes of a resource whose events have not come back, at most, while anyone watches.
+    /// The largest number of writes of a resource whose events have not come back, while there are watchers.
     pub places: u16,
 }
 
 impl WatchLimits {
-    /// For a server that nobody watches.
+    /// The limits for a server without watchers.
     pub const UNWATCHED: Self = Self {
         watchers: Watchers::Fixed(0),
         total: 0.0,
@@ -110,7 +111,7 @@ pub(super) enum Size {
     Unknown,
 }
 
-/// What was paid for a write.
+/// The part of the budget that was spent on a write.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Paid {
     /// For each watcher.
@@ -118,19 +119,19 @@ pub(super) struct Paid {
     of_removals: bool,
 }
 
-/// What a write costs.
+/// The cost of a write, once its request is known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Corrected {
     /// The bytes that all watchers receive.
     pub sent: f64,
-    /// What was paid after all.
+    /// The part that was spent from the budget.
     paid: Paid,
-    /// What its namespace owes for it besides, for each watcher.
+    /// The rest of the cost, in bytes for each watcher, which its namespace owes.
     owed: f64,
 }
 
 impl Paid {
-    /// Nothing was paid.
+    /// No payment.
     pub(super) const NOTHING: Self = Self {
         bytes: 0.0,
         of_removals: false,
@@ -155,10 +156,10 @@ pub(super) struct Budget {
     rate: f64,
     /// True while echoes tell nothing.
     blind: bool,
-    /// What may be used by any write, and by removals alone.
+    /// The budget that is left for all writes, and the part that is kept for removals, in bytes times watchers.
     any: f64,
     removals: f64,
-    /// What namespaces with huge writes owe.
+    /// The debts of namespaces with huge writes.
     debts: Debts,
     /// While writes go in groups: what there is of it.
     groups: Option<Groups>,
@@ -193,7 +194,7 @@ impl Budget {
         let before = self.watchers;
         self.watchers = self.limits.watchers(nodes).max(0.0);
         if before > 0.0 {
-            // What is there is in bytes times watchers. Writes are still the same writes.
+            // The budget is in bytes times watchers, so it is scaled to allow as many writes as before.
             let scale = self.watchers / before;
             for amount in [&mut self.any, &mut self.removals] {
                 *amount *= scale;
@@ -237,7 +238,7 @@ impl Budget {
     /// Returns the most that may be saved for any write, and for removals.
     fn full(&self) -> (f64, f64) {
         let full = self.rate * BURST;
-        // What comes in from one group of writes to the next is not lost.
+        // There is room for at least one group of writes; otherwise the refill between two groups would be lost.
         let least = self.enough();
         ((full * (1.0 - REMOVALS)).max(least), (full * REMOVALS).max(least))
     }
@@ -257,7 +258,7 @@ impl Budget {
         let new = new * (1.0 - OWED) + self.debts.pay(new * OWED / self.watchers) * self.watchers;
         let kept = self.removals + new * REMOVALS;
         self.removals = kept.min(removals);
-        // What removals do not need is for all, and what is left of that is for those that owe.
+        // The refill that the part for removals cannot hold goes to all writes, and what is beyond that pays debts.
         let kept = self.any + new * (1.0 - REMOVALS) + (kept - self.removals);
         self.any = kept.min(any);
         self.debts.pay((kept - self.any) / self.watchers);
@@ -284,7 +285,7 @@ impl Budget {
         }
     }
 
-    /// Returns what is there when nobody has used the budget for some time.
+    /// Returns the budget that one group of writes of the usual size needs.
     fn enough(&self) -> f64 {
         TOGETHER * USUAL * self.watchers
     }
@@ -355,7 +356,8 @@ impl Budget {
                 next: self.last + period,
             };
         }
-        // What removals owe beyond theirs delays everything, or they would owe more and more.
+        // Once removals have used up their part, all writes pay for them; otherwise their deficit would grow without
+        // end.
         let of_removals = removes && self.removals > 0.0;
         self.charge(of_removals, bytes);
         Paid { bytes, of_removals }

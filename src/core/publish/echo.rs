@@ -1,9 +1,9 @@
 //! Limits the writes whose events have not come back on our own watch: their echoes.
 //!
-//! An API server answers a write before it has sent the event to anyone who watches. How far it is behind with that is
-//! what the time from an answer to its echo shows: each watcher has room for some events, and the server ends the watch
-//! of one that is full. So a write holds a place from its grant to its echo, there are only as many places as the
-//! smallest room of a watcher, and there are fewer while echoes are late.
+//! An API server answers a write before it has sent the event to its watchers. The time from an answer to its echo
+//! shows how far it is behind with that. Each watcher has room for some events, and the server ends the watch of one
+//! that is full. So a write holds a place from its grant to its echo, there are only as many places as the smallest
+//! room of a watcher, and there are fewer while echoes are late.
 //!
 //! ```text
 //!   grant ──► in flight ──► answered at a version ──► the watch has shown that version, or a later one
@@ -15,21 +15,23 @@
 //! ```
 //!
 //! The events of a watch come in the order of their versions, so one event or bookmark proves that all writes up to its
-//! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
-//! changed nothing, which makes no event and is answered with a version that was shown before. Neither tells how late the
-//! server is: the first only that it is not behind, the second nothing at all. Deletes are answered
-//! without a version before Kubernetes 1.38. From then on the version proves that the deletion was shown, but not how
-//! late: it may be that of a later look, at which nothing was written that a watch would show. A request that is not
-//! answered in time gives its place up, and neither it nor a write without a version tells how late the server is: the
-//! failures of some objects are no sign of its load.
+//! version were shown, whichever client made them. That also covers an event that comes before the answer, and a write
+//! that changed nothing, which makes no event and is answered with a version that was shown before. Neither tells how
+//! late the server is: the first only that it is not behind, the second nothing at all.
 //!
-//! Ordinary and mirrored slices are watched by two requests, which may end at two API servers. So each watch counts for itself:
-//! what it shows frees the places of its own output, and measures nothing else. Only where the other one has shown nothing for
-//! long does it free that one's places as well, since it proves that the events are there; that is no measurement.
+//! Deletes are answered without a version before Kubernetes 1.38. From then on the version proves that the deletion was
+//! shown, but not how late: it may be that of a later look, at which nothing was written that a watch would show. A
+//! request that is not answered in time gives its place up, and neither it nor a write without a version tells how late
+//! the server is: the failures of some objects are no sign of its load.
 //!
-//! Our own watch may be late by itself, on a server that keeps up with all others: see [`lateness`]. If it is not open, or shows
-//! nothing at all for long while echoes are awaited, nothing can be told from echoes: no write needs a place until it shows
-//! something again, and [`super::budget`] alone limits what is sent.
+//! Ordinary and mirrored slices are watched by two requests, which may end at two API servers. So each watch counts for
+//! itself: its events free the places of its own output, and measure nothing else. Only if the other watch has shown
+//! nothing for long do they free that one's places as well, since they prove that the events are there; that is no
+//! measurement.
+//!
+//! Our own watch may be late by itself, on a server that keeps up with all others: see [`lateness`]. If it is not open,
+//! or shows nothing at all for long while echoes are awaited, echoes tell nothing: no write needs a place until it
+//! shows something again, and [`super::budget`] alone limits what is sent.
 
 mod lateness;
 mod places;
@@ -56,8 +58,8 @@ pub const LATE: Duration = Duration::from_millis(250);
 pub(super) const QUICK: Duration = Duration::from_millis(100);
 /// How long a place is kept for a delete whose event does not come.
 const BOUND: Duration = Duration::from_secs(2);
-/// How long a place is kept for a write of which nobody knows whether it was carried out. Most were not, and the failures
-/// of some objects must not hold up all others.
+/// How long a place is kept for a write that may or may not have been carried out. Most were not, and the failures of
+/// some objects must not hold up all others.
 const BOUND_OF_UNKNOWN: Duration = LATE;
 /// How long a request without an answer keeps its place. It takes one again when it is answered. The window of requests
 /// in flight may be several times as large, so a namespace whose webhook hangs holds up others for several times as long.
@@ -82,7 +84,7 @@ pub enum Effect {
     Deleted(Option<u64>),
     /// It is not known whether anything was written.
     Unknown,
-    /// Nothing was written.
+    /// The object was not written.
     Nothing,
 }
 
@@ -148,9 +150,9 @@ pub(super) struct Echoes {
     streams: [Stream; 3],
     /// The writes that are granted and not answered.
     flights: HashedMap<ObjectKey, Flight>,
-    /// How many of them there are of each resource.
+    /// The number of these writes, by resource.
     unanswered: [Unanswered; 2],
-    /// Those of them that hold a place, by the order of their grants, with when that was.
+    /// The writes in flight that hold a place, in the order of their grants, with the times of these.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
     order: u64,
@@ -172,7 +174,7 @@ enum Freed {
 }
 
 impl Echoes {
-    /// Sets the largest number of places while others watch, or that nobody does.
+    /// Sets the largest number of places; `None` if there are no other watchers.
     pub(super) fn watched(&mut self, most: Option<u16>) {
         for places in &mut self.places {
             places.watched(most);
@@ -344,7 +346,8 @@ impl Echoes {
         self.stalls.without(answered, at)
     }
 
-    /// Our own watch of an output was opened, and shows what comes after this version; or it has ended.
+    /// Records that our own watch of an output was opened, and shows what comes after this version; or that it has
+    /// ended.
     pub(super) fn opened(&mut self, output: Output, from: Option<u64>, now: Duration) {
         self.forget(output);
         let stream = &mut self.streams[output as usize];
@@ -377,7 +380,7 @@ impl Echoes {
         });
     }
 
-    /// Our own watch of an output has shown everything up to a version. `at` is when that arrived.
+    /// Records that our own watch of an output has shown everything up to a version. `at` is when that arrived.
     pub(super) fn shown(&mut self, output: Output, version: u64, at: Duration) {
         let stream = &mut self.streams[output as usize];
         (stream.silent, stream.quiet) = (false, false);
@@ -434,7 +437,7 @@ impl Echoes {
         }
     }
 
-    /// Our own watch has shown that an object was deleted.
+    /// Records that our own watch has shown that an object was deleted.
     pub(super) fn deleted(&mut self, key: &Hashed<ObjectKey>, at: Duration) {
         let output = key.object.output;
         let stream = &mut self.streams[output as usize];
@@ -448,7 +451,7 @@ impl Echoes {
         }
     }
 
-    /// This process did nothing between these times, though it had to: what arrived then was seen later.
+    /// Records that this process did nothing between these times, though it had to: what arrived then was seen later.
     pub(super) fn stalled(&mut self, from: Duration, to: Duration) {
         let oldest = Resource::ALL
             .into_iter()

@@ -29,12 +29,12 @@ const UPSTREAM_QPS: f64 = 20.0;
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
 
-/// What may be written now.
+/// The objects that may be written now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Allowed {
     /// The classes of objects that may go.
     pub classes: Classes,
-    /// Those of which the limits hold back the rest, and which limit it is.
+    /// The classes that a limit holds back, each set with its limit.
     pub limited: [(Classes, Limit); 2],
 }
 
@@ -46,12 +46,12 @@ pub(super) struct FanOut {
     beyond: [TokenBucket; 2],
     /// When one may go, of each resource, if that was refused when last asked and nothing comes before.
     beyond_at: [Option<Duration>; 2],
-    /// The largest number of places while anyone watches.
+    /// The largest number of places while there are other watchers.
     places: u16,
     budget: Budget,
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
-    /// What was paid for the requests in flight.
+    /// The costs of the requests in flight.
     paid: HashedMap<ObjectKey, Corrected>,
     /// The bytes that watchers received since they were last taken.
     sent: f64,
@@ -189,7 +189,7 @@ impl FanOut {
         (*written + (late * times).min(MOST_SPACING)).saturating_sub(now)
     }
 
-    /// Records that an object was granted. What it pays is settled when its request is known.
+    /// Records that an object was granted. Its cost is settled when its request is known.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
         let resource = Resource::from(key.object.output);
         let (removals, others) = self.echoes.allow(resource);

@@ -80,7 +80,7 @@ pub struct Reported {
     pub wanted: Option<(WorkItem, Duration)>,
 }
 
-/// What the writer takes next.
+/// The change or report that the writer takes next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// The role has changed.

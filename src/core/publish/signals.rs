@@ -1,8 +1,8 @@
-//! What our own watches show of the API server's state, on its way from the watches to the writer.
+//! Signals of the API server's state that our own watches give, on their way from the watches to the writer.
 //!
-//! A watch task adds a signal for each read, and must not wait; the writer takes them when it is awake. However far
-//! behind the writer is, there are only so many: versions of one output are merged, and deletions that are too many are
-//! left out, for which the publisher has a bound.
+//! A watch task adds a signal for each read, and must not wait; the writer takes them when it is awake. Their number is
+//! bounded, however far behind the writer is: versions of one output are merged, and deletions beyond a number are left
+//! out, since the publisher waits for one only for a bounded time.
 
 use crate::core::hash::Hashed;
 use crate::core::object::{ObjectKey, Output};
@@ -53,7 +53,7 @@ impl Signals {
         let known = &mut self.of_watches;
         match &signal {
             Signal::Opened(this, _) => {
-                // What an earlier watch has shown does not matter any more.
+                // The signals of an earlier watch do not matter any more.
                 known.retain(|other| other.output() != Some(*this));
             }
             Signal::Nodes(nodes) => {

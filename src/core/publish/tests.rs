@@ -424,7 +424,7 @@ fn endpoints_had_no_limit_while_their_own_watch_told_nothing() {
         let written = written_in_ten_seconds(&mut publisher, keys);
         assert!(expected.contains(&written), "{}: {written}", keys[0].object.name);
     }
-    // Where nobody watches, there is nothing to be limited.
+    // Without watchers, there is nothing to be limited.
     let mut publisher = Publisher::new(watch(0, 0.0), 0);
     assert!(written_in_ten_seconds(&mut publisher, &endpoints) > 10_000);
 }

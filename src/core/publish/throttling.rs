@@ -7,7 +7,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// How long nothing may be held back before it counts as over. A writer at its limit is free for moments all the time.
 const CALM: Duration = Duration::from_secs(2);
 
-/// What holds back a write that is ready.
+/// The limit that holds back a write that is ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// `--kube-api-qps`.
@@ -49,7 +49,7 @@ impl Limit {
     }
 }
 
-/// What has been noticed. Each is reported once.
+/// A report about writes that are held back. Each is made once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Throttled {
     /// Writes have been held back for this long, and still are.

@@ -68,7 +68,7 @@ impl Patience {
         classes.iter().filter_map(deadline).min().map(|(_, class)| class)
     }
 
-    /// The same as [`Self::deadline`], however fast the pace.
+    /// Returns the latest that [`Self::deadline`] can be, however fast the pace.
     pub(super) fn latest(class: usize, since: Duration) -> Duration {
         since + LONGEST[class]
     }

@@ -1,13 +1,13 @@
 //! The parts of the writes that no namespace and no class can lose.
 //!
-//! Urgency alone would let slices hold up all Endpoints, a namespace that removes without end hold up what others add, and a
-//! backlog of old removals hold up every addition. So each [`Promise`] gains its part of every write while something
-//! waits that it is for, and is due once it has gained a whole one. All of them together are less than the writes, and of
-//! those that are due the one that has gained the most is kept first, so none is ever late by more than a few writes. All
-//! other writes go by urgency.
+//! Urgency alone would let slices hold up all Endpoints, a namespace that removes without end hold up what others add,
+//! and a backlog of old removals hold up every addition. So each [`Promise`] is for some of the objects. While any of
+//! these wait, it gains its part of every write, and it is due once it has gained a whole one. All parts together are
+//! less than a write, and of the promises that are due the one that has gained the most is kept first, so none is ever
+//! late by more than a few writes. All other writes go by urgency.
 //!
-//! A write that goes by urgency may keep a promise as well, but is no debt. Nothing is gained without waiting: after a while
-//! in which nothing waited, no more is due than before.
+//! A write that goes by urgency may keep a promise as well, but makes no debt. A promise gains nothing while none of
+//! its objects wait, so no more is due after such a time than before.
 
 use super::class::{CLASSES, Classes, ENDPOINTS_REST};
 
@@ -32,7 +32,7 @@ const OF_CLASS: [u16; CLASSES] = [
 /// How many times as long Endpoints take while slices wait as well.
 pub(super) const ENDPOINTS_BESIDE_SLICES: u16 = WHOLE / OF_ENDPOINTS;
 
-/// What a part of the writes is for.
+/// The purpose of a part of the writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Promise {
     /// The namespace whose turn it is.
@@ -60,9 +60,9 @@ pub(super) struct Write {
 pub(super) struct Waiting {
     /// The classes that may go, whether or not they have any.
     pub allowed: Classes,
-    /// Those that have any.
+    /// The classes that have any.
     pub classes: Classes,
-    /// Those whose oldest object is as old as removals are when they have just come: until then removals go first.
+    /// The classes whose oldest object has waited for so long that new removals do not go before it.
     pub aged: Classes,
 }
 
@@ -81,7 +81,7 @@ impl Waiting {
     }
 }
 
-/// What the promises have gained, in parts of [`WHOLE`].
+/// The gains of the promises, in parts of [`WHOLE`].
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
     /// By the classes that may go. If it were one number, and the limits let additions go at every other write, all of

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// The order of an object among those of its Service: since when it waits, and a number that no other object has.
 pub(in crate::core) type Age = (Duration, u64);
 
-/// Members by their turns. In each round every member has one turn, the one with the oldest object first. Those that join
-/// wait for the next round, and so does one that has had its turn: between two turns of a member each of the others has at
-/// most two, however often they come and go.
+/// Members by their turns. In each round every member has one turn, the one with the oldest object first. Members that
+/// join wait for the next round, and so does one that has had its turn: between two turns of a member each of the
+/// others has at most two, however often they come and go.
 #[derive(Clone, Debug)]
 pub(super) struct Ring<T> {
     members: IdMap<u64, Member<T>>,

@@ -262,7 +262,7 @@ fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
     assert!(queue.is_idle());
 }
 
-/// A queue on which one namespace has a backlog of so many objects that have waited since the start.
+/// Returns a queue on which one namespace has a backlog of so many objects that have waited since the start.
 fn flooded(count: u32, priority: Priority) -> WriteQueue<String> {
     let mut queue = WriteQueue::default();
     for object in 0..count {

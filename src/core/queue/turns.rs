@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     places: IdMap<u64, Place>,
-    /// Those with something in a class, by their places.
+    /// By class: the namespaces that have objects in it, in the order of their turns.
     by_class: [BTreeSet<(u64, u64)>; CLASSES],
     /// The place of the next one at the end.
     end: u64,

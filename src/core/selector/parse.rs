@@ -20,23 +20,23 @@ const LONGEST_PREFIX: usize = 253;
 /// labels are compared with a selector in one go.
 const MOST_VALUES: usize = 100;
 
-/// Why a text is not a label selector. The column is that of the first byte of what is wrong, from 1.
+/// The reason why a text is not a label selector. The column is that of the first byte of what is wrong, from 1.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectorError {
-    /// Something else ought to stand there.
+    /// A token that is not expected at its place, or a missing one.
     #[error("column {column}: {found}, expected {expected}")]
     Unexpected {
-        /// Where it stands.
+        /// Its column.
         column: usize,
-        /// What stands there.
+        /// The token that was found there, or a note that the text ends.
         found: Box<str>,
-        /// What ought to.
+        /// The tokens that were expected there.
         expected: &'static str,
     },
     /// No label can have this key.
     #[error("column {column}: \"{key}\" is not a label key")]
     Key {
-        /// Where it stands.
+        /// Its column.
         column: usize,
         /// A printable excerpt of it.
         key: Box<str>,
@@ -44,7 +44,7 @@ pub enum SelectorError {
     /// No label can have this value.
     #[error("column {column}: \"{value}\" is not a label value")]
     Value {
-        /// Where it stands.
+        /// Its column.
         column: usize,
         /// A printable excerpt of it.
         value: Box<str>,
@@ -52,13 +52,13 @@ pub enum SelectorError {
     /// There are too many values.
     #[error("column {column}: a selector here may have no more than {MOST_VALUES} values")]
     TooManyValues {
-        /// Where the first stands that is one too many.
+        /// The column of the first one that is too many.
         column: usize,
     },
     /// `>` and `<` compare integers.
     #[error("column {column}: \"{value}\" is not an integer")]
     Integer {
-        /// Where it stands.
+        /// Its column.
         column: usize,
         /// A printable excerpt of it.
         value: Box<str>,
@@ -90,7 +90,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Parsed<'_>>, SelectorError>
 
 #[derive(Clone, Copy)]
 struct Token<'a> {
-    /// Of its first byte, from 1.
+    /// The column of its first byte, from 1.
     column: usize,
     kind: Kind<'a>,
 }
@@ -119,7 +119,7 @@ impl Token<'_> {
 
 struct Parser<'a> {
     text: &'a str,
-    /// What comes after the last token.
+    /// The text after the last token.
     rest: &'a str,
     /// A token that was looked at.
     next: Option<Token<'a>>,
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A value, which may be left out, and its column.
+    /// Parses a value, which may be left out. Returns its column as well.
     fn value(&mut self) -> Result<(usize, &'a str), SelectorError> {
         let token = self.peek();
         self.count(token.column)?;
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The operator or separator that a text begins with.
+/// Returns the operator or separator that a text begins with.
 fn symbol(text: &str) -> Option<&'static str> {
     // The longer ones come first.
     ["==", "!=", "=", "!", "(", ")", ",", ">", "<"]

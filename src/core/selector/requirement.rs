@@ -1,10 +1,10 @@
-//! What a selector requires of the value of one key.
+//! The requirements of a selector for the value of one key.
 
 use std::fmt;
 
-/// What each part of a requirement's text ends with, as in [`Labels`](crate::core::labels::Labels).
+/// The end of each part of a requirement's text, as in [`Labels`](crate::core::labels::Labels).
 const END: char = '\0';
-/// What stands between the values of a set. No value contains it.
+/// The separator of the values of a set. No value contains it.
 const COMMA: char = ',';
 
 /// A requirement of a label selector, borrowed from its text.
@@ -12,11 +12,11 @@ const COMMA: char = ',';
 pub struct Requirement<'a> {
     /// The key of the label.
     pub key: &'a str,
-    /// What is required of its value.
+    /// The test that its value must pass.
     pub test: Test<'a>,
 }
 
-/// What is required of a label's value.
+/// A test of a label's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Test<'a> {
     /// It is one of these. Also `=` and `==`, with one value.
@@ -116,7 +116,7 @@ pub(super) struct Parsed<'a> {
     pub(super) test: ParsedTest<'a>,
 }
 
-/// What a parsed requirement requires, in the order in which several of one key are kept.
+/// The test of a parsed requirement, in the order in which several of one key are kept.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum ParsedTest<'a> {
     /// Values are sorted, each once.

@@ -452,7 +452,7 @@ proptest! {
                 prop_assert_eq!(members.remove(at), std::mem::take(&mut there[at]));
             }
         }
-        // Handles must not shift: whoever is gone gets no ports.
+        // Handles must not shift, so a pod that is gone loses its ports instead.
         for (pod, there) in pods.iter_mut().zip(there) {
             if !there {
                 pod.ports.clear();

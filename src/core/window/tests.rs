@@ -23,7 +23,7 @@ impl Server {
         }
     }
 
-    /// The time of a request of so many that are sent at once, on average.
+    /// Returns the time of a request of so many that are sent at once, on average.
     fn time(&self, in_flight: usize) -> Duration {
         self.each
             .mul_f64(((in_flight + self.others) as f64 / self.workers as f64).max(1.0))
@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// The same for a time. Returns the mean window, and how many requests were answered.
+    /// Does the same for a time. Returns the mean window, and how many requests were answered.
     fn last(&mut self, window: &mut Window, time: Duration) -> (f64, usize) {
         let (end, mut sizes, mut answers) = (self.now + time, Vec::new(), 0);
         while self.now < end {
@@ -60,7 +60,7 @@ fn right(workers: usize) -> RangeInclusive<f64> {
     workers as f64 * 0.95..=(workers * 2) as f64 * 1.1 + 2.0
 }
 
-/// An answer while more waits than the window lets go.
+/// Returns an answer while more waits than the window lets go.
 fn answer(took: Duration, in_flight: usize) -> Completed {
     Completed {
         sign: Sign::Answered,
@@ -101,7 +101,7 @@ fn a_server_far_away_is_not_an_overloaded_one() {
     let (_, answers) = server.last(&mut window, 10 * SECOND);
     assert!(answers >= 600, "{answers} in the first ten seconds");
     let (_, answers) = server.last(&mut window, 120 * SECOND);
-    // Of 160 a second.
+    // With 64 in flight, 160 a second would be possible.
     assert!(answers >= 120 * 140, "{answers}");
 }
 

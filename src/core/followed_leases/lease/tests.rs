@@ -11,7 +11,7 @@ fn record(holder: &str, renewals: i32) -> Record {
     Record {
         holder: holder.to_owned(),
         seconds: 10,
-        // What counts is only that it changes.
+        // It only has to change.
         transitions: renewals,
         ..Record::default()
     }
@@ -25,7 +25,7 @@ fn found(version: u64, record: Record) -> LeaseAnswer {
     })
 }
 
-/// One that was listed with a holder at second 0.
+/// Returns a Lease that was listed with a holder at second 0.
 fn listed(holder: &str) -> FollowedLease {
     let mut lease = FollowedLease::default();
     assert_eq!(lease.listed(Some((5, &record(holder, 0))), at(0)), Effect::Judge);
@@ -149,7 +149,7 @@ fn what_the_watch_shows_meanwhile_is_newer_than_a_read() {
     );
     assert_eq!(lease.read(&LeaseAnswer::Missing, at(23)), Effect::None);
     assert_eq!(lease.verdict(), Verdict::Held("b"));
-    // An answer nobody waits for.
+    // An answer that is not awaited.
     assert_eq!(lease.read(&LeaseAnswer::Missing, at(24)), Effect::None);
 }
 
@@ -263,7 +263,7 @@ fn names_of_leases_cannot_change_a_path() {
     }
 }
 
-/// What can happen to a Lease, to what is on its way, and to this process, each at any time.
+/// The events that can happen to a Lease, to a message on its way, and to this process, each at any time.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     /// The holder renews, another takes over, the holder gives up, or the Lease is deleted.
@@ -291,7 +291,7 @@ struct World {
     lease: FollowedLease,
     there: Option<(u64, Record)>,
     version: u64,
-    /// What the watch has yet to show.
+    /// The events that the watch has yet to show.
     events: std::collections::VecDeque<(u64, Option<Record>)>,
     watches: bool,
     list: Option<Answer>,
@@ -418,7 +418,7 @@ impl World {
                 .copied()
                 .unwrap_or_default()
                 .max(self.learned);
-        // A read that is on its way is answered before anybody is removed.
+        // A read that is on its way is answered before a pod is removed.
         let limit = u64::try_from(Self::SECONDS).unwrap();
         assert!(
             silent <= limit || self.read.is_some(),

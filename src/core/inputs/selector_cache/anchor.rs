@@ -13,8 +13,8 @@ const MOST_VALUES: usize = 4;
 /// The number of pairs of a selector that are looked at for the one that the fewest labels have.
 const SOME_PAIRS: usize = 16;
 
-/// What a selector is indexed under, so that labels are compared only with the selectors that their pairs lead to. Each
-/// pair and key in it is used once.
+/// The part of a selector that it is indexed under, so that labels are compared only with the selectors that their
+/// pairs lead to. Each pair and key in it is used once.
 #[derive(Clone, Debug)]
 pub(super) enum Anchor {
     /// A pair that the labels must have.
@@ -23,7 +23,7 @@ pub(super) enum Anchor {
     OneOf(Box<[u32]>),
     /// A key that the labels must have.
     Key(u32),
-    /// Nothing: it requires only what labels must not have. It is compared with all labels, once for each distinct set.
+    /// None: the selector only excludes labels. It is compared with all labels, once for each distinct set.
     Nothing,
 }
 

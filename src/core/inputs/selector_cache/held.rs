@@ -38,8 +38,8 @@ impl<'a> Held<'a> {
             })
     }
 
-    /// Returns the value of a key, and moves `from` to where it stands or would stand. The key must not come before those
-    /// that were looked for from there. What lies far ahead is found in few comparisons, and what lies next in one.
+    /// Returns the value of a key, and moves `from` to where it stands or would stand. The key must not come before
+    /// those that were looked for from there. A key far ahead is found in few comparisons, and the next one in one.
     fn value_from(self, from: &mut usize, key: &str, work: &mut Work) -> Option<&'a str> {
         let is_before = |pair: &u32, work: &mut Work| {
             work.pairs_compared += 1;

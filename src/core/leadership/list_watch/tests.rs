@@ -7,7 +7,7 @@ fn at(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// All that is to be done now.
+/// Returns all that is to be done now.
 fn act(view: &mut ListWatch, now: Duration) -> Vec<Action> {
     std::iter::from_fn(|| view.act(now)).collect()
 }
@@ -15,7 +15,7 @@ fn act(view: &mut ListWatch, now: Duration) -> Vec<Action> {
 const FIRST: Demand = Demand::of(1);
 const MANY: usize = 20_000;
 
-/// A view that was listed at 10, and watches.
+/// Returns a view that was listed at 10, and watches.
 fn watching() -> ListWatch {
     let mut view = ListWatch::new(Demand::of(0));
     assert_eq!(act(&mut view, at(0)), [Action::List]);
@@ -143,7 +143,7 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
         view.listed(version, MANY, at(500), 0.5);
         assert_eq!(act(&mut view, at(500)).contains(&Action::Prove(FIRST)), proven);
     }
-    // However long it takes, it is not begun anew. What it lacks may be shown by a watch.
+    // However long it takes, it is not begun anew. A watch may show what it lacks.
     let mut view = ListWatch::new(Demand::of(0));
     act(&mut view, at(0));
     view.demanded(FIRST, at(300));
@@ -262,7 +262,7 @@ struct Case {
     history: u8,
     /// The version and the history at the time of the last demand.
     demanded: (u64, u8),
-    /// Which history the view is of, as of its last list.
+    /// The history that the view is of, as of its last list.
     of: u8,
     /// A list that is under way: the history is that of the present when it is answered.
     listing: bool,
@@ -348,7 +348,7 @@ impl Case {
         self.view.demanded(self.view.demand().next(), self.now);
     }
 
-    /// The next event of the watch, if its history has one after what it has told.
+    /// Returns the next event of the watch, if its history has one after what it has told.
     fn next_event(&self) -> Option<u64> {
         let (history, from) = self.watch?;
         let last = if history == self.history {
@@ -359,7 +359,7 @@ impl Case {
         (from < last).then_some(from + 1)
     }
 
-    /// Everything that can happen next.
+    /// Returns everything that can happen next.
     fn successors(&self) -> Vec<Self> {
         let mut all = Vec::new();
         let mut add = |change: &dyn Fn(&mut Self)| {
@@ -438,7 +438,7 @@ impl Case {
         all
     }
 
-    /// From here on all goes well, and the demand is met in time.
+    /// Asserts that the demand is met in time if all goes well from here on.
     fn ends_well(mut self) {
         self.demand();
         self.act();
@@ -475,7 +475,7 @@ impl Case {
     }
 }
 
-/// Every order of up to so many events. Returns how many states there were.
+/// Tries every order of up to so many events. Returns how many states there were.
 fn explore(case: Case, depth: u32) -> usize {
     let mut seen = HashSet::new();
     let mut level = vec![case];

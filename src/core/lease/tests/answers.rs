@@ -1,8 +1,8 @@
-//! Answers that nobody expects: versions that go backwards, and servers that take nothing.
+//! Unexpected answers: versions that go backwards, and servers that take nothing.
 
 use super::*;
 
-/// A candidate that leads at version 1000.
+/// Returns a candidate that leads at version 1000.
 fn leader() -> Election {
     let mut me = candidate();
     me.ask(at(0), wall(0));

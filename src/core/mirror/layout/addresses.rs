@@ -81,7 +81,7 @@ impl Layout {
         1 + members.len() as u64 / 4
     }
 
-    /// Parses the next addresses. Of several in a slice that agree in address, hostname and target, the last counts, as
+    /// Parses the next addresses. If several in a slice agree in address, hostname and target, the last counts, as
     /// upstream.
     pub(super) fn classify_some(&mut self) -> u64 {
         let start = self.ips.len();

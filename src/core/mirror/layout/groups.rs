@@ -40,7 +40,7 @@ impl Layout {
         self.left_out.invalid += invalid as u32;
         self.left_out.beyond_limit += (members.len() - chosen.len() - invalid) as u32;
         let mut units = 1 + members.len() / 8 + 2 * chosen.len();
-        // Of several with one identity, the last counts.
+        // If several have one identity, the last counts.
         let mut lists = [Vec::new(), Vec::new()];
         let mut sizes = [0; 2];
         for member in chosen.into_iter().rev() {

@@ -1,4 +1,4 @@
-//! Which ports have the same addresses.
+//! Finds the ports that have the same addresses.
 
 use super::addresses::merge;
 use super::{ANY_LISTED, Combination, Layout, MOST_LISTED, SOME, Set, Stage, TooLarge};
@@ -59,7 +59,7 @@ impl Layout {
 
     /// Lists the addresses of the next combination: an address that one subset calls ready and another not is not ready.
     pub(super) fn merge_one(&mut self) -> u64 {
-        // Those of one subset come last, and take its list.
+        // Combinations of one subset come last, and take its list.
         let Some(combination) = self.combinations.get_mut(self.at) else {
             self.at = 0;
             self.next += 1;

@@ -43,7 +43,7 @@ impl NamespaceState {
         self.services.forget_deferrals();
         self.ctx.starting = true;
         self.ctx.pending_lists.set(kind);
-        // Those of mirrors.
+        // The units of work for the mirrors.
         1 + self.mirrors.services() as u64
     }
 

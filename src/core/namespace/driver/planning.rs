@@ -1,5 +1,5 @@
-//! Plans and requests: changed Services are evaluated, and the objects that are due are returned; in steps, as thousands of
-//! Services may have changed at once.
+//! Plans and requests. A plan evaluates the Services that have changed and returns the objects that are due. It is made
+//! in steps, since thousands of Services may have changed at once.
 
 use super::NamespaceState;
 use crate::core::body::Encode;
@@ -19,7 +19,7 @@ use std::vec::IntoIter;
 pub(super) struct Planning {
     /// Where a process begins to write: the number of the next Service whose trigger time is to be forgotten.
     untriggered: usize,
-    /// What users have been told of what was there before.
+    /// How far users have been notified of what was there before.
     start: Option<Box<Start>>,
     /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,
@@ -104,7 +104,7 @@ impl NamespaceState {
                 assignment: None,
             })
         });
-        // What the step before has left comes first.
+        // The objects that the step before has left come first.
         let mut done = !resumed || self.collect_wants(wants, budget);
         done = done && self.evaluate_some(&mut planning, budget);
         let mut placement = self.placement();

@@ -1,4 +1,4 @@
-//! What can be asked of the state of a namespace, and what is taken from it.
+//! Queries of the state of a namespace, and the notifications and statistics that are taken from it.
 
 use super::NamespaceState;
 use crate::core::facts::ServiceFacts;

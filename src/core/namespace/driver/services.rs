@@ -38,7 +38,7 @@ impl NamespaceState {
     /// deletes them.
     pub fn begin_removal(&mut self, name: &str) {
         if let Some(id) = self.services.find(name) {
-            // Nothing that comes from now on belongs to it.
+            // Events that come from now on are about another Service of this name.
             self.services.hide(id);
             self.ctx.corrections.remember_deleted(name, self.ctx.now);
             if self.services[id].facts.is_managed() {

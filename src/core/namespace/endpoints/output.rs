@@ -41,7 +41,7 @@ impl Metadata for EndpointsMeta {
         &self.uid
     }
 
-    /// Nothing delays the deletion of an Endpoints object: it is gone with the next event.
+    /// Returns false: no deletion of an Endpoints object is delayed, so it is gone with the next event.
     fn is_deleting(&self) -> bool {
         false
     }
@@ -98,8 +98,8 @@ impl Published for Endpoints {
 
     fn accepted(&mut self) {
         self.published = Some(self.departing);
-        // A mark of others that forbids it may be gone with this write. What we have written is read before it is
-        // mirrored, and shows then whether it may be.
+        // A mark of others that forbids it may be gone with this write. The object is read before it is mirrored, and
+        // shows then whether it may be.
         self.mirrorable = true;
     }
 }
@@ -250,7 +250,7 @@ impl EndpointsDesk<'_> {
             // It may still be a leftover.
             Phase::Leftover { confirmed: false }
         } else {
-            // One that appears later is left alone, as upstream: somebody may create it ahead of its Service.
+            // One that appears later is left alone, as upstream: a client may create it ahead of its Service.
             Phase::Unmanaged
         };
         let mut entry = Endpoints::new(meta.name.clone(), phase);
@@ -336,7 +336,8 @@ impl EndpointsDesk<'_> {
         }
     }
 
-    /// One that was given away is created again too: the object with a Service's name is ours whatever it says.
+    /// Handles an object that is gone: a managed one is created again. So is one that was given away, since the object
+    /// with a Service's name is ours whatever it says.
     fn remake(&mut self, id: EndpointsId) {
         let entry = &mut self.endpoints.objects[id];
         entry.published = None;

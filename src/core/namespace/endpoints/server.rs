@@ -20,9 +20,9 @@ pub(super) enum Verdict {
 }
 
 impl Endpoints {
-    /// Reconsiders the phase after somebody else has written, or may have. A leftover remains one only while it is the
+    /// Reconsiders the phase after another client has written, or may have. A leftover remains one only while it is the
     /// object that was there in the beginning, and of our making; and it is asked again whether its Service is still
-    /// gone. Another object that somebody has made in place of one deleted with its Service is not deleted either.
+    /// gone. Another object that a client has made in place of one deleted with its Service is not deleted either.
     pub(super) fn look_again(&mut self, uid: &Uid, ours: bool) {
         let same = self
             .object

@@ -21,7 +21,7 @@ const MOST_PLANNED: usize = 1024;
 /// The first position in a plan of those that take endpoints away.
 const FIRST_THAT_REMOVES: u8 = 2;
 
-/// What is done with objects of any kind.
+/// The operations on objects of any kind.
 pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Builds the request of an object whose turn has come, or returns `None` if nothing is due any more.
     fn grant_one<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<Granted<E::Body>> {
@@ -32,7 +32,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         if !self.is_due(entry) {
-            // What others did to it is as it should be by now.
+            // The object is as it should be, whatever other clients have done to it.
             object_mut(self, id).interference = None;
             return None;
         }
@@ -228,7 +228,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     }
 
     /// Applies the metadata of an object from a watch. The version of our own write is nothing new; any other means
-    /// that somebody else wrote.
+    /// that another client wrote.
     fn watched(&mut self, meta: &Meta<Self>, epoch: u8) {
         if meta.is_deleting() {
             return deleted(self, meta.name());
@@ -271,7 +271,8 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Handles an object that others have deleted, or turned into something else.
     fn lost(&mut self, id: Id<Self>) {
         let object = object_mut(self, id);
-        // What this process deletes itself, it has deleted for an earlier Service of the name.
+        // A delete of ours in flight is meant for the object of an earlier Service of this name, and is no
+        // interference.
         let ours = object.flight == Some(Flight::Delete);
         if object.remote.is_some() && object.phase == Phase::Managed && !ours {
             object.interference = Some(Box::new(Interference::Removed));
@@ -296,7 +297,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         if let Some(object) = objects.get_mut(id).map(AsMut::as_mut) {
             object.needs_refetch = object.is_outdated();
             if object.needs_refetch {
-                // Somebody wrote during the read, so it needs a refetch, but not as often as they write.
+                // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
                 object.fail(object.rejected);
                 if object.phase == Phase::Unmanaged {
                     // Slices show what was read, and must not fall behind by more than this costs.

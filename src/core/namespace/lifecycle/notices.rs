@@ -6,7 +6,7 @@ use crate::core::namespace::notifications::{Notification, failure_message};
 use crate::core::object::{Editor, Flight, Phase};
 use crate::core::rival::Rival;
 
-/// What users are told of objects of any kind.
+/// Notifications for users about objects of any kind.
 pub(in crate::core::namespace) trait Notices: Publishing {
     /// Reports that an object is left to others, who have changed it again and again.
     fn notify_contested(&mut self, id: Id<Self>) {

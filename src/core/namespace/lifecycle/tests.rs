@@ -139,7 +139,7 @@ fn what_failed_is_due_again_and_waits() {
                 let what = format!("{phase:?}, {flight:?}, {outcome:?}");
                 let writes = matches!(flight, Flight::Create | Flight::Update);
                 if phase == Phase::Unmanaged {
-                    // Nobody waits for it: a create is looked for once, anything else counts as failed.
+                    // The answer is not awaited: a create is looked for once, anything else counts as failed.
                     let doubtful = matches!(outcome, Outcome::Unknown | Outcome::Exists | Outcome::Conflict);
                     let looks = flight == Flight::Create && doubtful;
                     assert_eq!(object.needs_refetch, looks, "{what}");

@@ -59,7 +59,7 @@ pub(in crate::core::namespace) struct Assignment {
     contested: bool,
 }
 
-/// What remains to be done once all slices have been looked at.
+/// The work that remains once all slices have been looked at.
 #[derive(Clone, Debug)]
 struct Matched {
     /// Groups whose slice may have to be written, or that have none.
@@ -114,7 +114,7 @@ impl Mirroring<'_> {
         let waits = action == MirrorAction::GiveWay;
         let mirror = self.mirrors.by_name.get_mut(name)?;
         if action == MirrorAction::Unread {
-            // What has changed is looked at when the Endpoints have been read.
+            // The changes are looked at when the Endpoints have been read.
             return None;
         }
         mirror.whole = false;
@@ -218,7 +218,7 @@ impl Mirroring<'_> {
             if let Some(at) = matched.groups.next() {
                 self.fill_place(assignment, &mut matched, at, content, places);
             } else if let Some(id) = matched.next_unneeded() {
-                // What takes the place of a slice is written before it goes, and that may wait for a batch.
+                // The slice that takes the place of this one is written before this one goes, and may wait for a batch.
                 let at_once = assignment.whole && !assignment.updates;
                 self.withdraw(id, false, at_once, assignment.contested);
             } else {

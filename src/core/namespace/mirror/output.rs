@@ -45,7 +45,7 @@ pub(in crate::core::namespace) struct MirroredSlice {
     pub(super) at_once: bool,
     /// When it goes at the latest, since it has begun to give way.
     pub(in crate::core::namespace) gives_way_until: Option<Duration>,
-    /// True if a watch showed it first, so that somebody else has made it, and it has not been needed yet.
+    /// True if a watch showed it first, so that another client has made it, and it has not been needed yet.
     pub(super) appeared: bool,
 }
 
@@ -135,7 +135,7 @@ impl Published for MirroredSlice {
         }
     }
 
-    /// Slices are created before others are deleted.
+    /// Returns the slice's position in a plan: slices are created before others are deleted.
     fn order(&self) -> u8 {
         match self.object.phase {
             Phase::Managed if self.object.remote.is_none() => 0,
@@ -178,7 +178,7 @@ impl AsMut<Context> for Mirroring<'_> {
 impl Publishing for Mirroring<'_> {
     type Entry = MirroredSlice;
 
-    /// Nothing is created for Endpoints that are being deleted.
+    /// Returns whether a managed slice must be written. No slice is created for Endpoints that are being deleted.
     fn differs(&self, slice: &MirroredSlice) -> bool {
         let deleting = || {
             let content = self.mirrors.content(&slice.service_name);

@@ -1,12 +1,12 @@
-//! Endpoints that were read are laid out, and compared with what was there before, in steps: one of them may be as large
-//! as a thousand others.
+//! Lays out Endpoints that were read, and compares them with what was there before, in steps: one of them may be as
+//! large as a thousand others.
 
 use super::{Arrived, Mirroring};
 use crate::core::mirror::{Comparison, Laid, Layout, MirroredGroup, MirroredObject};
 use crate::core::work::Budget;
 use std::sync::Arc;
 
-/// What is to be done with Endpoints that were read before their mirror is evaluated.
+/// The work on Endpoints that were read, before their mirror is evaluated.
 #[derive(Clone, Debug)]
 pub(in crate::core::namespace) struct Preparation {
     name: Arc<str>,
@@ -58,7 +58,7 @@ impl Mirroring<'_> {
                 Laid::Out(content) => *stage = Stage::Compare(content, Comparison::default()),
                 Laid::TooLarge(meta) => {
                     if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
-                        // What is published stays.
+                        // The published slices stay.
                         mirror.content = None;
                         if !std::mem::replace(&mut mirror.refused, true) {
                             self.notify_not_mirrored(&meta);

@@ -16,7 +16,7 @@ use crate::core::namespace::rounds::STRIDE;
 use crate::core::object::Phase;
 use std::collections::BTreeMap;
 
-/// Why the annotations of a Service do not count that [`ServiceFacts::why_not_custom`] says nothing against.
+/// The reason why the annotations of a Service do not count if [`ServiceFacts::why_not_custom`] gives none.
 const NOT_YET: &str = "this controller does not publish for annotations";
 
 /// How far users have been notified of what was there when this process began to write.
@@ -32,7 +32,7 @@ pub(in crate::core::namespace) struct Start {
 impl Placement<'_> {
     /// Checks the annotations of a Service that is new or has changed.
     pub(in crate::core::namespace) fn notify_annotations(&mut self, service: ServiceId) {
-        // While nobody writes, no Event would be recorded: the first plan makes up for it.
+        // While this process does not write, an Event would be lost; the first plan after that reports the problem.
         if !self.ctx.starting {
             self.notify_problems(service, Told::Problem);
         }

@@ -1,4 +1,5 @@
-//! Changes of a Service, as far as they concern the placement of its pods. They take passes over these; a change of a pod does not.
+//! Changes of a Service, as far as they concern the placement of its pods. They take passes over its pods; a change of
+//! a pod does not.
 
 use super::addresses::ServiceEndpoints;
 use super::passes::{Edit, Pass};

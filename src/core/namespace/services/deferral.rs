@@ -1,17 +1,17 @@
-//! Writes that wait a moment, because what comes next may spare them.
+//! Writes that wait a moment, because the next change may make them unnecessary.
 //!
-//! Where each pod has a Service of its own, a Service is made beside its pod, and both are deleted together. Written at
+//! If each pod has a Service of its own, a Service is made beside its pod, and both are deleted together. Written at
 //! once, each change would be a request: an empty slice, a slice with the pod, a slice without it, and the same for
-//! Endpoints. Two of these states hardly last, and are not written if they last less than [`LONGEST`]:
+//! Endpoints. Two of these states are short, and are not written if they last less than [`LONGEST`]:
 //!
 //! * A new Service without a ready endpoint. Its first objects are created with the first ready endpoint, or when the time
 //!   is over. A proxy treats a Service without slices as it treats one whose slices are empty.
 //! * A Service that is deleted in the foreground. The garbage collector deletes its slices before it goes, and its
 //!   Endpoints are deleted with it, so they are not brought up to date before.
 //!
-//! Nothing else waits: what is removed of a Service that stays is written as ever. The time belongs to the Service, and
-//! is looked at when one of its objects is planned and again when it is granted. Nothing waits in a process that has just
-//! begun to write, because it does not know for how long the process before it has waited.
+//! No other write waits: removals of endpoints from a Service that stays are written as ever. The time belongs to the
+//! Service, and is looked at when one of its objects is planned and again when it is granted. A process that has just
+//! begun to write lets no write wait, because it does not know for how long the process before it has waited.
 
 use super::Services;
 use crate::core::ids::ServiceId;

@@ -1,5 +1,5 @@
 //! Services whose annotated selector cannot be used: no pods are added, and those that are published are followed until
-//! they are gone or not ready, whatever their labels. A mistake in a selector so neither empties a Service nor keeps
+//! they are gone or not ready, whatever their labels. So a mistake in a selector neither empties a Service nor keeps
 //! addresses in it that other pods may get.
 
 use super::Services;
@@ -75,7 +75,7 @@ impl Placement<'_> {
         let service = &mut self.services.table[id];
         match (service.following.is_some(), service.facts.follows()) {
             (false, true) => {
-                // Who stands by knows no slices, and takes over those pods that they show then.
+                // A standby knows no slices, and takes over the pods that they show once it may write.
                 let decided = known && service.awaiting == 0;
                 let following = Following::new(members.iter().copied(), decided);
                 service.following = Some(Box::new(following));

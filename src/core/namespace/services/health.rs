@@ -1,4 +1,4 @@
-//! How the pods of a Service fare, counted for reports: what of them is published, and what keeps the rest out. It is
+//! The health of a Service, for reports: how many of its pods are published, and what keeps the rest out. It is
 //! computed when it is asked for, so the controller pays nothing for it.
 
 use super::members::{desired, is_fit};
@@ -18,7 +18,7 @@ use crate::core::subsets::{MAX_ADDRESSES, Members};
 pub struct ServiceHealth<'a> {
     /// The Service.
     pub facts: &'a ServiceFacts,
-    /// Who leads, if it publishes only the holder of a Lease.
+    /// The status of its leader, if it publishes only the holder of a Lease.
     pub leader: Option<LeaderStatus>,
     /// The number of its pods: those that it selects, or those that it still follows.
     pub pods: usize,

@@ -88,7 +88,7 @@ impl Placement<'_> {
             return;
         };
         let decided = following.is_decided();
-        // What is published must be known first.
+        // The published pods must be known first.
         if !decided && (self.ctx.starting || self.ctx.pending_lists.any() || service.awaiting > 0) {
             // The next plan decides.
             self.services.mark(id);

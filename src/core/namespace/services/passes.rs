@@ -128,14 +128,14 @@ impl Edit {
     }
 }
 
-/// What is to be done outside of the placement, once the pods of a pass have been visited.
+/// The work that is left outside of the placement, once the pods of a pass have been visited.
 #[derive(Clone, Debug)]
 pub(in crate::core::namespace) enum Finished {
     /// A Service has taken in its pods.
     Start(ServiceId),
     /// The pods of a Service have forgotten it.
     Stop(ServiceId),
-    /// Nothing is left of a Service but its name.
+    /// Only the name of a Service is left.
     Remove(ServiceId),
     /// A Service is managed no longer, or in another way.
     Replace(ServiceId, Box<ServiceFacts>),
@@ -145,14 +145,14 @@ pub(in crate::core::namespace) enum Finished {
     Displace,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(in crate::core::namespace) struct Stepped {
-    /// What is left of the pass.
+    /// The rest of the pass.
     pub(in crate::core::namespace) rest: Option<Pass>,
     /// The number of pods visited.
     pub(in crate::core::namespace) looked_at: usize,
-    /// What is to be done next.
+    /// The work to be done next.
     pub(in crate::core::namespace) finished: Option<Finished>,
 }
 

@@ -34,7 +34,7 @@ pub struct Totals {
     pub same_node: usize,
     /// Services whose selector is an annotation that can be used.
     pub annotated: usize,
-    /// Those whose annotation cannot be used.
+    /// Services whose selector is an annotation that cannot be used.
     pub frozen: usize,
     /// Services that follow a Lease and publish its holder.
     pub led: usize,

@@ -9,8 +9,8 @@ use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::Notification;
 use std::collections::BTreeMap;
 
-/// Number of memberships of pods in Services that are looked at for a node: whoever creates pods can make them many.
-/// Of all nodes together, twice as many at a look.
+/// Number of memberships of pods in Services that are looked at for a node, since users who create pods can make them
+/// many. For all nodes together, a look visits twice as many at most.
 const MEMBERS: usize = 10_000;
 /// Number of Services that get an Event for a node.
 const SERVICES: usize = 20;

@@ -375,7 +375,7 @@ impl Placement<'_> {
 struct Room {
     /// The number of endpoints that it may hold.
     limit: usize,
-    /// Of the endpoints that it held before, those from here on are on the API server, or were taken in.
+    /// The position from which on all endpoints that it held before are on the API server, or were taken in.
     unsent: usize,
 }
 

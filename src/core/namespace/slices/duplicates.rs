@@ -1,15 +1,15 @@
-//! Endpoints that stand in two slices of a group: a process was killed at the wrong moment, or two of them write.
+//! Endpoints that stand in two slices of a group: a process was killed at the wrong moment, or two processes write.
 //!
-//! Where two write, each may have put an endpoint into another slice, and each reads what the other has written. Both must
-//! decide alike which copy stays: if each kept its own, each would take out the other's, and clients would lose the
-//! endpoint for as long as both run. So the copy in the older slice stays, and of two as old the one in the slice whose name
-//! comes first. That a slice is ours, or was known before, does not count.
+//! If two processes write, each may have put an endpoint into another slice, and each reads what the other has written.
+//! Both must decide alike which copy stays: if each kept its own, each would take out the other's, and clients would
+//! lose the endpoint for as long as both run. So the copy in the older slice stays, and if both are as old, the one in
+//! the slice whose name comes first. It does not count which slice is ours, or was known before.
 //!
 //! * A place that the API server does not have is no copy, even if a create has been sent: the endpoint stays where the
 //!   server has it.
-//! * While a write of one of the slices is in flight or has failed, or it is to be read, or its age is not known, nothing is
-//!   decided. The other is read again
-//!   after the answer, or when a list shows the first, or when that is gone.
+//! * While a write of one of the slices is in flight or has failed, or it is to be read, or its age is not known,
+//!   nothing is decided. The other is read again after the answer, or when a list shows the first, or when that is
+//!   gone.
 //! * No slice is created while one that appeared, or about which something is to be decided, has yet to be read.
 
 use crate::core::ids::{ServiceId, SliceId};
@@ -19,7 +19,7 @@ use crate::core::object::{Flight, Phase};
 use crate::core::slices::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is not decided yet about slices that may hold the same endpoints.
+/// The open decisions about slices that may hold the same endpoints.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Duplicates {
     /// Slices that appeared, or about which something is to be decided, and that have yet to be read.
@@ -55,7 +55,7 @@ impl Duplicates {
     }
 }
 
-/// Which of two slices keeps an endpoint.
+/// The slice of two that keeps an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Keeper {
     /// The one that was read.
@@ -76,7 +76,7 @@ impl Placement<'_> {
         if holder.yielded || holder.object.is_absent() || !holder.slots[at].published.is_published() {
             return Keeper::This;
         }
-        // What was sent may not be there, and the slice may be gone.
+        // The content that was sent may not be there, and the slice may be gone.
         let object = &holder.object;
         let writes = matches!(object.flight, Some(Flight::Create | Flight::Update));
         let doubtful = writes || object.needs_refetch || object.unsettled;

@@ -63,7 +63,8 @@ impl Whole for SliceFacts {
         &self.meta
     }
 
-    /// The older of two slices that hold an endpoint keeps it, so that one is adopted first.
+    /// Returns the time of creation: the older of two slices that hold an endpoint keeps it, so that one is adopted
+    /// first.
     fn created(&self) -> Option<Time> {
         self.created
     }
@@ -121,7 +122,8 @@ impl AsMut<Context> for Placement<'_> {
 impl Publishing for Placement<'_> {
     type Entry = Slice;
 
-    /// Nothing is created for a Service that is being deleted, and nothing is written while that has to wait.
+    /// Returns whether a managed slice must be written. No slice is created for a Service that is being deleted, and
+    /// none is written while that has to wait.
     fn differs(&self, slice: &Slice) -> bool {
         let creates = slice.object.remote.is_none();
         let deleting = || self.services[slice.service].facts.deleting;
@@ -129,8 +131,8 @@ impl Publishing for Placement<'_> {
         differs && !self.services.is_deferred(self.ctx, slice.service, !creates)
     }
 
-    /// Returns whether the Service still waits for slices that must be fetched first. A slice is not created before one that
-    /// somebody else has made meanwhile was read, since that may hold the same endpoints.
+    /// Returns whether the Service still waits for slices that must be fetched first. A slice is not created before one
+    /// that another client has made meanwhile was read, since that may hold the same endpoints.
     fn waits_for_slices(&self, slice: &Slice) -> bool {
         let service = self.services.get(slice.service);
         let creates = slice.object.phase == Phase::Managed && slice.object.remote.is_none();
@@ -168,7 +170,7 @@ impl Publishing for Placement<'_> {
         match gone {
             Gone::Shown(_) => self.vanish(id),
             Gone::Missing => self.remake(id),
-            // What was to be written to it is written to another.
+            // The endpoints that were to be written to it are written to another.
             Gone::GivenAway if self.slices.objects[id].differs() => {
                 if self.slices.objects[id].object.lose() {
                     self.notify_contested(id);
@@ -283,7 +285,7 @@ impl Placement<'_> {
         if facts.meta.deleting {
             self.lost(id);
         } else if unwatched && slice.object.phase == Phase::Managed {
-            // Nothing would show what becomes of it.
+            // The watch does not select slices of the other manager, so later changes of this one would be missed.
             self.gone(id, Gone::GivenAway);
         } else if unwatched {
             self.lost(id);

@@ -63,7 +63,7 @@ impl Ready {
     }
 }
 
-/// What the ready endpoints of a slice have in the way of addresses.
+/// The kind of addresses that the ready endpoints of a slice have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Class {
     /// There are none.
@@ -143,18 +143,18 @@ pub(super) enum Replacing {
 #[derive(Clone, Debug)]
 struct Waiting {
     until: Duration,
-    /// What it holds, if it was read.
+    /// Its content, if it was read.
     held: Option<Ready>,
     /// The index of an address that was missing in the others when they were last compared.
     missing: usize,
-    /// That address, if the slice waits for it to appear.
+    /// The address at that index, if the slice waits for it to appear.
     missed: Option<IpAddr>,
 }
 
 /// Slices of other controllers.
 #[derive(Clone, Debug, Default)]
 struct Others {
-    /// What each holds, if it was read.
+    /// The content of each, if it was read.
     known: BTreeMap<SliceId, Option<Ready>>,
     /// The number of those that have yet to be read, and of those that hold ready endpoints.
     unread: usize,
@@ -176,15 +176,15 @@ impl Others {
     }
 }
 
-/// What was read of slices that give way.
+/// The contents of the slices that give way, as far as they were read.
 #[derive(Clone, Debug, Default)]
 struct Contents {
     by_class: BTreeMap<Class, BTreeSet<Leaving>>,
-    /// Those that are to be compared with the others.
+    /// Slices that are to be compared with the others.
     to_compare: BTreeSet<Leaving>,
-    /// Those in which an address was missing when they were compared, by one such address.
+    /// Slices with an address that the others lacked when they were compared, by one such address.
     missed_by: BTreeMap<IpAddr, BTreeSet<Leaving>>,
-    /// Those addresses that have appeared since.
+    /// The addresses among these that have appeared since.
     appeared: BTreeSet<IpAddr>,
     /// The addresses of their ready endpoints.
     left: Addresses,
@@ -248,17 +248,17 @@ fn take<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<Leaving>>, key: &K, leaving: Lea
     }
 }
 
-/// How far the slices have been looked at that were there before others began to give way.
+/// The progress of the scan over the slices that were there before others began to give way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scan {
-    /// Those that name the Service and are not published for it here: up to this one are left.
+    /// The scan is at slices that name the Service and are not published for it here. Those before this one are left.
     Unmanaged(SliceId),
-    /// Those that are: up to this one are left.
+    /// The scan is at slices that are published for the Service here. Those before this one are left.
     Ours(SliceId),
     Done,
 }
 
-/// What is to be done next.
+/// The step to be taken next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     /// This slice goes.
@@ -267,7 +267,7 @@ pub(super) enum Next {
     Reads(Leaving),
     /// One was compared with the others, and stays.
     Stays,
-    /// Nothing. If its time has come, and it stays, a slice that users should be told of.
+    /// No step is left. Names a slice that users should be told of, if its time has come and it stays.
     Done(Option<Leaving>),
 }
 
@@ -278,13 +278,13 @@ pub(super) struct Replacement {
     by_time: BTreeSet<(Duration, Leaving)>,
     /// The number of them that have not been read.
     unread: usize,
-    /// Those of them that have not been asked for either.
+    /// The unread slices among them that are yet to be asked for.
     to_read: BTreeSet<Leaving>,
     contents: Contents,
     others: Others,
     /// The slices that this process writes for the Service and that are not as they should be.
     unsettled: BTreeSet<SliceId>,
-    /// Those that hold ready endpoints.
+    /// The slices that this process writes for the Service and that hold ready endpoints.
     holding: BTreeSet<SliceId>,
     /// Slices of the Service that may have changed since they were last looked at.
     pub(super) touched: BTreeSet<SliceId>,

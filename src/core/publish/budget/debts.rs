@@ -1,8 +1,8 @@
-//! What namespaces owe that have written huge slices.
+//! The debts of namespaces that have written huge slices.
 //!
-//! A huge write would delay the writes of all others if it were paid for at once. So its namespace owes what it costs beyond
-//! the usual, and writes nothing huge until that is paid. All that owe pay at the same time, each at the same rate. So one
-//! that owes little waits for little, however much others owe.
+//! A huge write would delay the writes of all others if it were paid for at once. So its namespace owes what it costs
+//! beyond the usual, and writes nothing huge until that is paid. All namespaces in debt pay at the same time, each at
+//! the same rate. So one that owes little waits for little, however much others owe.
 
 use crate::core::hash::{IdMap, hash_of};
 use std::collections::BTreeSet;
@@ -18,14 +18,14 @@ const LONGEST_OF_REMOVALS: Duration = Duration::from_secs(60);
 /// The debts of all namespaces, in bytes for each watcher. Owned by [`super::Budget`].
 #[derive(Clone, Default, Debug)]
 pub(super) struct Debts {
-    /// What a namespace has paid that has owed something all the time.
+    /// The bytes that each namespace has paid that has been in debt since this was last zero.
     paid: f64,
     of: IdMap<u64, Debt>,
     /// The namespaces, by the end of their debts.
     by_end: BTreeSet<(u64, u64)>,
 }
 
-/// What a namespace owes.
+/// The debt of a namespace.
 #[derive(Clone, Debug)]
 struct Debt {
     namespace: Arc<str>,
@@ -73,7 +73,7 @@ impl Debts {
         }
     }
 
-    /// Pays so many bytes. Returns those that nobody owes.
+    /// Pays debts with so many bytes. Returns the bytes that are left when no namespace is in debt.
     pub(super) fn pay(&mut self, mut bytes: f64) -> f64 {
         while let Some(&(end, tenant)) = self.by_end.first() {
             let number = self.by_end.len() as f64;
@@ -158,7 +158,7 @@ mod tests {
         assert!(!holds(&debts, "little") && holds(&debts, "huge0"));
         let (worst, owes) = debts.worst().unwrap();
         assert!(worst.starts_with("huge") && (996_000.0..998_000.0).contains(&owes));
-        // What is left over is left to others.
+        // The bytes beyond the debts are left to others.
         assert!((debts.pay(200e6) - (200e6 - 120e6 + 360_001.0)).abs() < 10_000.0);
         assert!(debts.len() == 0 && debts.missing().is_none() && debts.worst().is_none());
     }

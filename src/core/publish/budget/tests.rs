@@ -67,7 +67,7 @@ fn the_rate_is_that_of_each_watcher_or_that_of_all() {
 
 #[test]
 fn few_watchers_may_receive_more_each() {
-    // What ten watchers may receive together, fewer may, as long as that is below the limit for all.
+    // Fewer watchers may receive what ten may receive together, as long as that is below the limit for all.
     for (nodes, few, expected) in [
         (1, 1_000_000.0, 100),
         (5, 1_000_000.0, 20),

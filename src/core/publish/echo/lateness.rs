@@ -5,9 +5,10 @@
 //! writes for each delay, however idle the server is.
 //!
 //! Both look the same until more writes are on their way. On a server that is behind, each of them makes the next echo
-//! later; where only our watch is late, echoes stay as late as they were. So the number of writes without an echo is doubled
-//! when the echo of one that was among as many is hardly later than the quickest of the last ones, and it is halved if one is
-//! much later. If the quickest one becomes later, that may be our own doing, and the number begins anew with few.
+//! later; if only our watch is late, echoes stay as late as they were. So the number of writes that may be without an
+//! echo is doubled when the echo of a write that was one of so many is hardly later than the quickest of the last
+//! echoes, and halved when one is much later. If the quickest echo itself becomes later, our own writes may be the
+//! reason, and the number begins anew with few.
 //!
 //! Such writes have a rate of their own ([`super::super::fan_out`]), which is what kube-controller-manager allows itself
 //! however late its own watch is.
@@ -34,7 +35,7 @@ const WEIGHT: f64 = 0.25;
 /// After so much time without an echo, the next one is expected to be quick again.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
-/// What echoes tell of one of our own watches. Owned by [`super::Echoes`].
+/// The lateness of one of our own watches, as echoes show it. Owned by [`super::Echoes`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lateness {
     /// How many writes may be without an echo.
@@ -115,12 +116,12 @@ impl Lateness {
     }
 }
 
-/// An echo that takes no longer than this counts as no later than the quickest.
+/// Returns the longest time of an echo that counts as no later than the quickest.
 fn hardly_later(least: Duration) -> Duration {
     least + QUICK.max(least / 4)
 }
 
-/// An echo that takes longer than this is so much later that fewer writes should be on their way.
+/// Returns the time from which on an echo is so much later that fewer writes should be on their way.
 fn much_later(least: Duration) -> Duration {
     least + LATE.max(least / 2)
 }

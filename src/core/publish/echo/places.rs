@@ -8,7 +8,7 @@ use std::time::Duration;
 const FIRST: f64 = 5.0;
 /// The number of places that are always left: one that is kept for removals, and one for all writes.
 const LEAST: f64 = 2.0;
-/// The largest number of places if nobody watches.
+/// The largest number of places while there are no other watchers.
 const MOST_UNWATCHED: f64 = 256.0;
 
 /// The places of one resource.
@@ -24,7 +24,7 @@ pub(super) struct Places {
     /// The order of the grant that last left no place, or only one. The echo of a write that was granted later proves
     /// nothing about a larger number.
     pub filled: u64,
-    /// When places were last taken away. What was answered before that was sent under the larger number.
+    /// When places were last taken away. Writes that were answered before that were sent under the larger number.
     pub shrunk: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Sets the largest number while others watch, or that nobody does.
+    /// Sets the largest number; `None` if there are no other watchers.
     pub(super) fn watched(&mut self, most: Option<u16>) {
         self.most = most.map_or(MOST_UNWATCHED, |most| f64::from(most).max(LEAST));
     }

@@ -10,7 +10,8 @@ const KEPT: usize = 64;
 pub(super) struct Stalls(Vec<(Duration, Duration)>);
 
 impl Stalls {
-    /// Adds a pause, which may be a longer view of the last one. Those that ended before `oldest` do not matter any more.
+    /// Adds a pause, which may be a longer view of the last one. Pauses that ended before `oldest` do not matter any
+    /// more.
     pub(super) fn add(&mut self, from: Duration, to: Duration, oldest: Option<Duration>) {
         self.0.retain(|(_, to)| oldest.is_some_and(|oldest| oldest < *to));
         if let Some((_, until)) = self.0.last_mut()

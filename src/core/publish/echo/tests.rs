@@ -82,7 +82,7 @@ fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
         echoes.answered(&key(2), effect, 4 * MS);
         assert_eq!(held(&echoes), 0);
     }
-    // Answers that nobody waits for, as from a term before.
+    // Answers that are not awaited, as from a term before.
     echoes.answered(&key(3), Effect::Written(99), 5 * MS);
     assert_eq!(held(&echoes), 0);
 }
@@ -530,7 +530,7 @@ fn only_echoes_that_do_not_get_later_let_more_be_awaited() {
         now += MS * 100 * among as u32;
         assert!(lateness.most() <= 5, "{round}: {}", lateness.most());
     }
-    // What is not late needs nothing of this.
+    // A watch that is not late needs no more than that.
     lateness.came(now, 40, MS, now + MS);
     assert_eq!(lateness.most(), 5);
 }

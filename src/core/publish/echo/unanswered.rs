@@ -2,37 +2,37 @@
 
 use crate::core::hash::IdMap;
 
-/// How many of the requests of one namespace count that have given their places up. Its webhook may hang, which says nothing
-/// of the server; where many namespaces have such requests, the server is busy.
+/// The most requests of one namespace that count after they have given their places up. A webhook of the namespace may
+/// hang, which says nothing of the server; if many namespaces have such requests, the server is busy.
 const OF_NAMESPACE: usize = 2;
 
 /// The requests of one resource without an answer. Owned by [`super::Echoes`].
 #[derive(Clone, Default, Debug)]
 pub(super) struct Unanswered {
-    /// Those that hold a place.
+    /// The number of requests that hold a place.
     recent: usize,
-    /// Those that do not any more, by namespace.
+    /// The number of requests that have given their place up, by namespace.
     old: IdMap<u64, usize>,
 }
 
 impl Unanswered {
-    /// A request was sent.
+    /// Counts a request that was sent.
     pub(super) fn sent(&mut self) {
         self.recent += 1;
     }
 
-    /// One of a namespace has given its place up.
+    /// Records that a request of a namespace has given its place up.
     pub(super) fn grew_old(&mut self, tenant: u64) {
         self.recent -= 1;
         *self.old.entry(tenant).or_default() += 1;
     }
 
-    /// One has been answered that still held its place.
+    /// Removes a request that has been answered and still held its place.
     pub(super) fn answered(&mut self) {
         self.recent -= 1;
     }
 
-    /// One of a namespace has been answered that had given its place up.
+    /// Removes a request of a namespace that has been answered and had given its place up.
     pub(super) fn answered_late(&mut self, tenant: u64) {
         if let Some(old) = self.old.get_mut(&tenant) {
             *old -= 1;

@@ -3,8 +3,8 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// What became of a minute in which namespaces always have a change of huge slices, 50 in all, and another one of a slice of
-/// 13 KB. The budget is 78 MB a second: half of what is allowed, since no watch of ours is open.
+/// The result of a minute in which namespaces always have a change of huge slices, 50 in all, and another one of a
+/// slice of 13 KB. The budget is 78 MB a second: half of what is allowed, since no watch of ours is open.
 struct Minute {
     /// Megabytes to watchers of huge slices, and of all.
     huge: f64,
@@ -16,7 +16,7 @@ struct Minute {
     huge_longest: Duration,
 }
 
-/// A publisher for 300 watchers, each of which may receive 520 KB a second.
+/// Returns a publisher for 300 watchers, each of which may receive 520 KB a second.
 fn watched_by_300() -> Publisher {
     let watch = WatchLimits {
         watchers: Watchers::Fixed(300),

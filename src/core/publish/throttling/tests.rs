@@ -77,7 +77,7 @@ fn what_was_observed_last_holds_until_the_next_time() {
     assert_eq!(throttling.observe(server, ms(60_000)), None);
     assert_eq!(throttling.due(), None);
     assert_eq!(throttling.observe(None, ms(61_000)), None);
-    // Nothing has to be written for an hour, but somebody looks in time.
+    // No write is due for an hour, but the caller looks in time.
     assert_eq!(throttling.due(), Some(ms(63_000)));
     assert_eq!(
         throttling.observe(None, ms(63_000)),

@@ -122,7 +122,7 @@ fn an_event_that_came_before_its_answer_gives_back_places() {
     assert_eq!(limit(&echoes), 2);
     let mut version = u64::MAX / 2;
     echoes.shown(Output::Slice, version, now);
-    // Nothing is proven by what changed nothing.
+    // A write that changed nothing proves nothing.
     for early in [0, 1] {
         for _ in 0..100 {
             let granted: Vec<_> = (0..limit(&echoes) as u64).map(key).collect();
