@@ -47,7 +47,7 @@ pub(super) struct Patience {
     pub(super) request: Option<Duration>,
 }
 
-/// What a plugin has returned. Its secrets are not printed.
+/// The credential that a plugin has returned. Its secrets are not printed.
 #[derive(Clone)]
 pub(super) struct Credential {
     /// The header that authorizes a request.

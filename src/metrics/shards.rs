@@ -33,7 +33,7 @@ pub(crate) struct ShardMetrics {
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,
-    /// Services that follow a Lease and publish its holder, and those that publish nobody.
+    /// Services that follow a Lease and publish its holder, and those that publish no pod.
     led: Gauge,
     leaderless: Gauge,
 }

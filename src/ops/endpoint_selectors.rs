@@ -9,7 +9,7 @@ use tokio::time::sleep;
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_secs(300);
 
-/// What a look has found, as far as it was told.
+/// The result of the looks so far, as far as the log has told it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Told {
     /// None needs slices, or it is not known.
