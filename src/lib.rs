@@ -3,9 +3,9 @@
 //! kube-controller-manager's endpoints and endpointslice controllers. Its cost grows with what changes, not with
 //! the size of the cluster.
 //!
-//! [`cluster`] talks to the API server. [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it.
-//! [`inspect`] compares published objects with the desired ones, and reports the differences. [`ops`] holds the command
-//! line, and the logs, health and startup of a process.
+//! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] talks to the API
+//! server. [`inspect`] compares published objects with the desired ones, and reports the differences. [`ops`] holds the
+//! command line, and the logs, health and startup of a process.
 //!
 //! [ARCHITECTURE.md](../ARCHITECTURE.md) shows how these work together, and where each part is.
 

@@ -144,7 +144,8 @@ pub(crate) trait Controller {
     fn echoed(&mut self, object: usize, version: u64, now: Duration);
     /// The controller's own watch has begun again, after the server had ended it.
     fn watch_begins(&mut self, _now: Duration) {}
-    /// The number of writes that a watcher has yet to get, on average. Only who knows the servers may use it.
+    /// The number of writes that a watcher has yet to get, on average. Only a controller that knows the servers may use
+    /// it.
     fn backlog(&mut self, _writes: f64) {}
 }
 

@@ -14,8 +14,8 @@ pub(crate) static JSON: HeaderValue = HeaderValue::from_static(Encoding::Json.me
 /// Media type of objects in protobuf.
 static PROTOBUF: HeaderValue = HeaderValue::from_static(Encoding::Protobuf.media_type());
 
-/// The `Accept` header for whole objects: in protobuf if the server has it, without `managedFields`. API servers without KEP-5958
-/// ignore `drop`, and from then on a parameter may stand there only once.
+/// The `Accept` header for whole objects: in protobuf if the server has it, without `managedFields`. API servers
+/// without KEP-5958 ignore `drop`, and from then on a parameter may stand there only once.
 static WHOLE: HeaderValue = HeaderValue::from_static(
     "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
     application/json;drop=metadata.managedFields",

@@ -1,5 +1,5 @@
 //! Sends the requests for single objects to the API server. kube's parts make the connections, with its TLS, credentials
-//! and headers. What kube's own client puts around them is left out; it cost 4,700 instructions a request:
+//! and headers. The parts that kube's own client adds are left out; they cost 4,700 instructions a request:
 //!
 //! - A queue, and a task that empties it. A write that has passed the fence would wait there once more.
 //! - A span for each request, and a box around each piece of an answer, neither of which is looked at.

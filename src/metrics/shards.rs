@@ -153,7 +153,7 @@ impl ShardPart {
         }
     }
 
-    /// Counts an object that is left to others, who keep changing it.
+    /// Counts an object that is left to other clients, which keep changing it.
     pub(crate) fn contested(&self, output: Output) {
         self.metrics.contested[output as usize].increment(1);
     }

@@ -57,7 +57,7 @@ fn tell_found(told: Told, found: Option<&SelectorName>) -> Told {
     }
 }
 
-/// Handles a look that shows nothing. What was found before still stands.
+/// Handles a look that failed. The earlier finding still stands.
 fn tell_failed(told: Told, error: &ReadError) -> Told {
     if error.is_forbidden() && told == Told::Nothing {
         tracing::warn!(%error, "cannot check whether there are EndpointSelectors; endpointd does not serve them");
