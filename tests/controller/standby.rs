@@ -74,7 +74,7 @@ impl Candidate {
         (&mut self.task).await.unwrap();
     }
 
-    /// Has the process vanish. The clock of tests stands while a process could go on: so all that it sends is lost.
+    /// Makes the process vanish. The clock of tests stands while a process could go on: so all that it sends is lost.
     fn vanish(&self) {
         self.task.abort();
     }

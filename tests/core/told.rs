@@ -75,7 +75,7 @@ fn a_slice_that_was_put_right_is_reported_once() {
 }
 
 /// An API server deletes Endpoints with their Service, and the watch of Endpoints may show that first: it was logged as
-/// another client's deed for each Service that came back under its name.
+/// a deletion by another client for each Service that came back under its name.
 #[test]
 fn an_object_that_went_with_its_service_is_not_reported_when_that_comes_back() {
     for comes_back in [true, false] {

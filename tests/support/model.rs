@@ -472,7 +472,7 @@ impl Model {
         }
     }
 
-    /// Has the state stand by from now on. Requests in flight are answered some time.
+    /// Makes the state stand by from now on. Requests in flight are answered some time.
     pub(crate) fn stand_by(&mut self) {
         (self.stands_by, self.stood_by) = (true, true);
         self.pending.clear();
