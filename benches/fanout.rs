@@ -1,4 +1,4 @@
-//! What writes of slices do to those who watch them.
+//! The effect of writes of slices on the clients that watch them.
 //!
 //! ```text
 //! cargo bench --bench fanout                 # the table

@@ -29,7 +29,7 @@ const WRITE: usize = 12_000;
 const SHORT: usize = 900;
 /// The connections: pods, slices, Endpoints, and those of two requests.
 const CONNECTIONS: usize = 5;
-/// Those of the requests.
+/// The connections of the requests.
 const REQUESTS: [usize; 2] = [3, 4];
 /// More than the caches of a core hold.
 const CACHES: usize = 32 << 20;
@@ -37,7 +37,7 @@ const CACHES: usize = 32 << 20;
 /// The other work of the machine meanwhile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Neighbour {
-    /// Nothing.
+    /// No other work.
     Quiet,
     /// Between any two changes something goes through more memory than the caches hold, as a server and a load
     /// generator on the same cores do.
@@ -142,7 +142,7 @@ fn usage(process: &Child) -> (f64, u64) {
     (nanoseconds / 1000.0, waits.expect("the kernel counts them"))
 }
 
-/// Reads what comes. What comes on the first connection is answered by a write on each of those of requests.
+/// Reads from all connections, and answers each pod event on the first one by a write on each connection of requests.
 fn client(address: &str) {
     let mut poll = Poll::new().expect("there is epoll");
     let mut connections: Vec<Polled> = (0..CONNECTIONS)

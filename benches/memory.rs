@@ -34,7 +34,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const NODES: u32 = 1000;
 /// Pods of one workload: three of them have some 50.
 const WORKLOAD: u32 = 17;
-/// What the process is run on.
+/// The cluster that the process is run on.
 const CLUSTER: Cluster = Cluster {
     pods: 100_000,
     namespaces: 40,
@@ -146,7 +146,7 @@ fn realistic_pod(number: u32, generation: u32, size: u32) -> PodFacts {
     }
 }
 
-/// A namespace, everything written. Of 50 pods, either all are in each of three Services, or each is in one of
+/// Fills a namespace, everything written. Of 50 pods, either all are in each of three Services, or each is in one of
 /// three Services.
 fn fill(mut world: World, pods: u32, services_of_each: u32) -> World {
     let size = workload_size(services_of_each);

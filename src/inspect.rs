@@ -3,10 +3,10 @@
 //! [`crate::core`] computes the desired state, just as it does when the controller starts: an object is out of
 //! sync exactly if the controller would send a request for it. `examine` is the engine of `endpointd audit`, of
 //! `endpointd explain` and of a dry run: it takes up what is published for a Service, and compares each object that
-//! would be written, as a value, with the stored one; `differences` puts the reason into words. What a running
-//! controller is about to put right is left out by `lasting`, and what is in sync and still amiss is found by `problems`. [`findings`] is the report of `endpointd audit`,
-//! [`explain`] that of `endpointd explain`, and [`dry_run`] that of a dry run. Nothing here reads from a server or from a
-//! clock.
+//! would be written, as a value, with the stored one; `differences` puts the reason into words. `lasting`
+//! leaves out what a running controller is about to put right, and `problems` finds what is in sync and still amiss.
+//! [`findings`] is the report of `endpointd audit`, [`explain`] that of `endpointd explain`, and [`dry_run`] that of a
+//! dry run. No code here reads from a server or from a clock.
 
 pub(crate) mod census;
 mod desired;

@@ -3,26 +3,11 @@
 //! kube-controller-manager's endpoints and endpointslice controllers. Its cost grows with what changes, not with
 //! the size of the cluster.
 //!
-//! ```text
-//!  kube-apiserver
-//!    │  watch: Pods, Services, Nodes (whole)      watch: EndpointSlices, Endpoints (metadata)
-//!    ▼                                                     ▼
-//!  cluster::watch ── decode to facts, one batch per read ──┐
-//!                                                          ▼
-//!                      actors::router: namespace ─► inbox (latest wins) ─► actors::shard
-//!                                                          │ core::namespace::NamespaceState:
-//!                                                          │   selector cache, placements, trigger times,
-//!                                                          │   what the server last acknowledged
-//!                                                          ▼ pending writes
-//!                      actors::writer: core::queue (priorities), core::bucket, requests in flight
-//!                                                          │ grant ► shard builds the body ► request
-//!                                                          ▼
-//!  kube-apiserver ◄── cluster::objects ── the outcome goes back to the shard
-//! ```
-//!
 //! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] talks to the API
 //! server. [`inspect`] compares published objects with the desired ones, and reports the differences. [`ops`] holds the
 //! command line, and the logs, health and startup of a process.
+//!
+//! [ARCHITECTURE.md](../ARCHITECTURE.md) shows how these work together, and where each part is.
 
 pub mod actors;
 pub mod cluster;
@@ -214,7 +199,7 @@ fn stop_signals() -> std::io::Result<(impl Future<Output = ()>, impl Future<Outp
     Ok((first_signal, second_signal))
 }
 
-/// Decides who may write: this process alone, the leader of an election, or nobody in a dry run.
+/// Decides which process may write: this one alone, the leader of an election, or none in a dry run.
 fn mode(args: &RunArgs, target: Target) -> RunMode {
     if args.dry_run.dry_run {
         let patience = args.dry_run.patience;

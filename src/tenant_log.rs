@@ -35,7 +35,7 @@ fn now() -> Duration {
 }
 
 /// The subject of a line. A namespace has a share for each, so that lines about one subject do not use up those about
-/// another, which people look for.
+/// another, which users look for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     /// Objects: what others did to them, and what cannot be published.

@@ -1,5 +1,4 @@
-//! The admin server, over TCP: what it says of a controller in this process, and what those who mean no good can do
-//! to it.
+//! The admin server, over TCP: what it says of a controller in this process, and what hostile clients can do to it.
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
@@ -132,7 +131,7 @@ async fn the_controller_is_ready_when_every_list_has_been_applied() {
 async fn a_standby_is_ready_without_slices_and_endpoints() {
     let server = ApiServer::new(Config::default());
     let gate = Gate::new(&server);
-    // Somebody else holds the lease, and does not renew it.
+    // Another process holds the lease, and does not renew it.
     let now = "2026-01-01T00:00:00.000000Z";
     let lease = json!({
         "metadata": {"name": "endpointd"},

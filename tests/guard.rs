@@ -162,7 +162,7 @@ fn an_expression_that_is_changed_is_missed() {
     assert_eq!(not_missed, NONE);
 }
 
-/// What surrounds the expressions: without it they would not be asked, or not be heard.
+/// The parts of the policy around the expressions: without them, these would not be asked, or not be heard.
 #[test]
 fn the_policy_is_asked_about_all_writes_of_slices_and_its_answer_counts() {
     let policy = Policy::document();

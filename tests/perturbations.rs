@@ -20,13 +20,13 @@
 //! at least as new as the moment of the request, also from its cache and also in a cluster of several servers; so no
 //! server that keeps its word shows a list of the past, and what a process can get to see late are watches.
 //! [`Sort::Stale`] goes beyond that: it is what would happen with `resourceVersion=0`, or on a server that breaks its
-//! word. What the controller writes then may be wrong for as long as the view is old; the test is that it has put all
+//! word. The controller may then write wrong content for as long as the view is old; the test is that it has put all
 //! of it right when the view has caught up.
 //!
 //! # What is compared
 //!
 //! All that the test `goldens` compares, at the end of each step in which the controller can know everything, and
-//! after those. What it leaves out beyond that:
+//! after those. Left out beyond that:
 //!
 //! - Trigger times of writes that the plan touches. An object shows the time of its last write. A process that
 //!   starts knows of no change that came before it and publishes such changes without a time; a change that is shown

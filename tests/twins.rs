@@ -2,9 +2,9 @@
 //! spec: the same slices come of it, but for the label of their controller, and no Endpoints.
 //!
 //! So what a Service with the annotation publishes is held against what kube-controller-manager published for the Service
-//! that is otherwise the same. What the scenarios do with selectors themselves, with Endpoints and with slices of other
-//! controllers means something else here, and `tests/controller/custom.rs` has it. The scenarios in `tests/goldens/custom`
-//! are of annotations alone, and their states were worked out by hand.
+//! that is otherwise the same. Changes that the scenarios make to selectors themselves, to Endpoints and to slices
+//! of other controllers mean something else here, and `tests/controller/custom.rs` has it. The scenarios in
+//! `tests/goldens/custom` are of annotations alone, and their states were worked out by hand.
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]

@@ -330,7 +330,7 @@ fn answers_in_protobuf() {
         (&*details.kind, &*details.group),
         ("endpointslices", "discovery.k8s.io")
     );
-    // What is asked for in protobuf may be refused in JSON.
+    // A request for protobuf may be refused in JSON.
     assert_eq!(codec::status(0, &capture("put.conflict.from-pb.json")).code, 409);
 }
 

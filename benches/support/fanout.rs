@@ -33,7 +33,7 @@ pub(crate) const RECOVERY: Duration = Duration::from_secs(10);
 pub(crate) enum Kind {
     /// Any, by chance: each time another one becomes ready or unready.
     Random,
-    /// Those of the first Service, one after the other: each is removed, and another one takes its place.
+    /// The pods of the first Service, one after the other: each is removed, and another one takes its place.
     Rollout,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Case {
     pub namespaces: usize,
     /// In each namespace.
     pub services: usize,
-    /// Of each Service.
+    /// In each Service.
     pub slices: usize,
     /// In each slice.
     pub pods: usize,
@@ -91,8 +91,8 @@ impl Case {
         self
     }
 
-    /// What was measured on a kube-apiserver with two cores for it, etcd and all clients: random pods of 20,000 become
-    /// ready or unready, 50 a second, and 300 clients watch.
+    /// Returns the case that was measured on a kube-apiserver with two cores for it, etcd and all clients: random pods
+    /// of 20,000 become ready or unready, 50 a second, and 300 clients watch.
     pub(crate) fn measured(clients: Clients, seed: u64) -> Self {
         let mut case = Self::new(Kind::Random, 50.0, 300);
         case.patience = Duration::from_secs(150);
@@ -144,11 +144,12 @@ pub(crate) trait Controller {
     fn echoed(&mut self, object: usize, version: u64, now: Duration);
     /// The controller's own watch has begun again, after the server had ended it.
     fn watch_begins(&mut self, _now: Duration) {}
-    /// The number of writes that a watcher has yet to get, on average. Only who knows the servers may use it.
+    /// The number of writes that a watcher has yet to get, on average. Only a controller that knows the servers may use
+    /// it.
     fn backlog(&mut self, _writes: f64) {}
 }
 
-/// What a controller made of a case.
+/// The result of a controller in a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub changes: u64,
@@ -199,7 +200,7 @@ struct Changed {
 #[derive(Clone, Debug, Default)]
 struct Object {
     ready: Vec<bool>,
-    /// What has been noticed, and when, and not been written yet.
+    /// The changes that have been noticed and not been written yet, and when they were noticed.
     changes: Vec<(Duration, Priority, Change)>,
     flies: Option<Duration>,
 }
@@ -219,7 +220,7 @@ struct Player<'a> {
     unechoed: usize,
     /// True while watchers list whose connections have broken.
     lists: bool,
-    /// What watchers had seen when they should have recovered.
+    /// The times until watchers saw changes, counted until they should have recovered.
     before: Histogram,
     outcome: Outcome,
 }

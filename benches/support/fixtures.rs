@@ -167,12 +167,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nothing but nodes.
+    /// Creates a world of nothing but nodes.
     pub(crate) fn new(outputs: Outputs, nodes: u32) -> Self {
         Self::listing(outputs, nodes, PendingLists::NONE)
     }
 
-    /// Nothing but nodes, and some lists are still to come.
+    /// Creates a world of nothing but nodes, for which some lists are still to come.
     pub(crate) fn listing(outputs: Outputs, nodes: u32, pending_lists: PendingLists) -> Self {
         let mut table = NodeTable::default();
         for number in 0..nodes {

@@ -27,7 +27,7 @@ pub(crate) struct Case {
     pub namespaces: usize,
     /// In each namespace.
     pub services: usize,
-    /// Of each Service.
+    /// In each Service.
     pub slices: usize,
     /// In each slice.
     pub pods: usize,
@@ -142,7 +142,7 @@ impl Times {
     }
 }
 
-/// What a writer made of a case.
+/// The figures of a writer in a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub changes: usize,

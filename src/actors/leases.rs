@@ -68,7 +68,7 @@ pub(crate) enum LeaseMsg {
     Answered(LeaseRead, ReadOutcome),
     /// It may be time for the next read.
     Tick,
-    /// What has become of the watch of all namespaces with this number.
+    /// The watch of all namespaces with this number has begun, or was refused.
     Everywhere(u64, Everywhere),
     /// A task has failed.
     Failed(String),

@@ -33,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The interval at which pods on nodes that do not exist are looked for. After eight looks, two minutes, a node is
 /// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
-/// then deletes one pod after another. Nobody needs to be told of those.
+/// then deletes one pod after another. Users need not be told of those.
 const NODE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Arguments for starting a shard.
@@ -398,7 +398,7 @@ impl ShardState {
                     "another controller also writes what this one publishes; switch one of the two off");
             }
             // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
-            // people to look for them.
+            // users to look for them.
             Notification::Contested { object, service } => {
                 self.part.contested(object.output);
                 let namespace = self.core.namespace();

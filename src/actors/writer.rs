@@ -53,7 +53,7 @@ pub struct WriterState {
     tick: Option<Duration>,
     role: Role,
     draining: Vec<RpcReplyPort<()>>,
-    /// What is being taken from the handle; empty between messages.
+    /// The entries that are being taken from the handle; empty between messages.
     taken: Vec<Taken>,
     metrics: WriterMetrics,
 }

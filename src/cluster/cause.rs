@@ -21,7 +21,7 @@ pub enum Cause {
     NotFound {
         /// The name that the server says it does not find.
         name: String,
-        /// The message for people.
+        /// The human-readable message.
         message: String,
     },
     /// The server no longer keeps the version that was asked for. A list that takes too long expires like this too.
@@ -34,7 +34,7 @@ pub enum Cause {
         code: u16,
         /// The machine-readable reason.
         reason: String,
-        /// The message for people.
+        /// The human-readable message.
         message: String,
         /// The pause that the server asks for, if it is too busy.
         pause: Option<Duration>,

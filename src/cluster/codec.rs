@@ -1,8 +1,8 @@
-//! The wire: objects of the API, and the values of the core that are read from them and written as them. Nobody else
-//! knows an encoding.
+//! The wire: objects of the API, and the values of the core that are read from them and written as them. No other
+//! module knows an encoding.
 //!
-//! What is read may be JSON or protobuf: its first bytes tell, whatever was asked for and whatever a proxy's headers
-//! say. What is written is in the [`Encoding`] that the writer chooses.
+//! Objects are read from JSON or protobuf: their first bytes tell which, whatever was asked for and whatever a proxy's
+//! headers say. They are written in the [`Encoding`] that the writer chooses.
 
 mod decode;
 mod endpoints;

@@ -305,8 +305,8 @@ fn hint() -> &'static str {
     }
 }
 
-/// What this program calls itself in requests, in the form of Kubernetes' own clients. The API server takes what is before the
-/// slash as the name in `managedFields`; audit logs have all of it.
+/// The name of this program in requests, in the form of Kubernetes' own clients. The API server takes the part before
+/// the slash as the name in `managedFields`; audit logs have all of it.
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
     env!("CARGO_PKG_NAME"),
     "/",

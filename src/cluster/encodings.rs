@@ -14,13 +14,13 @@ pub(crate) static JSON: HeaderValue = HeaderValue::from_static(Encoding::Json.me
 /// Media type of objects in protobuf.
 static PROTOBUF: HeaderValue = HeaderValue::from_static(Encoding::Protobuf.media_type());
 
-/// What is asked for, in protobuf if the server has it; and what it is asked to leave out. API servers without KEP-5958
-/// ignore `drop`, and from then on a parameter may stand there only once.
+/// The `Accept` header for whole objects: in protobuf if the server has it, without `managedFields`. API servers
+/// without KEP-5958 ignore `drop`, and from then on a parameter may stand there only once.
 static WHOLE: HeaderValue = HeaderValue::from_static(
     "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
     application/json;drop=metadata.managedFields",
 );
-/// The same, without anything left out: who reads it wants to know who changed the object.
+/// The same, without anything left out, for a reader that wants to know who changed the object.
 static EDITED: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
 static METADATA: HeaderValue = HeaderValue::from_static(
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\

@@ -94,7 +94,7 @@ impl Fence {
         if !*shut {
             let was_open = self.is_open();
             let until = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
-            // The fence is closed in between, so that nobody finds it open in the old term.
+            // The fence is closed in between, so that no request finds it open in the old term.
             if !was_open || until == 0 {
                 self.0.until.store(0, Ordering::Release);
                 self.0.term.send_modify(|term| term.0 += 1);

@@ -60,7 +60,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Refuses a proxy, for those who connect by themselves.
+    /// Refuses a proxy, for callers that connect by themselves.
     pub(super) fn without_proxy(&self) -> Result<(), KubeconfigError> {
         if self.config.proxy_url.is_none() {
             return Ok(());

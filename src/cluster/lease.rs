@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 /// A watch that shows nothing for this long is restarted: the holder renews the lease far more often.
 const SILENCE: Duration = Duration::from_secs(120);
-/// What the lease is called where failures are logged.
+/// The name of the lease where failures are logged.
 const LEASE: &str = "the lease";
 /// The pause between watches.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -49,7 +49,7 @@ impl Default for OutageLog {
     }
 }
 
-/// A request that has no answer yet. Dropping it says that there is one, or that nobody waits for it any more.
+/// A request that has no answer yet. Dropping it reports that the answer has begun, or is not waited for any more.
 #[derive(Debug)]
 pub(crate) struct Asking {
     log: OutageLog,
@@ -171,7 +171,7 @@ impl From<&Cause> for Failure {
 /// A line of the log that is due at its time, not at a result.
 #[derive(PartialEq, Eq, Debug)]
 enum Line {
-    /// Nothing was heard about a resource for this long.
+    /// A request for this resource has had no answer for this long.
     Quiet(&'static str, Duration),
     /// These resources cannot be read, some of them for this long, and why.
     Lasts(Failure, String, Duration, String),
@@ -219,7 +219,7 @@ impl Line {
     }
 }
 
-/// What is known, at times since some origin.
+/// The requests without an answer, and the resources that cannot be read. Times count from some origin.
 #[derive(Debug)]
 struct Account {
     /// The requests without an answer by number, with their resource and when they were sent.
@@ -240,7 +240,7 @@ impl Default for Account {
     }
 }
 
-/// What fails in one way.
+/// The resources that fail in one way, and the outage that they make up.
 #[derive(Debug)]
 struct Failing {
     failure: Failure,
@@ -297,7 +297,7 @@ impl Account {
         self.refused.left(resource);
     }
 
-    /// An answer has begun, or nobody waits for one.
+    /// Forgets a request whose answer has begun, or is not waited for any more.
     fn heard(&mut self, number: u64) {
         self.asking.remove(&number);
     }

@@ -1,7 +1,7 @@
 //! The credential plugin that the kubeconfig names: an `exec` of a user.
 //!
 //! kube would run it for each client, wait for it without an end on a thread that nothing can stop, and run it again for each
-//! request if its credential has expired by then. So it is run here. There is one run at a time, and all who need the
+//! request if its credential has expired by then. So it is run here. There is one run at a time, and all that need the
 //! credential wait for it; a run that takes too long is killed; and the next one begins after a pause, which grows while runs
 //! fail. A credential is replaced before it expires, and until then requests go on with the one that there is.
 
@@ -47,7 +47,7 @@ pub(super) struct Patience {
     pub(super) request: Option<Duration>,
 }
 
-/// What a plugin has returned. Its secrets are not printed.
+/// The credential that a plugin has returned. Its secrets are not printed.
 #[derive(Clone)]
 pub(super) struct Credential {
     /// The header that authorizes a request.
@@ -141,7 +141,7 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Returns the plugin of a configuration. The patience is that of the first who asks.
+    /// Returns the plugin of a configuration. The patience is that of the first caller.
     pub(super) fn of(exec: &ExecConfig, patience: Patience) -> Arc<Self> {
         // It has no other form that can be compared.
         let configuration = format!("{exec:?}");

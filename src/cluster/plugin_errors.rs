@@ -15,7 +15,7 @@ const LINES: usize = 5;
 static COMMAND: Mutex<Option<String>> = Mutex::new(None);
 static SHOWS_STDERR: AtomicBool = AtomicBool::new(false);
 /// Remembers the plugin's command. Its arguments and its environment may hold credentials, and are not kept; nor is what
-/// follows the first space, since some people write arguments there.
+/// follows the first space, since some users write arguments there.
 pub(super) fn remember(command: &str) {
     let program = command.split_whitespace().next().unwrap_or_default();
     *COMMAND.lock() = Some(Excerpt::new(program, LONGEST_COMMAND).to_string());

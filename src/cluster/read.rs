@@ -48,7 +48,7 @@ impl fmt::Debug for Reader {
 pub struct Selection {
     /// Restricts the list to this namespace.
     pub namespace: Option<String>,
-    /// A label selector, as people write it; empty for none.
+    /// A label selector, as users write it; empty for none.
     pub labels: String,
     /// A field selector; empty for none.
     pub fields: &'static str,
@@ -60,11 +60,11 @@ enum Resource {
     Kind(Kind),
     /// Leases are always read in JSON: their times have microseconds, which the decoder of protobuf leaves out.
     Lease,
-    /// Of namespaces it only matters whether they exist.
+    /// Namespaces, of which it only matters whether they exist.
     Namespace,
     /// The documents that tell what is served.
     Discovery,
-    /// Of these, the metadata is read.
+    /// The metadata of `EndpointSelectors`.
     EndpointSelector,
 }
 

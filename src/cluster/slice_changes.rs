@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// The pause before a watch that broke, or ended sooner than this, is started again.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What the watch shows.
+/// An event of the watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SliceNews {
     /// The watch shows changes from now on.

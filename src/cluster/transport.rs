@@ -1,8 +1,8 @@
 //! Sends the requests for single objects to the API server. kube's parts make the connections, with its TLS, credentials
-//! and headers. What kube's own client puts around them is left out; it cost 4,700 instructions a request:
+//! and headers. The parts that kube's own client adds are left out; they cost 4,700 instructions a request:
 //!
 //! - A queue, and a task that empties it. A write that has passed the fence would wait there once more.
-//! - A span for each request, and a box around each piece of an answer, which nobody looks at.
+//! - A span for each request, and a box around each piece of an answer, neither of which is looked at.
 //! - The server's name in each request. The pool of connections hashes it letter by letter, twice for each request.
 //! - Nagle's algorithm, by which the last part of a write waits until the server has acknowledged the rest.
 

@@ -26,9 +26,9 @@ pub(crate) struct Census {
     labelled: KeyedSet<(Arc<str>, Arc<str>)>,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
-    /// Those among them that follow a Lease.
+    /// The managed Services that follow a Lease.
     led: KeyedSet<(Arc<str>, Arc<str>)>,
-    /// What is wrong with the annotations of Services.
+    /// The problems of the annotations of Services.
     annotations: Vec<Problem>,
     /// Services that their annotations would decide, if that had been asked for.
     left_out: KeyedSet<(Arc<str>, Arc<str>)>,
@@ -168,7 +168,7 @@ impl Census {
             if kind == Kind::Service {
                 state.watch_zones(nodes);
             }
-            // Nothing is written here, so no slice can be newer than the list.
+            // An inspection writes nothing, so no slice can be newer than the list.
             state.end_list(kind, epoch, u64::MAX, nodes);
         }
         self.pending_lists.clear(kind);

@@ -89,7 +89,7 @@ pub(super) fn show_leases(state: &mut NamespaceState, leases: Vec<LeaseFacts>) {
     if let Some(LeaseRequest::Follow(generation)) = state.take_lease_requests().pop() {
         state.apply_leases(LeaseChange {
             generation,
-            // Nobody waits here until the time of a holder has run out.
+            // The time does not matter: an inspection does not wait until the time of a holder has run out.
             at: Duration::ZERO,
             event: LeaseEvent::Listed(leases),
         });
@@ -110,7 +110,7 @@ pub(crate) struct Objects {
     /// Leases, at least those that the Services follow. `None` if they are not known, so that nothing can be said of
     /// what is published for these Services.
     pub leases: Option<Vec<LeaseFacts>>,
-    /// What is wrong with the annotations of the Services.
+    /// The problems of the annotations of the Services.
     pub annotations: Vec<Problem>,
 }
 

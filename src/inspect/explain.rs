@@ -60,7 +60,7 @@ pub struct Seen {
     pub endpoints_unreadable: Option<String>,
     /// The Lease that the Service follows, if it does and there can be one of that name.
     pub lease: Option<SeenLease>,
-    /// Who leads the Service, if it follows a Lease.
+    /// The leader of the Service, if it follows a Lease.
     pub leading: Option<Leading>,
     /// The time by this machine's clock.
     pub now: Option<Time>,
@@ -109,7 +109,7 @@ pub struct Explanation {
     pub ports: Vec<String>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready_addresses: bool,
-    /// Who leads it, if it publishes only the holder of a Lease.
+    /// The leader, if it publishes only the holder of a Lease.
     pub leader: Option<LeaderFinding>,
     /// Whether the published objects are as desired; unknown if something cannot be read that decides it, or if the Service
     /// is left out.
@@ -221,7 +221,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let facts = &seen.service.facts;
     let known = (matches!(seen.nodes, SeenNodes::Known(_)) || !seen.judges_slices())
         && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
-    // Nobody can tell that Endpoints are right, or what mirrors them, without seeing them.
+    // Unless Endpoints can be read, it is unknown whether they, or the slices that mirror them, are right.
     let unseen = seen.endpoints_unreadable.is_some() && seen.judges_endpoints();
     let in_sync = Some(seen.wrong.is_empty()).filter(|in_sync| known && !(*in_sync && unseen));
     Explanation {
@@ -344,7 +344,7 @@ fn strays(seen: &Seen) -> Vec<String> {
             }
         }
     }
-    // Those of a Service whose annotations say what is published are not ours.
+    // If a Service's annotations say what is published, its Endpoints are not ours.
     let endpoints = seen.endpoints.iter().filter(|_| !service.custom);
     let subsets = endpoints.flat_map(|endpoints| &endpoints.subsets);
     let mut addresses = BTreeSet::new();

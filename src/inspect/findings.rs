@@ -35,8 +35,8 @@ pub struct Finding {
     pub left_over: bool,
     /// True if no pods are published for the Service, so that it is not one of those that are counted as checked.
     pub unmanaged: bool,
-    /// Set when its differences last together or not at all: it is anyone's choice which addresses a truncated object
-    /// leaves out, and any pod may change it.
+    /// Set when its differences last together or not at all: each controller may choose which addresses a truncated
+    /// object leaves out, and any pod may change it.
     pub(crate) as_whole: bool,
     /// The differences, most severe first, each with the state of the pod that it is about.
     pub why: Vec<(Difference, Option<PodState>)>,
@@ -139,7 +139,7 @@ impl Verdict {
     }
 }
 
-/// What is wrong with a Service. The names are part of the interface.
+/// The kinds of problems of a Service. The names are part of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub enum Reason {
     /// The annotation that selects its pods cannot be used.
@@ -150,7 +150,7 @@ pub enum Reason {
     AnnotationUnknown,
     /// Slices that were published for an annotation are left, and no annotation counts.
     SlicesLeftBehind,
-    /// Nobody is published of a Service that publishes only the holder of a Lease.
+    /// No pod is published of a Service that publishes only the holder of a Lease.
     NoLeader,
     /// Its selector matches no pod.
     NoPodsMatch,
@@ -195,7 +195,7 @@ pub struct Problem {
     pub namespace: String,
     /// The Service; `endpointselector/` and a name if it is not about one.
     pub service: String,
-    /// What is wrong.
+    /// The kind of problem.
     pub reason: Reason,
     /// The same in words, on one line, with a few of the names that it is about.
     pub message: String,
@@ -272,7 +272,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The problems of Services, by namespace and Service; `None` if they were not asked for.
     pub problems: Option<Vec<Problem>>,
-    /// What could not be judged, and why.
+    /// Notes on what could not be judged, and why.
     pub notes: Vec<String>,
     /// The number of Services that annotations decide, if `--controllers` does not name the controller that heeds them.
     pub left_out: usize,
@@ -306,7 +306,7 @@ impl Report {
     }
 
     /// Returns whether nothing was found that is not published as it should be. Objects that are left over do not count: a
-    /// controller that runs leaves them alone, and anyone who may create Endpoints can make some.
+    /// controller that runs leaves them alone, and any user who may create Endpoints can make some.
     pub fn is_in_sync(&self) -> bool {
         self.out_of_sync() == 0
     }
@@ -373,7 +373,7 @@ impl Report {
         sum
     }
 
-    /// Formats the report for people, with colours that the caller may strip.
+    /// Formats the report for users, with colours that the caller may strip.
     pub fn to_text(&self) -> String {
         let mut page = Page::default();
         if !self.findings.is_empty() {

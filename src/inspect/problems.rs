@@ -1,4 +1,4 @@
-//! The problems of Services that are published as they should be, and still serve nobody, or not as people expect:
+//! The problems of Services that are published as they should be, and still serve no client, or not as users expect:
 //! `endpointd audit --problems`. Which pods belong to a Service, and what of them is published, the core says
 //! ([`NamespaceState::health`]); here it is put into words.
 

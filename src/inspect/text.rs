@@ -68,7 +68,7 @@ pub(super) fn painted(style: Style, text: impl Into<Piece>) -> Piece {
     Piece(format!("{style}{text}{style:#}"))
 }
 
-/// Lines for people to read.
+/// Lines of text for users.
 #[derive(Debug, Default)]
 pub(super) struct Page(String);
 

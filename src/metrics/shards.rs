@@ -33,7 +33,7 @@ pub(crate) struct ShardMetrics {
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,
-    /// Services that follow a Lease and publish its holder, and those that publish nobody.
+    /// Services that follow a Lease and publish its holder, and those that publish no pod.
     led: Gauge,
     leaderless: Gauge,
 }
@@ -153,7 +153,7 @@ impl ShardPart {
         }
     }
 
-    /// Counts an object that is left to others, who keep changing it.
+    /// Counts an object that is left to other clients, which keep changing it.
     pub(crate) fn contested(&self, output: Output) {
         self.metrics.contested[output as usize].increment(1);
     }

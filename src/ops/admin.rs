@@ -1,4 +1,4 @@
-//! The admin server: health and metrics of this process, for kubelets, Prometheus and people.
+//! The admin server: health and metrics of this process, for kubelets, Prometheus and users.
 //!
 //! ```text
 //!  /livez    do the actors answer?          watchdog: a question a second to each, some shards in turn

@@ -181,7 +181,8 @@ fn lasting(surveyed: Vec<Problem>, later: &[Problem]) -> Vec<Problem> {
     lasts.collect()
 }
 
-/// Returns whether a namespace is known not to exist. Who may not read namespaces can still be told of what is in them.
+/// Returns whether a namespace is known not to exist. A user who may not read namespaces can still be told of what is
+/// in them.
 pub(super) async fn is_missing(reader: &Reader, namespace: &str) -> Result<bool, ReadError> {
     let found = unless_forbidden(reader.has_namespace(namespace).await)?;
     Ok(found == Some(false))

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_secs(300);
 
-/// What a look has found, as far as it was told.
+/// The result of the looks so far, as far as the log has told it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Told {
     /// None needs slices, or it is not known.
@@ -57,7 +57,7 @@ fn tell_found(told: Told, found: Option<&SelectorName>) -> Told {
     }
 }
 
-/// Handles a look that shows nothing. What was found before still stands.
+/// Handles a look that failed. The earlier finding still stands.
 fn tell_failed(told: Told, error: &ReadError) -> Told {
     if error.is_forbidden() && told == Told::Nothing {
         tracing::warn!(%error, "cannot check whether there are EndpointSelectors; endpointd does not serve them");

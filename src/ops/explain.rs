@@ -111,7 +111,7 @@ async fn explained(
     let all_nodes = facts.hints == HintMode::Auto;
     let (pods, nodes);
     if facts.selector.is_some() {
-        // What is published comes last, as when a controller starts.
+        // Published objects are read last, as when a controller starts.
         pods = Some(read_pods(reader, &namespace, facts, &mut objects).await?);
         nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
         objects.slices = published_slices(reader, &namespace, name).await?;

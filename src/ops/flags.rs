@@ -319,7 +319,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_requests_in_flight: u16,
 
-    /// What API servers may send to the clients that watch slices.
+    /// The limits on what API servers may send to the clients that watch slices.
     #[command(flatten)]
     pub watching: WatchingArgs,
 

@@ -1,4 +1,4 @@
-//! What is made from the definition of the command line: completions for shells, and man pages.
+//! Generates files from the definition of the command line: completions for shells, and man pages.
 
 use super::flags;
 use clap_complete::Shell;

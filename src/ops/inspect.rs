@@ -248,7 +248,7 @@ fn yaml(value: &impl Serialize) -> String {
     serde_saphyr::to_string(value).expect("findings are strings and numbers")
 }
 
-/// Prints a text for people. On a terminal, long lines are broken between words.
+/// Prints a text for users. On a terminal, long lines are broken between words.
 fn show(text: &str, colour: Colour) -> io::Result<()> {
     let width = if io::stdout().is_terminal() {
         terminal::size().ok().map(|(columns, _)| usize::from(columns))

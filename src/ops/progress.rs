@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The time without progress after which the Lease is no longer renewed. It is longer than any turn of work should
-/// take, and short enough for another process to take over before people notice.
+/// take, and short enough for another process to take over before users notice.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The time at which all actors were last found healthy. Clones share it.

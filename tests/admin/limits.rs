@@ -37,7 +37,7 @@ async fn two_hundred_idle_connections_are_in_nobodys_way() {
     for _ in 0..3 {
         is_alive(address).await;
     }
-    // Those that came first have given way; those that came last are still there.
+    // The connections that came first have given way; those that came last are still there.
     assert_eq!(rest(&mut idle[0]).await, "");
     let last = idle.last_mut().unwrap();
     last.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

@@ -1,4 +1,4 @@
-//! TLS with certificates that are renewed, and metrics for those to whom the API server allows them.
+//! TLS with certificates that are renewed, and metrics for users to whom the API server allows them.
 
 use super::http_client::{Answer, exchange};
 use endpointd::ops::admin::{Admin, HealthHandle, Tls, TlsFiles};
@@ -154,7 +154,7 @@ async fn metrics_are_for_those_who_may() {
     assert_eq!(answer.code, 200);
     assert!(answer.body.contains("# TYPE"), "{answer:?}");
     assert_eq!(secure.reviews(), [3, 2]);
-    // All three are remembered, also for those who come at once.
+    // All three are remembered, also for requests that come at once.
     let scrapes = (0..10).map(|_| secure.code("/metrics", "Bearer scraper"));
     assert_eq!(futures::future::join_all(scrapes).await, [200; 10]);
     assert_eq!(secure.code("/metrics", "Bearer other").await, 403);
@@ -168,7 +168,7 @@ async fn without_the_api_server_metrics_are_closed() {
         certificate: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/first.crt").into(),
         key: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/first.key").into(),
     };
-    // Nobody listens there.
+    // No server listens there.
     let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
     let admin = Admin::bind("127.0.0.1:0".parse().unwrap())
         .await
@@ -185,7 +185,7 @@ async fn without_the_api_server_metrics_are_closed() {
         assert_eq!((answer.code, &*answer.body), (500, "Internal Server Error\n"));
         assert_eq!(secure.code("/livez", "").await, 200);
     }
-    // Nor is anything said to who does not speak TLS.
+    // Nor is anything said to a client that does not speak TLS.
     let plain = super::get(secure.address, "/livez").await;
     assert!(plain.is_err(), "{plain:?}");
 }

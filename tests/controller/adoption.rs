@@ -1,5 +1,5 @@
-//! Taking over a store that somebody else has brought up to date: no write. What upstream's controllers left is
-//! taken from the recorded scenarios, after every step of each; what only old clusters hold is made by hand.
+//! Taking over a store that another controller has brought up to date: no write. The states that upstream's controllers
+//! left are taken from the recorded scenarios, after every step of each; what only old clusters hold is made by hand.
 
 mod odd;
 mod recorded;

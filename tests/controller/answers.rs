@@ -181,7 +181,7 @@ async fn a_create_that_keeps_failing_is_retried_slowly() {
     }
 }
 
-/// Nobody but the owner of the Service can help, so they hear of it once, with the size, and the server is left alone.
+/// Only the owner of the Service can help, so they hear of it once, with the size, and the server is left alone.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_too_large_is_reported_once_and_retried_slowly() {
     for (kind, reason, source) in [

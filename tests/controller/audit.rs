@@ -32,7 +32,7 @@ async fn look(world: &World, settle: Duration) -> Result<Report, AuditError> {
     audit(&reader, &scope).await
 }
 
-/// A report as people read it, without colours.
+/// Returns a report as users read it, without colours.
 fn plain(report: &Report) -> String {
     anstream::adapter::strip_str(&report.to_text()).to_string()
 }

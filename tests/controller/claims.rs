@@ -71,7 +71,7 @@ async fn a_pod_with_a_service_of_its_own_costs_two_requests_for_each_output() {
                 assert_eq!(world.in_endpoints().await, [("10.1.0.1".to_owned(), true)]);
                 sleep(MINUTE).await;
                 if pod_ends_first {
-                    // What the Service loses does not wait for the end of the Service.
+                    // The removal of a pod does not wait for the end of the Service.
                     world.delete("Pod", "p1").await;
                     sleep(Duration::from_millis(5)).await;
                 }

@@ -52,8 +52,8 @@ async fn a_slice_made_again_while_its_delete_is_on_its_way_is_deleted_too() {
     assert!(!controller.is_finished());
 }
 
-/// Endpoints that have lost their Service while no controller ran are deleted by the next, also when somebody writes
-/// to them after they were listed and before everything is.
+/// Endpoints that have lost their Service while no controller ran are deleted by the next, also when another client
+/// writes to them after they were listed and before everything is.
 #[tokio::test(start_paused = true)]
 async fn leftover_endpoints_edited_during_the_start_are_deleted_all_the_same() {
     let server = cluster::server();

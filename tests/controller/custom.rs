@@ -151,7 +151,7 @@ async fn pods_are_published_as_for_a_service_with_a_selector() {
     world.make(service).await;
     world.rest().await;
     let mut same = slices_by(&world.api, BUILTIN).await.remove(0);
-    // The order of endpoints is nobody's business.
+    // The order of endpoints does not matter.
     let mut other = other;
     for slice in [&mut same, &mut other] {
         let endpoints = slice["endpoints"].as_array_mut().unwrap();
@@ -360,7 +360,7 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
         warnings.iter().any(|text| text.ends_with(command)),
         "{warnings:?}"
     );
-    // Slices of whoever else are told of too.
+    // Slices of any other manager are told of too, and those without one.
     for (name, labels) in [
         (
             "s-foreign",

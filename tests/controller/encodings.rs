@@ -151,7 +151,7 @@ async fn what_results_does_not_depend_on_the_encoding() {
             continue;
         }
         assert!(exchange.accept.starts_with(PROTOBUF), "{exchange:?}");
-        // A single object is read when somebody else may have changed it: by whom is of interest then.
+        // A single object is read when another client may have changed it: by whom is of interest then.
         let single = exchange.method == "GET" && exchange.path.ends_with("/namespaces/default/endpoints/s");
         assert_eq!(
             exchange.accept.matches("drop=metadata.managedFields").count(),

@@ -232,7 +232,7 @@ async fn endpoint_selectors_that_no_controller_serves_are_told_once_and_found_by
     world.start_up().await;
     assert_eq!(told(&log), [""; 0], "the API is not served");
     serve(&world).await;
-    // What stands for a Service needs no slices of its own. There may be as many as Services.
+    // A selector that stands for a Service needs no slices of its own. There may be as many as Services.
     for number in 0..600 {
         let name = format!("a{number}");
         make(&world, selector(&name, &controlled_by(&name))).await;

@@ -233,7 +233,7 @@ async fn an_own_write_is_not_fetched_back() {
         20
     );
 
-    // Somebody else's write is, once.
+    // A slice that another client has written is read, once.
     let name = api.slices_of("default", "s").await.unwrap()[0]["metadata"]["name"]
         .as_str()
         .unwrap()

@@ -137,7 +137,7 @@ async fn a_slice_that_this_controller_has_emptied_keeps_no_leader_out() {
     assert_eq!(published(&world).await, ["db-0"]);
 }
 
-/// Somebody writes Endpoints of the Service by hand, which are mirrored: clients would use those beside the leader.
+/// A user writes Endpoints of the Service by hand, which are mirrored: clients would use those beside the leader.
 #[tokio::test(start_paused = true)]
 async fn mirrored_endpoints_take_the_leader_out() {
     let world = led_world(EVERYTHING).await;
@@ -279,7 +279,7 @@ async fn a_restart_keeps_the_holder_for_one_duration_unless_it_renews() {
         seconds(DURATION - 2).await;
         assert_eq!(!published(&world).await.is_empty(), renews);
     }
-    // Another took over while nobody ran: the old one goes at once, the new one comes once it renews.
+    // Another took over while no controller ran: the old one goes at once, the new one comes once it renews.
     let mut world = led_world(CUSTOM).await;
     world.stop().await;
     hold(&world, "db-1", 2).await;
@@ -386,7 +386,7 @@ async fn a_selector_restricts_who_may_lead() {
     world.patch("Pod", "db-0", voter).await;
     hold(&world, "db-0", 3).await;
     assert_eq!(published(&world).await, ["db-0"]);
-    // One that cannot be used adds nobody, and the leader stays while it leads and is ready.
+    // One that cannot be used adds no pod, and the leader stays while it leads and is ready.
     let broken = json!({"metadata": {"annotations": {SELECTOR: "app in db"}}});
     world.patch("Service", "s", broken).await;
     hold(&world, "db-0", 4).await;
@@ -464,7 +464,7 @@ async fn an_empty_slice_of_others_takes_no_leader_out() {
     for label in ["a", "b"] {
         let patch = json!({"metadata": {"labels": {"x": label}}});
         world.patch("EndpointSlice", "s-other", patch).await;
-        // And who takes over at that moment is added as soon as it has been read.
+        // And a pod that takes over at that moment is added as soon as the slice has been read.
         hold(&world, if label == "a" { "db-1" } else { "db-0" }, 2).await;
         let name = if label == "a" { "db-1" } else { "db-0" };
         assert_eq!(published(&world).await, [name]);

@@ -1,4 +1,4 @@
-//! Mirroring of Endpoints: what is read for it, how mirrored slices give way to others, what people hear of it, and what
+//! Mirroring of Endpoints: what is read for it, how mirrored slices give way to others, what users hear of it, and what
 //! happens where another controller mirrors too.
 
 mod words;
@@ -116,7 +116,7 @@ async fn without_slices_to_take_their_place_mirrored_ones_stay_for_some_seconds(
     assert_eq!(mirrored(&world.api).await.len(), 1);
     sleep(7 * SECOND).await;
     assert_eq!(mirrored(&world.api).await.len(), 0);
-    // And they come back with the Endpoints, which nobody has changed.
+    // And they come back with the Endpoints, which no client has changed.
     world
         .patch("Service", "s", json!({"spec": {"selector": null}}))
         .await;
@@ -291,7 +291,7 @@ async fn deletes_do_not_wait_for_a_batch_that_they_are_not_part_of() {
         "nothing else is to be written"
     );
 
-    // What a slice showed is shown by another one first, whose update waits.
+    // The address of one slice is shown by the other one first, whose update waits.
     let joined = json!([
         {"addresses": [{"ip": "10.9.0.1"}, {"ip": "10.9.0.2"}], "ports": [{"name": "http", "port": 2}]},
     ]);
@@ -436,7 +436,7 @@ async fn slices_that_somebody_deletes_again_and_again_are_left_to_them() {
     }
 }
 
-/// Slices that somebody makes again and again beside ours are deleted, and then left to them.
+/// Slices that another client makes again and again beside ours are deleted, and then left to it.
 #[tokio::test(start_paused = true)]
 async fn slices_that_somebody_makes_again_and_again_are_left_to_them() {
     let world = mirroring(MIRRORING).await;

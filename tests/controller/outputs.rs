@@ -1,5 +1,5 @@
 //! The effect of flags of `endpointd run`: which outputs are written, how changes are batched, and what older
-//! controllers did with unready pods; and the Events that people see.
+//! controllers did with unready pods; and the Events that users see.
 
 use crate::cluster;
 use crate::scene::{NAMESPACE, Scene};

@@ -1,4 +1,4 @@
-//! The log of a healthy cluster, which people should be able to read.
+//! The log of a healthy cluster, which users should be able to read.
 
 use crate::log::Log;
 use crate::objects::{pod, ready_condition, service_with};
@@ -89,7 +89,7 @@ async fn an_hour_of_a_healthy_cluster_takes_few_lines() {
         lines.len(),
         &lines[..lines.len().min(20)]
     );
-    // What somebody else deletes is still told.
+    // A deletion by another client is still told.
     let slices = api.slices_of(NAMESPACE, "s1").await.unwrap();
     let name = slices[0]["metadata"]["name"].as_str().unwrap();
     api.delete("EndpointSlice", NAMESPACE, name, Some(0))
@@ -147,7 +147,7 @@ async fn a_new_leader_tells_standing_problems_by_kind() {
         );
     }
     assert!(lines.len() <= 6, "{} lines: {lines:#?}", lines.len());
-    // What comes about later is told at once and by itself.
+    // An annotation that breaks later is told at once and by itself.
     sleep(Duration::from_secs(60)).await;
     let patch = json!({"metadata": {"annotations": {"endpointd.io/selector": "app in"}}});
     api.patch("Service", "standing-0", "s3", None, &patch)
@@ -164,8 +164,8 @@ async fn a_new_leader_tells_standing_problems_by_kind() {
     world.stop().await;
 }
 
-/// Of Leases that ran out in a leader's first minute, one line told, as of something old, and named one Service; a mistake in an
-/// annotation was told five seconds late.
+/// About Leases that ran out in a leader's first minute, one line told, as of something old, and named one Service; a
+/// mistake in an annotation was told five seconds late.
 #[tokio::test(start_paused = true)]
 async fn what_comes_about_in_a_leaders_first_minute_is_told_at_once_by_service() {
     const NAMESPACE: &str = "fresh";

@@ -74,8 +74,7 @@ impl Candidate {
         (&mut self.task).await.unwrap();
     }
 
-    /// Nothing is heard of it any more. The clock of tests stands while a process could go on: so all that it
-    /// sends is lost.
+    /// Makes the process vanish. The clock of tests stands while a process could go on: so all that it sends is lost.
     fn vanish(&self) {
         self.task.abort();
     }
@@ -222,7 +221,7 @@ async fn taking_over_writes_what_differs_and_nothing_else() {
         "nothing differed, so nothing is written"
     );
 
-    // And what happens while nobody writes is all that the next one writes.
+    // And the changes that happen while no process writes are all that the next one writes.
     let third = cluster.candidate("c");
     sleep(SECOND).await;
     standby.vanish();
@@ -250,7 +249,7 @@ async fn taking_over_writes_what_differs_and_nothing_else() {
         );
         if sent.verb == Method::PUT {
             assert!(object["resourceVersion"].is_string());
-            // Nobody can tell whether the time was published: none, rather than a wrong one.
+            // It is unknown whether the time was published: none, rather than a wrong one.
             assert_eq!(*trigger, Value::Null, "{object}");
         } else {
             assert!(

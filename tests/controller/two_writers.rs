@@ -179,7 +179,7 @@ async fn another_endpointd_is_told_of_where_managed_fields_are_cleared() {
     assert!(told[0].starts_with("Another controller"), "{told:?}");
 }
 
-/// An edit makes an object other than it should be, whoever makes it.
+/// An edit makes an object other than it should be, no matter which client makes it.
 #[tokio::test(start_paused = true)]
 async fn edits_are_no_other_controller_where_managed_fields_are_cleared() {
     let server = server();

@@ -30,7 +30,7 @@ fn plan(kinds: &[&'static str], fault: impl Into<Fault>) -> FaultPlan {
     })
 }
 
-/// Pods come, flip and go, people change slices and Endpoints; at the end the pods 3 to 9 are left, and ready.
+/// Pods come, flip and go, users change slices and Endpoints; at the end the pods 3 to 9 are left, and ready.
 async fn churn(scene: &Scene) {
     for round in 0..3u8 {
         for number in 1..=9 {

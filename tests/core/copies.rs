@@ -19,8 +19,8 @@ fn creating() -> (Model, Box<str>, ObjectName) {
     (model, first, created)
 }
 
-/// The create of a slice fails, and meanwhile somebody has put its endpoint into another slice. While it was not known
-/// whether the slice exists, each read of one led to a read of the other.
+/// The create of a slice fails, and meanwhile another client has put its endpoint into another slice. While it was not
+/// known whether the slice exists, each read of one led to a read of the other.
 #[test]
 fn a_slice_that_was_not_created_holds_no_endpoint() {
     for fate in [
@@ -58,8 +58,9 @@ fn a_list_that_shows_a_slice_decides_about_its_copies() {
     assert_eq!(model.store.keys().collect::<Vec<_>>(), [&first]);
 }
 
-/// Somebody gives a slice to another controller, while a write of it that is due is on its way: as kube-controller-manager
-/// does, the Service gets another slice at once. Where nothing was due, it gets one when something changes.
+/// A user gives a slice to another controller, while a write of it that is due is on its way: as
+/// kube-controller-manager does, the Service gets another slice at once. Where nothing was due, it gets one when
+/// something changes.
 #[test]
 fn a_slice_that_is_given_away_while_a_write_of_it_is_due_is_replaced() {
     for due in [true, false] {
@@ -133,7 +134,8 @@ fn a_slice_that_is_there_again_before_the_answer_is_known() {
     }
 }
 
-/// The same of a slice that is deleted because its Service does not own it. What is made again in its place does.
+/// The same of a slice that is deleted because its Service does not own it. The Service owns the one that is made again
+/// in its place.
 #[test]
 fn a_slice_that_is_made_again_before_the_answer_to_its_delete_is_known() {
     let mut model = published(1, 3);
@@ -148,7 +150,7 @@ fn a_slice_that_is_made_again_before_the_answer_to_its_delete_is_known() {
         model.answer(&object, Fate::Carried);
     }
     answer_late(&mut model, &object, |model| {
-        // Of two events that arrive together, the second is what is seen.
+        // If two events arrive together, the second is the one that is seen.
         model.watch.clear();
         let mut again = slice.clone();
         (again.meta.name, again.meta.uid) = (copy.clone(), "another".into());

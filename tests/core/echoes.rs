@@ -38,7 +38,7 @@ enum Event {
     Look,
 }
 
-/// What a loop has done.
+/// The course of a loop.
 #[derive(Default)]
 struct Course {
     /// When each write was sent, and the time from its answer to its echo by the time of the echo.
@@ -80,7 +80,7 @@ struct World {
     silent: Option<(Duration, Duration)>,
     /// Writes of others a second.
     others: f64,
-    /// What the writes do that always wait.
+    /// The priority of the writes that always wait.
     priority: Priority,
     /// From one change of a mirrored slice to the next, and from one write that changes nothing to the next.
     mirrored: Option<Duration>,

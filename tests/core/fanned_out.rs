@@ -1,4 +1,4 @@
-//! What writes do to those who watch slices, on a model of API servers, in virtual time.
+//! The effect of writes on the clients that watch slices, on a model of API servers, in virtual time.
 
 use crate::fanout::product::{DEFAULT, Product};
 use crate::fanout::{Case, Kind, Outcome, Sort, play};
@@ -244,8 +244,8 @@ fn a_watch_of_ours_that_was_late_by_itself_held_writes_back_or_ended_watches() {
     }
 }
 
-/// What small events cost an API server does not depend on their size, and our own watch does not show what they cost
-/// one that it is not on.
+/// The cost of small events for an API server does not depend on their size, and our own watch does not show the cost
+/// for a server that it is not on.
 #[test]
 fn small_slices_ended_watches_of_another_server_than_ours() {
     for (bytes, watchers, rate) in [(400, 1_000, 200.0), (4_000, 600, 200.0), (4_000, 300, 100.0)] {

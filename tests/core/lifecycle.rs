@@ -227,7 +227,7 @@ fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_t
     }
 }
 
-/// A Service without a selector and its Endpoints, which people keep by hand, are both replaced while the watch of
+/// A Service without a selector and its Endpoints, which users keep by hand, are both replaced while the watch of
 /// Services is broken: its next list shows another Service of that name.
 #[test]
 fn endpoints_that_people_keep_are_not_deleted_when_their_service_is_replaced() {
@@ -344,8 +344,8 @@ fn a_selector_that_became_unusable_on_standby_empties_nothing() {
     assert_eq!(model.store, slices);
 }
 
-/// Somebody makes Endpoints while ours of the same name are on their way, and those are refused for another reason. Then the
-/// Service loses its selector: its Endpoints are mirrored.
+/// A user makes Endpoints while ours of the same name are on their way, and those are refused for another reason. Then
+/// the Service loses its selector: its Endpoints are mirrored.
 #[test]
 fn endpoints_that_somebody_makes_while_ours_are_refused_are_known() {
     let mut model = ops::start(3);

@@ -129,7 +129,7 @@ fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
         panic!("{told:?}");
     };
     assert_eq!(*reason, "TooLargeToMirror");
-    // What it was before is mirrored again.
+    // Endpoints as they were before are mirrored again.
     state.apply_endpoints(facts("e1", 20, &one("10.0.0.3")), 0);
     let planned = state.plan();
     assert!(
@@ -174,7 +174,7 @@ fn endpoints_that_are_refused_are_read_once_for_each_version() {
 #[test]
 fn a_slice_that_cannot_be_read_holds_up_no_other() {
     let mut state = mirrored();
-    // Somebody makes another slice, whose content cannot be had.
+    // Another client makes another slice, whose content cannot be had.
     let meta = json!({
         "metadata": {
             "name": "s-other", "namespace": "ns", "uid": "o", "resourceVersion": "30",

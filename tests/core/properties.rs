@@ -1,5 +1,5 @@
-//! Properties of the core over random histories: pods, Services and nodes come, change and go, people tamper
-//! with slices, requests fail, answers are lost, and events arrive late.
+//! Properties of the core over random histories: pods, Services and nodes come, change and go, users tamper with
+//! slices, requests fail, answers are lost, and events arrive late.
 
 use crate::model;
 use crate::model::{Model, PodSpec, ServiceSpec};
@@ -26,8 +26,8 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
             .endpoints
             .iter()
             // Afterwards, as after a start, nothing shows that an object without our label was its Service's.
-            // And one that people, or a request of an earlier term, made about when its Service went may be seen only later,
-            // and is left alone then.
+            // And one that users, or a request of an earlier term, made about when its Service went may be seen only
+            // later, and is left alone then.
             .all(|(name, object)| model.services.contains_key(name)
                 || (model.stood_by && !object.meta.ours)
                 || model
@@ -111,8 +111,8 @@ proptest! {
         check_at_rest(&mut model, seed)?;
     }
 
-    /// Invariants 5 and 11: who has stood by while another wrote does, taking over, just what one that starts
-    /// then would do: what the other left, and nothing if that was nothing.
+    /// Invariants 5 and 11: a process that has stood by while another wrote does, taking over, just what one that
+    /// starts then would do: what the other left, and nothing if that was nothing.
     #[test]
     fn taking_over_writes_the_difference(
         before in vec(cluster_op(), 1..30), during in vec(cluster_op(), 0..30), left in vec(cluster_op(), 0..4),
@@ -246,7 +246,7 @@ proptest! {
         let mut model = old.restarted(seed);
         prop_assert_eq!(model.plan(), []);
 
-        // Some pods vanish while nobody watches.
+        // Some pods vanish while no watch runs.
         let names: Vec<_> = model.pods.keys().cloned().collect();
         for (name, _) in names.iter().zip(&gone).filter(|(_, gone)| **gone) {
             model.pods.remove(name);
@@ -463,7 +463,7 @@ fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
             .count()
     };
     assert_eq!(hinted(&model), 4);
-    // The Service stops to depend on zones; before anybody has noticed, a node makes the zones unclear.
+    // The Service stops to depend on zones; before the state has noticed, a node makes the zones unclear.
     model.service(
         ServiceSpec {
             selector: None,

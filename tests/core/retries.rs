@@ -298,7 +298,7 @@ fn a_quarrel_with_another_controller_is_slow() {
     assert_eq!(run.take_sent(), [1, 1]);
 }
 
-/// As above, of others who write between any of our looks and the write that follows, so that all writes fail.
+/// As above, of other clients that write between any of our looks and the write that follows, so that all writes fail.
 #[test]
 fn a_quarrel_that_is_always_lost_is_slow() {
     let mut run = published();
@@ -319,7 +319,7 @@ fn a_quarrel_that_is_always_lost_is_slow() {
     }
 }
 
-/// Somebody writes while an object is read, whenever it is read.
+/// Another client writes while an object is read, whenever it is read.
 #[test]
 fn an_object_that_is_outdated_when_it_is_read_is_not_read_in_a_loop() {
     let mut run = published();
@@ -470,8 +470,8 @@ fn the_first_conflict_is_put_right_at_once() {
     assert_eq!(run.model.published(), run.model.expected());
 }
 
-/// A server that was restored from a backup has lower versions. What a look shows is believed, and late events of the
-/// watch that show higher ones cost a look each.
+/// A server that was restored from a backup has lower versions. The controller believes what a look shows, and late
+/// events of the watch that show higher ones cost a look each.
 #[test]
 fn versions_that_go_back_are_believed_when_they_are_read() {
     let mut run = published();

@@ -1,4 +1,4 @@
-//! What the writer makes of a server that cannot keep up, in virtual time.
+//! The writer on a server that cannot keep up, in virtual time.
 
 use crate::saturation::earlier::Earlier;
 use crate::saturation::ideal::Ideal;

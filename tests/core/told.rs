@@ -1,4 +1,5 @@
-//! What people are told: of objects that others have changed, once they are put right, and of nodes that do not exist.
+//! Messages to users: about objects that others have changed, once they are put right, and about nodes that do not
+//! exist.
 
 use crate::model::{EndpointsTamper, Fate, Model, PodSpec, ServiceSpec};
 use crate::ops::{self, Tamper};
@@ -67,14 +68,14 @@ fn a_slice_that_was_put_right_is_reported_once() {
             [(Output::Slice, interference)],
             "{tamper:?}"
         );
-        // What happens later has nothing to do with it.
+        // Later changes have nothing to do with it.
         model.pod_gone("pod-1");
         assert_eq!(corrected(&mut model), [], "{tamper:?}");
     }
 }
 
-/// An API server deletes Endpoints with their Service, and the watch of Endpoints may show that first: it was logged as somebody
-/// else's deed for each Service that came back under its name.
+/// An API server deletes Endpoints with their Service, and the watch of Endpoints may show that first: it was logged as
+/// a deletion by another client for each Service that came back under its name.
 #[test]
 fn an_object_that_went_with_its_service_is_not_reported_when_that_comes_back() {
     for comes_back in [true, false] {
@@ -278,7 +279,7 @@ fn a_node_that_comes_late_or_whose_pods_go_is_not_reported() {
     look(&mut model, 1);
     assert!(!model.state.has_unknown_nodes());
     model.node_gone(0);
-    // What was missing before does not count.
+    // The looks while the node was missing before do not count.
     look(&mut model, LOOKS - 1);
     model.pod_gone("pod-0");
     model.pod_gone("pod-1");

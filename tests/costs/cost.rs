@@ -22,7 +22,7 @@ fn cost_of(world: &mut World, event: impl FnOnce(&mut World)) -> Work {
     let before = world.state.work();
     event(world);
     world.settle();
-    // What is counted for the bodies is their size.
+    // The work on bodies is their size, which is left out here.
     Work {
         bytes_built: 0,
         ..world.state.work() - before

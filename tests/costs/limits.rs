@@ -22,7 +22,7 @@ use std::time::Duration;
 const TURN: u64 = 10_000;
 /// Units between two looks at the clock: a turn and the largest piece of work that cannot be divided.
 const MOST_UNITS: u64 = 5 * TURN;
-/// Bytes that a step may allocate for each unit of its work. What allocates more is work that is not counted.
+/// Bytes that a step may allocate for each unit of its work. A step that allocates more does work that is not counted.
 const ALLOCATED_PER_UNIT: usize = 2048;
 /// Bytes that it may allocate beyond that for each byte that was read: tables double.
 const UNCOUNTED: usize = 8;
@@ -31,7 +31,7 @@ const WRITTEN: usize = 16;
 /// Bytes that are allowed beside the multiples.
 const FIXED: usize = 1 << 20;
 
-/// What a change costs.
+/// The cost of a change.
 #[derive(Default, Debug)]
 struct Cost {
     most_units: u64,

@@ -111,7 +111,7 @@ impl Costs {
             self.wants += items.len();
             for item in items {
                 self.carry_out(&item.object);
-                // What an answer leaves to be done is planned at once, as in a shard.
+                // The work that an answer leaves is planned at once, as in a shard.
                 let mut more = Vec::new();
                 while !self.step(|world| world.state.step_plan(&mut more, &mut Budget::new(TURN))) {}
                 self.wants += more.len();
@@ -177,7 +177,7 @@ fn slices_that_appear_and_give_way_are_read_once_however_many_there_are() {
     for many in [1000, 16_000] {
         let mut costs = Costs::new(fixtures::CUSTOM, PendingLists::NONE);
         costs.apply(vec![Change::Service(with_selector(), 0)]);
-        // Nothing gives way yet, so nothing is read.
+        // No slice gives way yet, so none is read.
         for number in 0..many * 3 / 4 {
             costs.appear(other(number, number as u64 + 1));
         }
@@ -222,7 +222,7 @@ fn slices_that_were_there_at_the_start_and_give_way_cost_no_more_the_more_there_
         costs.apply(changes);
         costs.assert_linear(many, 1);
         assert_eq!(costs.reads, 0, "they were listed whole");
-        // What this process writes holds nothing, and is written again and again.
+        // The objects that this process writes hold no endpoints, and are written again and again.
         for round in 0..100 {
             let facts = ServiceFacts {
                 labels: [("round", &*round.to_string())].into_iter().collect(),

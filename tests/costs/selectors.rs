@@ -96,7 +96,7 @@ fn selectors_of_many_values_take_a_small_multiple_of_their_text() {
                     value(&mut text, service, at);
                 }
                 text.push_str(end);
-                // What they are told apart by.
+                // This requirement tells them apart.
                 write!(text, ",u{service}").unwrap();
                 text
             };

@@ -49,9 +49,9 @@ fn work_of(world: &mut World, event: impl FnOnce(&mut World)) -> Work {
 /// Label keys of 48 bytes that all have one hash in `rustc-hash`, which the tables used before.
 ///
 /// That hash mixes 48 bytes as `t1 = mix(S1 ^ a, P ^ b)`, `t2 = mix(S2 ^ c, P ^ d)`, and in the end
-/// `mix(t1 ^ e, t2 ^ f)`, with constants that everybody knows. So whoever chooses `e = t1 ^ C` and `f = t2 ^ D` has the same end each time. One in
-/// some 58,000 of random `a` and `b` leads to an `e` of letters and digits; and each `a, b, e` that does goes with each
-/// `c, d, f`.
+/// `mix(t1 ^ e, t2 ^ f)`, with constants that are public. So a tenant who chooses `e = t1 ^ C` and `f = t2 ^ D` has the
+/// same end each time. One in some 58,000 of random `a` and `b` leads to an `e` of letters and digits; and each
+/// `a, b, e` that does goes with each `c, d, f`.
 fn colliding_keys(count: usize) -> Vec<String> {
     const S1: u64 = 0x243f_6a88_85a3_08d3;
     const S2: u64 = 0x1319_8a2e_0370_7344;

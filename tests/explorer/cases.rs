@@ -14,7 +14,7 @@ pub(crate) enum Change {
     Toggle(u8),
 }
 
-/// Something that people do to the Endpoints of the first Service, which has no selector.
+/// A change that users make to the Endpoints of the first Service, which has no selector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edit {
     /// They have one address.
@@ -32,7 +32,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// What they are then; none if they are deleted.
+    /// Returns the Endpoints after it; none if they are deleted.
     pub(crate) fn spec(self) -> Option<CustomSpec> {
         let spec = |addresses: u8| CustomSpec {
             skip: self == Self::Skip,
@@ -55,15 +55,15 @@ pub(crate) enum Fault {
     LostBefore,
     /// A request is carried out, and no answer comes.
     LostAfter,
-    /// 409, though nobody else wrote.
+    /// 409, though no other client wrote.
     Conflict,
-    /// 404 by somebody who is not the API server, or 500: neither says anything of the object.
+    /// 404 by a server that is not the API server, or 500: neither says anything of the object.
     BareNotFoundOr500,
     /// 429.
     Throttled,
-    /// Somebody takes an endpoint out of an object.
+    /// Another client takes an endpoint out of an object.
     ForeignEdit,
-    /// Somebody deletes an object.
+    /// Another client deletes an object.
     ForeignDelete,
     /// The watch of an output ends, and cannot be resumed: what it had not shown yet is shown by a list.
     OutputsExpire,
@@ -78,7 +78,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Those that strike once.
+    /// The faults that strike once.
     pub(crate) const ALL: [Self; 9] = [
         Self::LostBefore,
         Self::LostAfter,
@@ -99,12 +99,12 @@ pub(crate) struct Case {
     pub(crate) outputs: Outputs,
     pub(crate) services: Vec<ServiceSpec>,
     pub(crate) pods: Vec<PodSpec>,
-    /// Nothing was published when the controller began.
+    /// True if nothing was published when the controller began.
     pub(crate) empty: bool,
     /// The changes that happened while no controller ran.
     pub(crate) before: Vec<Change>,
     pub(crate) changes: Vec<Change>,
-    /// What people do to Endpoints: the first before the controller begins, the others at any point.
+    /// The changes that users make to Endpoints: the first before the controller begins, the others at any point.
     pub(crate) edits: Vec<Edit>,
     pub(crate) fault: Option<Fault>,
     /// Requests that a namespace may have in flight.
@@ -194,7 +194,7 @@ fn slice_and_endpoints(before: &[Change], changes: &[Change]) -> Case {
     }
 }
 
-/// A Service without a selector, whose Endpoints people write.
+/// A Service without a selector, whose Endpoints users write.
 fn mirrored(edits: &[Edit]) -> Case {
     Case {
         name: format!("mirrored: {edits:?}"),

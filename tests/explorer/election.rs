@@ -15,7 +15,7 @@ const MOST_AT_ONCE: u32 = 6;
 /// A fault of the store or of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// Nothing is left of the store, and versions begin anew.
+    /// The store is empty again, and versions begin anew.
     Fresh,
     /// The store is set back to a copy in which the Lease was given up.
     Restored,

@@ -195,7 +195,7 @@ impl Process {
         self.change_role(Role::Leader);
     }
 
-    /// Nothing may be written on what was known before so many changes of pods.
+    /// Begins a term, in which nothing may be written on what was known before so many changes of pods.
     fn begin_term(&mut self, happened: usize, broken: bool) {
         let shown = self.delivered;
         self.floor = happened;
@@ -485,7 +485,7 @@ impl Process {
         let state = &mut self.shard.change().state;
         let planned = state.plan().into_iter();
         said.extend(planned.map(|item| (item.object.clone(), Report::Wanted(item))));
-        // Nobody takes them here, and they are no part of what decides.
+        // They are dropped here, since they are no part of what decides.
         drop((state.take_notifications(), state.take_syncs(), state.take_work()));
         let namespace = Hashed::new(NAMESPACE.into());
         for (object, report) in said {

@@ -1,6 +1,7 @@
 //! One Service, one or two controllers that write for it, another controller's slices, and what happens to all of them in
-//! this order. What a controller does by itself after a message is one step here, so that the orders that matter between
-//! two of them can all be tried: when each hears of a change or of a write, and when the server looks at its requests.
+//! this order. All that a controller does by itself after a message is one step here, so that the orders that matter
+//! between two of them can all be tried: when each hears of a change or of a write, and when the server looks at
+//! its requests.
 
 use crate::model::{self, CustomSpec, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process, ToShard};
@@ -58,7 +59,7 @@ pub(crate) struct Scene {
     pub(crate) limit: usize,
 }
 
-/// What is on its way to a controller.
+/// An event or changes on their way to a controller.
 #[derive(Clone, Debug)]
 enum News {
     Watch(WatchEvent),

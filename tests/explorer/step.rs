@@ -1,4 +1,4 @@
-//! What can happen next in a world.
+//! The steps that can happen next in a world.
 
 use endpointd::core::namespace::Kind;
 use endpointd::core::object::ObjectName;
@@ -8,7 +8,7 @@ use endpointd::core::object::ObjectName;
 pub(crate) enum Step {
     /// The next change of the cluster, as the watch of pods shows it.
     Change,
-    /// People do the next thing to Endpoints.
+    /// Users make their next change to Endpoints.
     Edit,
     /// The watch of an output shows its next event.
     Watch(Kind),

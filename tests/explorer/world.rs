@@ -115,7 +115,7 @@ impl<'c> World<'c> {
             world.settle();
         }
         for change in &case.before {
-            // Nobody shows the result.
+            // No watch shows the result.
             let _ = apply(&mut world.server.change().0.pods, *change);
         }
         world.process = Self::process(case);
@@ -214,7 +214,7 @@ impl<'c> World<'c> {
         self.lists.clear();
     }
 
-    /// Requests that nobody waits for any more are carried out all the same, or not.
+    /// Leaves requests that are not waited for any more: they are carried out all the same, or not.
     fn leave(&mut self, flights: BTreeMap<ObjectName, Flight>) {
         for (object, flight) in flights {
             if let Flight::Sent(request) = flight
@@ -247,7 +247,7 @@ impl<'c> World<'c> {
             let endpoints = endpoints.map(|name| ObjectName::endpoints(name.clone()));
             let mirrored = self.server.0.mirrored.keys();
             let mirrored = mirrored.map(|name| ObjectName::mirrored((&**name).into()));
-            // Endpoints that people write are theirs.
+            // Endpoints that users write are theirs.
             let endpoints = endpoints.filter(|_| self.case.edits.is_empty());
             slices
                 .chain(endpoints)
@@ -339,7 +339,7 @@ impl<'c> World<'c> {
             return;
         }
         for event in std::mem::take(&mut self.server.change().0.watch) {
-            // Before a kind is listed, and by those who do not lead, it is not watched.
+            // Before a kind is listed, and by a process that does not lead, it is not watched.
             match event {
                 WatchEvent::Seen(_) | WatchEvent::Gone(..) => {
                     if self.follows(Kind::Slice) {

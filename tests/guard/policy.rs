@@ -156,7 +156,7 @@ fn holds(program: &Program, context: &Context<'_, '_>) -> Result<bool, String> {
     }
 }
 
-/// What is decided that is not expected, in any form of the request.
+/// Returns the first verdict that is not expected, in any form of the request.
 pub(crate) fn surprise(case: &Case, guard: &Guard) -> Option<Verdict> {
     let forms = case.request.forms();
     let mut verdicts = forms.iter().map(|request| guard.decide(request));

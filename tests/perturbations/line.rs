@@ -146,7 +146,7 @@ impl Line {
         }
     }
 
-    /// Nothing goes through from now on, in either direction, and nobody is told.
+    /// Cuts the line: nothing goes through from now on, in either direction, and neither side is told.
     pub(crate) fn cut(&self) {
         self.state.dead.send_replace(true);
     }
@@ -411,7 +411,7 @@ fn listed_kind(uri: &Uri) -> Option<&'static str> {
     KINDS.into_iter().find(|k| everywhere && *k == kind)
 }
 
-/// What a watch shows; none for bookmarks and errors.
+/// Returns the event that a watch shows; none for bookmarks and errors.
 fn event(kind: &'static str, event: &[u8]) -> Option<Event> {
     let (change, object) = event_of(event)?;
     if !matches!(change.as_str(), "ADDED" | "MODIFIED" | "DELETED") {

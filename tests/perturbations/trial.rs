@@ -19,7 +19,7 @@ use tokio::time::sleep;
 const START: Duration = Duration::from_secs(1);
 /// For how long nothing may be written in the end. The longest pause between tries is half of it.
 const STILL: Duration = Duration::from_secs(60);
-/// By then everybody has seen what an operation did.
+/// The time after which every client has seen what an operation did.
 const SEEN: Duration = Duration::from_millis(10);
 
 /// The server, and the processes of the controller one after the other. Clones are the same stage.
@@ -37,7 +37,7 @@ struct State {
     started: u64,
 }
 
-/// Plays a scenario undisturbed. What was sent and shown, or how the states differ from the recorded ones.
+/// Plays a scenario undisturbed. Returns what was sent and shown, or how the states differ from the recorded ones.
 pub(crate) fn undisturbed(scenario: &Value) -> Result<Undisturbed, Vec<String>> {
     in_virtual_time(async {
         let rules = Rules {
@@ -144,7 +144,7 @@ pub(crate) fn disturbed(scenario: &Value, plan: &Plan) -> Vec<String> {
     })
 }
 
-/// The recorded scenario leaves a Service without a slice of its own when somebody gives its slice to another manager:
+/// The recorded scenario leaves a Service without a slice of its own when a user gives its slice to another manager:
 /// upstream replaces it when it looks at the Service again, and so does this controller when it starts, lists anew, or
 /// is shown a change of the Service's endpoints.
 fn looks_again_at_a_foreign_slice(scenario: &Value, plan: &Plan, step: usize) -> bool {
@@ -164,7 +164,7 @@ fn leave_out_the_replacement(state: &mut Value) -> Option<String> {
 fn time_fits(scenario: &Value, plan: &Plan, want: Option<&str>, got: Option<&str>) -> bool {
     // While a Service is an external name, the Ready times that moved forward wait for it in the process's memory.
     let lost = got.is_none() && scenario["name"] == "to-external-name" && plan.restarts();
-    // Nothing is earlier than the first write of a Service, which has the time of its creation.
+    // No time is earlier than that of the first write of a Service, which is the time of its creation.
     let earlier =
         got == Some("<service creation>") || (got.is_some() && want.is_none_or(|want| got < Some(want)));
     want == got || lost || (earlier && plan.moves_events())
@@ -289,7 +289,7 @@ impl Stage {
         }
     }
 
-    /// Nothing more is written, neither by the process that is there nor by one that takes over from it.
+    /// Checks that nothing more is written, neither by the process that is there nor by one that takes over from it.
     async fn end(&self, scenario: &Value) -> Vec<String> {
         let mut found = Vec::new();
         let (line, version) = (self.line(), self.server.resource_version());
@@ -312,7 +312,7 @@ impl Stage {
         self.start_again(Rules::default());
         sleep(START).await;
         let sent = self.line().sent();
-        // A warning is told again by whoever comes to know of it.
+        // A warning is told again by a process that comes to know of it.
         let writes = |sent: &&Sent| sent.verb != http::Method::GET && !sent.path.ends_with("/events");
         let writes: Vec<_> = sent.iter().filter(writes).collect();
         // See `looks_again_at_a_foreign_slice`.

@@ -143,7 +143,7 @@ async fn a_service_is_found_by_kubectls_names() {
             "{args:?}"
         );
     }
-    // What kubectl prints as YAML can be read as YAML, with the same content as the JSON.
+    // YAML as kubectl prints it can be read as YAML, with the same content as the JSON.
     let read = |text: &str| serde_saphyr::from_str::<serde_json::Value>(text).unwrap();
     let yaml = endpointd(&[
         "audit",
@@ -396,7 +396,7 @@ async fn a_certificate_that_is_not_trusted_is_named_once_and_the_log_has_no_debu
     std::fs::remove_file(&kubeconfig).unwrap();
     assert_eq!(log.matches("UnknownIssuer").count(), 1, "{log}");
     assert!(log.contains(&format!("target=\"kubeconfig {path}\"")), "{log}");
-    // What Rust prints of structs, options and actors.
+    // Rust's debug output of structs, options and actors.
     for debug in ["{", "Some(", "None", "id="] {
         assert!(!log.contains(debug), "{debug}: {log}");
     }
@@ -476,7 +476,7 @@ async fn tools_go_through_a_proxy_as_kubectl_does_and_the_controller_says_that_i
     let ended = endpointd_with(&unread, &["audit", "--kubeconfig", path]).await;
     assert!(ended.refused().contains("NO_PROXY has an entry"), "{ended:?}");
 
-    // What the kubeconfig names counts for this machine, too, and each program says what it makes of it.
+    // A proxy in the kubeconfig counts for this machine, too, and each program says what it makes of it.
     let socks = json!({"server": format!("https://{closed}"), "proxy-url": "socks5://proxy:1080"});
     std::fs::write(&kubeconfig, kubeconfig_of(&socks)).unwrap();
     let ended = endpointd(&["audit", "--kubeconfig", path]).await;

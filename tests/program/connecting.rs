@@ -1,4 +1,4 @@
-//! What a connection to the API server needs: credentials from a plugin, certificates, and files that may be open.
+//! The needs of a connection to the API server: credentials from a plugin, certificates, and files that may be open.
 
 use crate::command::endpointd;
 use crate::process::Process;

@@ -97,7 +97,7 @@ async fn a_version_that_cannot_be_read_at_first_is_an_outage_that_ends() {
         &[" WARN ", "a request failed; it is retried", "resource=\"pods\""],
     )
     .await;
-    // Nothing changes here, and the next bookmark of the watch is a minute away.
+    // No object changes here, and the next bookmark of the watch is a minute away.
     let soon = Duration::from_secs(25);
     line_within(soon, &process, &["requests to the API server succeed again"]).await;
     let log = process.terminate().await;

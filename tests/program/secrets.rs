@@ -1,5 +1,5 @@
-//! Nothing that a kubeconfig, a credential plugin or a server says is printed where it may be a secret: the real binary,
-//! at every log level, with canaries in all places.
+//! Text of a kubeconfig, a credential plugin or a server is never printed where it may be a secret: the real binary, at
+//! every log level, with canaries in all places.
 
 use crate::command::{Ended, endpointd, endpointd_with};
 use std::fs::File;

@@ -34,7 +34,7 @@ pub(crate) async fn endpointd(args: &[&str]) -> Ended {
     endpointd_at_home("/nonexistent", args).await
 }
 
-/// The same, as somebody with this home directory.
+/// The same, as a user with this home directory.
 pub(crate) async fn endpointd_at_home(home: &str, args: &[&str]) -> Ended {
     endpointd_with(&[("HOME", home)], args).await
 }
@@ -76,7 +76,7 @@ pub(crate) async fn serve() -> (Handle, Api) {
     cluster::serve(Config::default().gc(false).request_log(10_000)).await
 }
 
-/// Access for who sends the token `token`: to get and list these resources.
+/// Access for the user of the token `token`: to get and list these resources.
 pub(crate) fn access(resources: &str) -> Access {
     Access::from_yaml(&format!(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: r}}\nrules:\n\
@@ -89,7 +89,7 @@ pub(crate) fn access(resources: &str) -> Access {
     .service_account("token", "default", "looker")
 }
 
-/// Writes a kubeconfig for a server, of who sends the token `token`, to a file of this name in the folder for temporary files.
+/// Writes a kubeconfig for a server, with the token `token`, to a file of this name in the folder for temporary files.
 pub(crate) fn kubeconfig(name: &str, server: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("endpointd-{name}-{}.kubeconfig", std::process::id()));
     let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",

@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use tokio::sync::watch;
 use tower::{Service, ServiceExt as _};
 
-/// More requests than any test has a use for. On a paused clock, whoever asks without a pause would never end.
+/// More requests than any test has a use for. On a paused clock, a client that asks without a pause would never end.
 const MOST: usize = 50_000;
 
 /// An answer to a request, which may break off.
@@ -276,7 +276,7 @@ impl Gate {
             state.log.push(sent.clone());
             if state.log.len() > MOST {
                 let last: Vec<String> = state.log.iter().rev().take(8).map(Sent::line).collect();
-                // A panic would be met by whoever asks, and might be taken for a failure to be tried again.
+                // A panic would be met by the client that asks, and might be taken for a failure to be tried again.
                 eprintln!("it asks all the time: {last:#?}");
                 std::process::abort();
             }

@@ -1,4 +1,4 @@
-//! What the controller logs on this thread, for tests whose runtime has no other.
+//! The controller's log on this thread, for tests whose runtime has no other.
 
 use parking_lot::Mutex;
 use std::fmt::Write as _;

@@ -271,7 +271,7 @@ pub(crate) struct Model {
     pub(crate) endpoints: BTreeMap<Arc<str>, EndpointsFacts>,
     /// Slices that mirror Endpoints.
     pub(crate) mirrored: BTreeMap<Box<str>, SliceFacts>,
-    /// The UIDs of Endpoints that people have made.
+    /// The UIDs of Endpoints that users have made.
     pub(crate) custom: BTreeSet<String>,
     /// The UIDs of Endpoints that a request of an earlier term may have made when their Service had gone.
     pub(crate) orphans: BTreeSet<String>,
@@ -339,7 +339,7 @@ pub(crate) enum Fate {
 }
 
 impl Model {
-    /// Nothing exists, and everything has been listed.
+    /// Creates a model in which nothing exists, and everything has been listed.
     pub(crate) fn new(limit: usize) -> Self {
         Self::with_holds(limit, PendingLists::NONE)
     }
@@ -382,7 +382,7 @@ impl Model {
 
     pub(crate) fn pod(&mut self, facts: PodFacts) {
         if facts.terminal {
-            // Kept by nobody; a list would leave it out.
+            // Terminal pods are not kept; a list would leave them out.
             self.pods.remove(&facts.name);
         } else {
             self.pods.insert(facts.name.clone(), facts.clone());
@@ -472,7 +472,7 @@ impl Model {
         }
     }
 
-    /// The state stands by from now on. What is on its way is answered some time.
+    /// Makes the state stand by from now on. Requests in flight are answered some time.
     pub(crate) fn stand_by(&mut self) {
         (self.stands_by, self.stood_by) = (true, true);
         self.pending.clear();

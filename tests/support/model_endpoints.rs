@@ -1,5 +1,5 @@
-//! The part of the model that is about Endpoints: a server that stores them, people who change them, and an
-//! independent recompute.
+//! The part of the model that is about Endpoints: a server that stores them, users who change them, and an independent
+//! recompute.
 
 use super::{Model, Outcome, WatchEvent, codec};
 use endpointd::cluster::codec::Namespaced;
@@ -11,7 +11,7 @@ use endpointd::core::ports::TargetPort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Changes that people make to Endpoints.
+/// Changes that users make to Endpoints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EndpointsTamper {
     Delete,
@@ -197,7 +197,7 @@ impl Model {
         expected.collect()
     }
 
-    /// The content of the Endpoints of managed Services. Those of others are nobody's business.
+    /// Returns the content of the Endpoints of managed Services. Those of others do not matter.
     pub(crate) fn published_endpoints(&self) -> BTreeMap<Arc<str>, Meaning> {
         let mut published = BTreeMap::new();
         for (name, object) in &self.endpoints {

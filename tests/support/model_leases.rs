@@ -1,4 +1,4 @@
-//! The part of the model that is the server's Leases and those who hold them, and who should lead by an independent
+//! The part of the model that is the server's Leases and their holders, and which pods should lead by an independent
 //! computation.
 
 use super::{Model, NAMESPACE};
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Takes the state's requests about Leases, unless it stands by: nobody follows them then.
+    /// Takes the state's requests about Leases, unless it stands by: it follows none then.
     pub(crate) fn serve_leases(&mut self) {
         if self.stands_by {
             return;
@@ -119,7 +119,7 @@ impl Model {
         self.state.look_at_one(at)
     }
 
-    /// Nobody follows the Leases any more.
+    /// Stops following the Leases.
     pub(crate) fn leave_leases(&mut self) {
         self.leases.following = None;
         self.leases.news.clear();

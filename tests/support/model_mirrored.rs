@@ -1,4 +1,4 @@
-//! The part of the model that is about mirroring: people who write Endpoints of their own, a server that stores the
+//! The part of the model that is about mirroring: users who write Endpoints of their own, a server that stores the
 //! slices that mirror them, and an independent recompute.
 
 use super::{Model, Outcome, WatchEvent, codec};
@@ -17,7 +17,7 @@ use endpointd::core::subsets::ANNOTATION_OVER_CAPACITY;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Endpoints that somebody writes, in a few numbers.
+/// Endpoints that a user writes, in a few numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomSpec {
     /// For each subset: a bit for each of four addresses, a bit for each that is not ready, and the ports.
@@ -42,7 +42,7 @@ impl CustomSpec {
     }
 }
 
-/// Changes that people make to mirrored slices.
+/// Changes that users make to mirrored slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MirroredTamper {
     Delete,
@@ -111,7 +111,7 @@ impl CustomSpec {
 }
 
 impl Model {
-    /// Somebody writes the Endpoints of a Service.
+    /// Writes the Endpoints of a Service, as a user would.
     pub(crate) fn custom_endpoints(&mut self, name: &Arc<str>, spec: &CustomSpec) {
         if spec.again {
             self.delete_endpoints(name);
@@ -209,7 +209,7 @@ impl Model {
         }
     }
 
-    /// Somebody changes a mirrored slice.
+    /// Changes a mirrored slice, as another client would.
     pub(crate) fn tamper_with_mirrored(&mut self, name: &str, tamper: MirroredTamper) {
         let mut slice = self.mirrored[name].clone();
         match tamper {
@@ -235,7 +235,7 @@ impl Model {
         self.put_mirrored(slice);
     }
 
-    /// What the mirrored slices of each Service hold. Fails if an address stands twice under a port.
+    /// Returns what the mirrored slices of each Service hold. Fails if an address stands twice under a port.
     pub(crate) fn published_mirrored(&self) -> BTreeMap<Arc<str>, Mirrored> {
         let mut all: BTreeMap<Arc<str>, Mirrored> = BTreeMap::new();
         for slice in self.mirrored.values().filter(|slice| slice.is_mirrored()) {
@@ -268,7 +268,7 @@ impl Model {
         all
     }
 
-    /// What they should hold.
+    /// Returns what they should hold.
     pub(crate) fn expected_mirrored(&self) -> BTreeMap<Arc<str>, Mirrored> {
         let mut all = BTreeMap::new();
         for (name, object) in &self.endpoints {

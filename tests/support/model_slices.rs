@@ -158,7 +158,7 @@ impl Model {
                     endpoint.zone.as_deref(),
                     endpoint.pod.as_deref().unwrap_or_default(),
                     endpoint.pod_uid.clone().unwrap_or_else(Uid::none),
-                    // Balanced hints depend on history; that they are in order shows in that nobody changes them.
+                    // Balanced hints depend on history; that they are in order shows in that no write changes them.
                     if service.hints == HintMode::Auto {
                         &[]
                     } else {

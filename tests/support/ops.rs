@@ -23,10 +23,10 @@ pub(crate) enum Op {
     NodeGone(u8),
     Tamper(u8, Tamper),
     TamperEndpoints(u8, EndpointsTamper),
-    /// Somebody writes the Endpoints of a Service.
+    /// A user writes the Endpoints of a Service.
     Custom(u8, CustomSpec),
     TamperMirrored(u8, MirroredTamper),
-    /// A Lease gets a holder: a pod of that number, `h`, or nobody; or it goes.
+    /// A Lease gets a holder: a pod of that number, `h`, or none; or it goes.
     Lead(u8, Option<u8>),
     /// The state plans.
     Plan,
@@ -54,7 +54,7 @@ pub(crate) enum Op {
     Notice,
 }
 
-/// Changes that people make to slices.
+/// Changes that users make to slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tamper {
     Delete,
@@ -274,7 +274,7 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
         }
         Op::Custom(service, custom) => {
             let name = format!("svc-{service}").into();
-            // Endpoints without a Service are nobody's business here.
+            // Endpoints without a Service do not matter here.
             if model.services.contains_key(&name) {
                 model.custom_endpoints(&name, custom);
             }

@@ -11,7 +11,7 @@ use super::world::{items, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A UID that nobody has.
+/// A UID that no object has.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
 /// How many steps were played, and how many objects were put.
@@ -46,7 +46,7 @@ impl Store {
         api.create(&namespace, "").await.unwrap();
     }
 
-    /// Does what people did in a step, and puts upstream's answer to it.
+    /// Does what users did in a step, and puts upstream's answer to it.
     pub(crate) async fn play(&mut self, api: &Api, step: &Value, totals: &mut Totals) {
         for op in items(&step["do"]) {
             self.operate(api, op).await;
@@ -63,7 +63,7 @@ impl Store {
         }
     }
 
-    /// Does what people did, but for what they did to Endpoints and slices: that is in the recorded state.
+    /// Does what users did, but for what they did to Endpoints and slices: that is in the recorded state.
     async fn operate(&self, api: &Api, op: &Value) {
         let namespace = &*self.namespace;
         let named = match op {

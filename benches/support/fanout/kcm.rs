@@ -24,7 +24,7 @@ struct Service {
     failures: u32,
 }
 
-/// What a worker does for a Service.
+/// The work of a worker for a Service.
 #[derive(Clone, Debug)]
 struct Work {
     service: usize,

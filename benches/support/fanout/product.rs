@@ -79,7 +79,7 @@ impl Product {
 
     fn signal(&mut self, signal: &Signal, now: Duration) {
         self.simulated.publisher.signalled(signal, now);
-        // Nothing reports them here.
+        // They are not reported here.
         self.simulated.publisher.take_echoes();
     }
 

@@ -124,7 +124,7 @@ pub struct NamedNode {
     pub capacity: NodeCapacity,
 }
 
-/// One object, read into two forms, so that the wire forms of facts need no fields for people.
+/// One object, read into two forms, so that the wire forms of facts need no fields that only texts for users take up.
 #[derive(Debug, Default)]
 pub struct DecodedPair<A, B>(pub(super) A, pub(super) B);
 
@@ -325,7 +325,7 @@ pub fn last_editor(object: &[u8]) -> Editor {
     let time = |by: &fields::ManagedFields<'_>| by.time.as_ref().and_then(fields::Timestamp::time);
     let is_ours = |by: &&fields::ManagedFields<'_>| &*by.manager == OURS;
     // The times are whole seconds, so a write of ours in the same second may have come before or after. It was before:
-    // nobody asks after a write of ours that was the last.
+    // the editor is not asked for if our own write was the last.
     let other = fields.iter().filter(|by| !is_ours(by)).max_by_key(|by| time(by));
     match (other, fields.iter().filter(is_ours).map(time).max()) {
         (None, None) => Editor::Unknown,

@@ -94,7 +94,7 @@ impl Raw<'_> {
         }
     }
 
-    /// Returns the text. What is not UTF-8 is replaced.
+    /// Returns the text. Bytes that are not UTF-8 are replaced.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -532,7 +532,7 @@ pub struct Status {
     pub code: u16,
     /// The machine-readable reason.
     pub reason: String,
-    /// The message for people.
+    /// The human-readable message.
     pub message: String,
     /// Machine-readable details.
     pub details: Option<StatusDetails>,

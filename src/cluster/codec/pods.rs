@@ -209,7 +209,8 @@ struct ConditionNotes<'a> {
 
 message!('a, ConditionNotes<'a> { 1 => kind, 2 => status, 5 => reason, 6 => message });
 
-/// Returns what of a text can be shown on a terminal: whoever may write a pod's status chooses it.
+/// Returns a text of a pod's status in a form that a terminal can show: any client that may write the status chooses
+/// the text.
 fn printable(text: &str) -> Box<str> {
     Excerpt::sentence(text).to_string().into()
 }

@@ -128,8 +128,8 @@ fn is_of_selector(meta: &fields::Meta<'_>) -> bool {
     controlled || (meta.labels.get(LABEL_ENDPOINT_SELECTOR).is_some() && subjects(meta).next().is_none())
 }
 
-/// Returns the controller that a slice's label names. What is listed and watched has one of these; others count as the
-/// first, and are told apart by whoever reads them whole.
+/// Returns the controller that a slice's label names. Slices that are listed and watched name one of these; others
+/// count as the first, and code that reads slices whole tells them apart.
 fn manager(meta: &fields::Meta<'_>) -> Manager {
     let label = meta.labels.get(LABEL_MANAGED_BY);
     label.and_then(|by| Manager::parse(&by)).unwrap_or_default()

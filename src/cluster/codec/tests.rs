@@ -228,7 +228,8 @@ proptest! {
     }
 }
 
-/// What a server reads from a body, without fields that are empty: Go does not tell these from fields that are missing.
+/// Returns the value that a server reads from a body, without fields that are empty: Go does not tell these from fields
+/// that are missing.
 fn server_reads(body: &[u8]) -> Value {
     fn set(value: Value) -> Option<Value> {
         match value {
@@ -306,7 +307,7 @@ fn lengths_of_three_bytes() {
     }
 }
 
-/// Whoever may annotate a Service may write bytes that are no text, and must not make it unreadable.
+/// A user who may annotate a Service may write bytes that are no text, and must not make it unreadable.
 #[test]
 fn bytes_that_are_no_text_are_replaced() {
     let slice = |value: &str| {
@@ -403,7 +404,7 @@ fn what_people_are_told_of_an_object_does_not_depend_on_its_encoding() {
     );
 }
 
-/// Who changed an object last, as `managedFields` with these entries say, in JSON and in protobuf.
+/// Returns who changed an object last, as `managedFields` with these entries say, in JSON and in protobuf.
 fn editor(entries: &[(&str, &str)]) -> Editor {
     use super::protobuf::encode::{object as envelope, push_message, push_number, push_text};
     let list: Vec<_> = entries

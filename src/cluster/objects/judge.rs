@@ -64,7 +64,7 @@ pub(super) enum Unreadable {
     Malformed(#[from] DecodeError),
 }
 
-/// What an answer says besides its outcome.
+/// A part of an answer that its outcome does not hold.
 #[derive(Debug)]
 pub(super) enum Remark {
     /// It is a refusal.

@@ -52,7 +52,7 @@ pub(super) struct Run {
     start: Instant,
 }
 
-/// What the threads of a run report.
+/// A report from a thread of a run.
 enum Report {
     /// The process has ended.
     Ended,
@@ -189,7 +189,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>, reports: &mpsc::Sender<Repo
     };
     spawn(move || {
         let mut chunk = [0; 4096];
-        // What is more than is kept is read all the same, or the plugin would wait for this.
+        // Output beyond what is kept is read all the same, or the plugin would wait for this.
         loop {
             match pipe.read(&mut chunk) {
                 Ok(length @ 1..) => {

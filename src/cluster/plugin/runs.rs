@@ -29,11 +29,11 @@ pub(super) struct Runs {
     failed: Option<ClientError>,
 }
 
-/// What a request that needs the credential does.
+/// The decision about a request that needs the credential.
 pub(super) struct Next {
     /// True if the caller has to begin a run.
     pub(super) begins: bool,
-    /// What the request gets at once. Without it, it waits for the run in progress.
+    /// The answer that the request gets at once. Without it, it waits for the run in progress.
     pub(super) answer: Option<Result<Credential, ClientError>>,
     /// When the run in progress began, or now.
     pub(super) since: Instant,

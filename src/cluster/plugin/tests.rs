@@ -125,7 +125,7 @@ fn a_plugin_whose_tokens_have_expired_already_is_not_run_for_each_request() {
         let begun = trial.ask(60, |trial| trial.succeed(valid));
         assert!((10..=13).contains(&begun), "{begun} runs in a minute");
     }
-    // What comes of such a run is used.
+    // The credential of such a run is used.
     let mut trial = Trial::new();
     trial.next();
     trial.succeed(-3600);

@@ -91,7 +91,7 @@ impl LeaseReader {
             generation,
         };
         following.hand_on(vec![LeaseEvent::Begun]);
-        // Its state is never asked to be proven: each Lease is read once more before it makes anybody leave.
+        // Its state is never asked to be proven: each Lease is read once more before it makes a pod leave.
         let (_demand, demands) = watch::channel(Demand::default());
         let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
         tokio::select! {

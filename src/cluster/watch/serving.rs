@@ -23,7 +23,7 @@ const SHORT: u32 = 3;
 /// Work in progress.
 pub(super) type Work<T> = BoxFuture<'static, Result<T, Cause>>;
 
-/// What a complete list has shown.
+/// The version and the size of a complete list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     /// The version of the list.
@@ -32,7 +32,7 @@ pub(super) struct Listed {
     pub(super) objects: usize,
 }
 
-/// What some events of a watch have shown.
+/// The result of taking some events of a watch.
 #[derive(Debug)]
 pub(super) struct Shown {
     /// Everything up to this version has been shown.
@@ -46,7 +46,7 @@ pub(super) trait Subject: Send {
     /// A list that is complete.
     type Listing: Send + 'static;
 
-    /// What it is called in the log.
+    /// Returns its name in the log.
     fn resource(&self) -> &'static str;
 
     /// Lists everything. `again` is set if everything was listed before, and `proven` then says whether the state was

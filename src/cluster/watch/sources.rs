@@ -135,8 +135,8 @@ impl Source for Slices {
     }
 }
 
-/// All Endpoints objects, since the one with the name of a managed Service is managed whoever created it. Listed whole,
-/// watched by their metadata, as slices are.
+/// All Endpoints objects, since the one with the name of a managed Service is managed, no matter which client created
+/// it. Listed whole, watched by their metadata, as slices are.
 #[derive(Debug)]
 pub(crate) struct Endpoints;
 

@@ -92,7 +92,7 @@ fn addressed<'a>(
     if let ([there], [wanted]) = (&*extra, &*missing)
         && !several
     {
-        // What the address stands for has changed.
+        // The one endpoint that is left stands for something else now.
         pairs.push((there, wanted));
         extra.clear();
         missing.clear();

@@ -154,7 +154,7 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: &Around<'_>) {
     }
 }
 
-/// Formats the manager of a slice as `slice web-x7k2p is managed by somebody`.
+/// Formats the manager of a slice as `slice web-x7k2p is managed by example.com`.
 pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
     match slice.manager() {
         Some(manager) => format!("slice {} is managed by {manager}", slice.meta.name),

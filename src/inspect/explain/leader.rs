@@ -1,4 +1,4 @@
-//! Explains who leads a Service that publishes only the holder of a Lease, and why nobody does.
+//! Explains which pod leads a Service that publishes only the holder of a Lease, and why none does.
 
 use crate::core::excerpt::Excerpt;
 use crate::core::facts::{ANNOTATION_FOLLOWED, PodFacts, ServiceFacts};
@@ -21,7 +21,7 @@ pub enum SeenLease {
     Unreadable(String),
 }
 
-/// Who leads a Service, as a controller that starts now would decide.
+/// The leader of a Service, as a controller that starts now would decide.
 #[derive(Clone, Debug)]
 pub struct Leading {
     status: LeaderStatus,
@@ -59,7 +59,7 @@ impl Leading {
     }
 }
 
-/// Who leads a Service.
+/// The finding about the leader of a Service.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderFinding {
@@ -73,7 +73,7 @@ pub struct LeaderFinding {
     pub ready: Option<bool>,
     /// For how many seconds the Lease has run out, by this machine's clock.
     pub ran_out_seconds: Option<i64>,
-    /// Who leads, or why nobody is published, in a sentence.
+    /// A sentence that says who leads, or why no pod is published.
     pub says: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is worth knowing of a Service, and what may be wrong with it, in words.
+//! Notes on a Service, in words: facts that are worth knowing, and what may be wrong with it.
 
 use super::{Leading, Seen, SeenNodes};
 use crate::core::facts::{

@@ -230,7 +230,7 @@ fn shown(pod: &PodFacts, endpoints: &EndpointsFacts) -> Option<bool> {
 impl Looked<'_> {
     /// Returns the reason why the pod is published as it is, or not at all, and what is left out if it is published.
     fn why(&self, seen: &ObservedPod, published: bool) -> Vec<String> {
-        // Who leads is said elsewhere.
+        // The explanation of the leader says why this pod is not published.
         if self.leads == Some(false) && !published {
             return Vec::new();
         }
@@ -245,7 +245,8 @@ impl Looked<'_> {
         self.why_not_placed().into_iter().collect()
     }
 
-    /// Returns the reason why slices must not have the pod, whether they do or not. What decides comes first.
+    /// Returns the reason why slices must not have the pod, whether they do or not. The reason that decides comes
+    /// first.
     fn why_left_out(&self, seen: &ObservedPod) -> Option<String> {
         let (pod, service) = (self.pod, self.service);
         if pod.terminal {

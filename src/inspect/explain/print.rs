@@ -10,7 +10,7 @@ const PLAIN: usize = 10;
 const NAMES: usize = 5;
 
 impl Explanation {
-    /// Formats the explanation for people, with colours that the caller may strip. `all` also shows all pods and strays
+    /// Formats the explanation for users, with colours that the caller may strip. `all` also shows all pods and strays
     /// beyond the usual number.
     pub fn to_text(&self, all: bool) -> String {
         let mut out = Page::default();
@@ -244,7 +244,8 @@ fn row(pod: &PodFinding) -> [Piece; 6] {
             painted(WARN, state(pod.state))
         }
     };
-    // Those that no slice holds, such as of the other family, stand in parentheses beside those that one does.
+    // Addresses that no slice holds, such as those of the other family, stand in parentheses beside those that one
+    // does.
     let held = |address: &&String| pod.published.iter().any(|place| place.address == **address);
     let (held, others): (Vec<_>, Vec<_>) = pod.addresses.iter().partition(held);
     let addresses = if pod.addresses.is_empty() {

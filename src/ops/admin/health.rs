@@ -1,4 +1,4 @@
-//! Health reports in the format of the Kubernetes components, which kubelets, scripts and people know.
+//! Health reports in the format of the Kubernetes components, which kubelets, scripts and users know.
 
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;

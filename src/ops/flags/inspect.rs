@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use std::time::Duration;
 
 impl ConnectionArgs {
-    /// Returns the API server for a tool that people call. Without flags it is the one that kubectl would use, and the
+    /// Returns the API server for a tool that users call. Without flags it is the one that kubectl would use, and the
     /// in-cluster one only if kubectl would find none.
     pub(crate) fn target_of_tool(&self) -> Target {
         match self.target() {
@@ -49,7 +49,7 @@ fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
     Selector::parse(text).map(LabelSelector)
 }
 
-/// What an audit makes of objects of Services that are gone.
+/// The treatment of objects of Services that are gone, in an audit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LeftOver {
     /// It lists them.

@@ -42,7 +42,7 @@ pub(crate) struct PublishingArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_endpoints_per_slice: u16,
 
-    /// What is mirrored.
+    /// The flags that decide what is mirrored.
     #[command(flatten)]
     pub mirroring: MirroringArgs,
 

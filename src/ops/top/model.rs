@@ -1,4 +1,5 @@
-//! What has been seen of a controller so far. Pure: times are arguments, counted from the start of this program.
+//! The model of a controller: what has been seen of it so far. Pure: times are arguments, counted from the start of
+//! this program.
 
 use super::exposition::Exposition;
 use super::hot::HotServices;
@@ -8,7 +9,7 @@ use crate::core::lease::Record;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is known of the Lease.
+/// The Lease, as far as it is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LeaseSight {
     /// It has not been read yet.
@@ -25,7 +26,7 @@ pub(super) enum LeaseSight {
         record: Record,
         /// When it was first seen like this.
         since: Duration,
-        /// When it was last read. What has happened since, nobody has looked.
+        /// When it was last read. It may have changed since.
         read: Duration,
     },
 }
@@ -124,7 +125,7 @@ impl Model {
         match news {
             SliceNews::Follows => {
                 if self.watch_failure.take().is_some() {
-                    // What changed in between was missed, so counting begins anew.
+                    // The watch missed the changes in between, so counting begins anew.
                     self.hot = HotServices::default();
                     self.followed = None;
                 }

@@ -14,7 +14,7 @@ const WIDE: u16 = 120;
 /// The longest filter, in characters: a namespace's name, a slash and a Service's.
 const FILTER: usize = 127;
 
-/// What the keys have chosen.
+/// The sort order, the filter and the scroll position that the keys have chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Choice {
     pub(super) sort: Sort,

@@ -34,7 +34,7 @@ pub(super) struct View {
 /// The width of the labels of facts.
 pub(super) const LABEL: usize = 11;
 
-/// What most often is missing if metrics could never be read.
+/// A hint at the usual reason why metrics could never be read.
 const PORT_FORWARD: &str =
     "(of a controller in a pod? kubectl -n kube-system port-forward POD 10270; or see --metrics-url)";
 
@@ -293,7 +293,7 @@ fn state(model: &Model) -> Vec<Fact> {
     ]
 }
 
-/// What clients that watch slices have to receive, and how late they are.
+/// Returns the line about what clients that watch slices have to receive, and how late they are.
 fn watchers(model: &Model) -> Fact {
     let value = |name: &str, labels: &[(&str, &str)]| model.latest()?.metrics.sum(name, labels);
     let count = |name: &str, labels: &[(&str, &str)]| {

@@ -1,4 +1,4 @@
-//! Representations that upstream, older versions of it, and people have left in stores.
+//! Representations that upstream, older versions of it, and users have left in stores.
 
 use crate::world::{NS, TRIGGER, World, dual_pod, ip, items, outlines, pod, service_with, text, version};
 use serde_json::{Value, json};

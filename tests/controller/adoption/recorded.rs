@@ -35,7 +35,7 @@ fn objects_that_upstream_left_are_adopted_without_a_write() {
     }
 }
 
-/// Plays what people did, puts upstream's answer to it, and starts a controller on that, twice, step by step.
+/// Plays what users did, puts upstream's answer to it, and starts a controller on that, twice, step by step.
 async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
     let mut store = Store::new(scenario);
     let mut world = World::new(store.limit);

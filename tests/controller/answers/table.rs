@@ -56,7 +56,7 @@ struct Kind {
     most: usize,
 }
 
-/// What makes the controller send it.
+/// The scene that makes the controller send it.
 #[derive(Clone, Copy)]
 enum Scene {
     /// A start.
@@ -77,9 +77,9 @@ enum Scene {
     Leftover,
     /// Endpoints to mirror, which change.
     Mirrored,
-    /// A write that is refused, which people hear of.
+    /// A write that is refused, which users hear of.
     Told,
-    /// Something that people hear of for the second time.
+    /// Something that users hear of for the second time.
     ToldAgain,
     /// Services in ten namespaces that follow a Lease.
     Led,
@@ -152,14 +152,14 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         others: &[(|s| streams(s, "endpointslices"), Constant::Status(400))],
-        // Of both kinds of slices.
+        // For both kinds of slices.
         most: 2 * MOST,
         ..kind("page of slices", |s| pages(s, "endpointslices"), Scene::Start)
     },
     kind("watch of nodes", |s| watches(s, "nodes"), Scene::Start),
     kind("watch of pods", |s| watches(s, "pods"), Scene::Start),
     kind("watch of services", |s| watches(s, "services"), Scene::Start),
-    // Of both kinds of slices.
+    // For both kinds of slices.
     Kind {
         most: 2 * MOST,
         ..kind("watch of slices", |s| watches(s, "endpointslices"), Scene::Start)
@@ -324,7 +324,7 @@ fn endpoints(name: &str, ip: &str) -> Value {
     })
 }
 
-/// A slice of the Service that nobody needs.
+/// A slice of the Service that is not needed.
 fn stray() -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
@@ -570,7 +570,7 @@ async fn elect(kind: &Kind, rules: Vec<(Picks, Constant)>, log: &Log) -> Counted
     let gate = Gate::new(&server);
     let client = || Client::new(gate.clone(), "default");
     let (clients, candidacy) = (cluster::clients(client), cluster::candidacy_since(start, "a"));
-    // What replaces a Lease has read it before.
+    // A client that replaces a Lease has read it before.
     stub(&gate, rules);
     let (lease, (stop, stopped)) = (client(), oneshot::channel::<()>());
     let task = tokio::spawn(async move {

@@ -34,8 +34,8 @@ async fn busy() -> World {
     world
 }
 
-/// Audits a busy cluster in which each pod flips once in this time: how often it seems out of sync to who does
-/// not look twice, and what is reported to who does.
+/// Audits a busy cluster in which each pod flips once in this time: how often it seems out of sync to an
+/// audit that does not look twice, and what one that does reports.
 async fn audits(each: Duration) -> (usize, Vec<String>) {
     let world = busy().await;
     let audits = async {

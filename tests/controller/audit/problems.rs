@@ -1,4 +1,5 @@
-//! `endpointd audit --problems`: Services that are published as they should be, and serve nobody, or not as expected.
+//! `endpointd audit --problems`: Services that are published as they should be, and serve no client, or not as
+//! expected.
 
 use super::{Scope, audit, plain};
 use crate::command::{endpointd, serve};
@@ -35,8 +36,8 @@ async fn found(world: &World) -> Vec<(Reason, String)> {
         .collect()
 }
 
-/// What is found of these objects once a controller has published what it publishes. Node `n1` is in zone `z1`, and `n2` in
-/// `z2`; `bare` has no zone.
+/// Returns the problems of these objects once a controller has published what it publishes. Node `n1` is in zone `z1`,
+/// and `n2` in `z2`; `bare` has no zone.
 async fn problems(objects: &[Value]) -> Vec<(Reason, String)> {
     problems_with(Outputs::ALL, objects).await
 }
@@ -105,7 +106,7 @@ async fn a_healthy_service_has_none() {
         without_ip("p4"),
     ];
     assert_eq!(problems(&healthy).await, []);
-    // Nobody publishes pods for these.
+    // No controller publishes pods for these.
     let mut bare = service();
     bare["spec"] = json!({"ports": [{"port": 80}]});
     assert_eq!(problems(&[bare]).await, []);
@@ -152,7 +153,7 @@ async fn a_selector_that_matches_nothing_says_what_it_nearly_matches() {
         Reason::NoPodsMatch,
         "there is no running pod in the namespace",
     );
-    // Nothing is near.
+    // No pod is near.
     let found = problems(&[service, labelled("p1", &json!({"name": "x"}))]).await;
     assert_one(
         &found,
@@ -368,7 +369,7 @@ async fn a_lease_without_a_leader_is_a_problem() {
         Reason::NoLeader,
         "Lease db has no holder, so nobody is published",
     );
-    // What a holder calls itself cannot move the cursor of whoever reads this.
+    // The identity of a holder cannot move the cursor of the user who reads this.
     hold(&world, "x\u{1b}[1A\u{202e}y", 3).await;
     assert_one(
         &found(&world).await,
@@ -389,7 +390,7 @@ async fn a_lease_without_a_leader_is_a_problem() {
     );
 }
 
-/// What has gone by the second look is not reported.
+/// A problem that has gone by the second look is not reported.
 #[tokio::test(start_paused = true)]
 async fn a_problem_that_passes_is_not_reported() {
     let mut world = World::new(100);

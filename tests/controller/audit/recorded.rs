@@ -50,7 +50,7 @@ fn objects_that_upstream_left_are_in_sync() {
     );
 }
 
-/// Something that people do to what is published.
+/// A change that a user makes to what is published.
 type Tamper = fn(&Value) -> Option<Tampered>;
 
 /// A change of a slice or of Endpoints: a merge patch, or the object in its place.

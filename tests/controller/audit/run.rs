@@ -161,7 +161,7 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
     api.create(&service(), "default").await.unwrap();
     let url = handle.url();
 
-    // Nobody listens there.
+    // No server listens there.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -179,7 +179,7 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
         "{ended:?}"
     );
 
-    // Somebody does who is no API server.
+    // A server listens that is no API server.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let other = format!("http://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {

@@ -195,7 +195,7 @@ async fn leftovers_are_named_and_others_objects_are_not() {
          default/left  endpoints  delete  left over: no such Service; a controller deletes it when it starts\n\n\
          1 Service in 1 namespace checked: 0 out of sync; 1 object left over\n"
     );
-    // Whoever may create Endpoints could keep an alert firing, while the controller that runs leaves them alone.
+    // A user who may create Endpoints could keep an alert firing, while the controller that runs leaves them alone.
     assert!(report.is_clean());
     assert_eq!(report.verdict(), Verdict::InSync);
     let json = serde_json::to_value(&report).unwrap();

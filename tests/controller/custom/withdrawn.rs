@@ -29,7 +29,7 @@ async fn slices_of_an_annotation_that_went_while_nobody_ran_are_deleted() {
     let sent = world.start_up().await;
     assert_eq!(outlines(&sent), ["DELETE endpointslices 200"]);
     world.rest().await;
-    // Nothing told that they went, and why.
+    // An Event tells that they went, and why.
     assert_eq!(
         told(&world).await,
         [(
@@ -149,7 +149,7 @@ async fn an_empty_placeholder_is_no_replacement() {
     assert_eq!(pods_by(&world, OURS).await, [""; 0]);
 }
 
-/// Pods that do not work take the place of none that do, whoever publishes them.
+/// Pods that do not work take the place of none that do, no matter which controller publishes them.
 #[tokio::test(start_paused = true)]
 async fn endpoints_that_are_not_ready_are_no_replacement() {
     for outputs in [CUSTOM, EVERYTHING] {

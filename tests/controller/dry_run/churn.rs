@@ -30,7 +30,7 @@ impl Churn {
         }
     }
 
-    /// One change. What there is nothing to do it to does nothing.
+    /// Makes one change, or none if there is no object for it.
     async fn step(&mut self) {
         self.second += 1;
         let number = self.random.usize(1..=PODS);
@@ -114,7 +114,7 @@ impl Churn {
         }
     }
 
-    /// Somebody writes what is not theirs.
+    /// Changes or deletes an object that the controller publishes, as another client might.
     async fn tamper(&mut self) {
         let kind = ["EndpointSlice", "Endpoints"][self.random.usize(..2)];
         let objects = self.world.api.list(kind, NS).await.unwrap();

@@ -24,7 +24,7 @@ async fn slice(world: &World) -> (String, Value) {
     (text(&slice["metadata"]["name"]), content)
 }
 
-/// The content of a slice that holds nobody.
+/// Returns the content of a slice that holds no pod.
 fn nobody() -> Value {
     json!({"endpoints": [], "ports": []})
 }

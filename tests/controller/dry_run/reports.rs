@@ -69,7 +69,7 @@ async fn a_tampered_slice_is_reported_after_a_while_and_its_repair_too() {
     dry_run.stop().await;
 }
 
-/// Changes of what is published that nobody repairs: each is reported.
+/// Changes of what is published that no controller repairs: each is reported.
 #[tokio::test(start_paused = true)]
 async fn every_difference_is_reported_and_nothing_that_does_not_matter() {
     let (mut world, dry_run) = converged().await;
@@ -182,7 +182,7 @@ async fn a_busy_service_whose_writer_is_always_behind_is_in_sync_and_an_endpoint
         }
     };
     busy(60, 1).await;
-    // The controller does not hear of one pod any more: the others hide it from whoever looks at whole objects.
+    // The controller does not hear of one pod any more: the others hide it from a look at whole objects.
     world.gate.hold("pods");
     world.flip("p60", false, 100).await;
     sleep(SURE).await;

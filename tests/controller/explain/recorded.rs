@@ -1,5 +1,5 @@
-//! The recorded scenarios: of what upstream had settled on, nothing is said to be amiss; and who is said to be
-//! published is published.
+//! The recorded scenarios: of what upstream had settled on, nothing is said to be amiss; and a pod that is said
+//! to be published is published.
 
 use super::{explain, of};
 use crate::store::{Store, Totals, scenario, scenarios};

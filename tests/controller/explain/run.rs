@@ -117,7 +117,7 @@ async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
     api.create(&service(), "default").await.unwrap();
     let path = kubeconfig("explain", &handle.url());
     let path = path.to_str().unwrap();
-    // Where kubectl finds it, a tool that people call finds it too.
+    // Where kubectl finds it, a tool that users call finds it too.
     let home = std::env::temp_dir().join(format!("endpointd-explain-{}.home", std::process::id()));
     std::fs::create_dir_all(home.join(".kube")).unwrap();
     std::fs::copy(path, home.join(".kube/config")).unwrap();
@@ -380,8 +380,8 @@ async fn slices_of_a_service_with_a_selector_are_not_left_over_from_one() {
     }
 }
 
-/// For a Service that lost its selector and whose annotation nobody heeds, `explain` printed the command that deletes the only slice
-/// that it has.
+/// For a Service that lost its selector and whose annotation no controller heeds, `explain` printed the command that
+/// deletes the only slice that it has.
 #[tokio::test]
 async fn no_command_deletes_the_only_endpoints_of_a_service() {
     let (handle, api) = serve().await;

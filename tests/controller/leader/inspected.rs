@@ -1,4 +1,4 @@
-//! What `endpointd audit` and `endpointd explain` say of Services that publish only the holder of a Lease.
+//! `endpointd audit` and `endpointd explain` on Services that publish only the holder of a Lease.
 
 use super::{CUSTOM, LEADER, SELECTOR, hold, lease, led, led_world, slices};
 use crate::gate::Fate;

@@ -23,7 +23,7 @@ const RENEWS: Duration = Duration::from_secs(2);
 /// How long a change may take to be published.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// What a watcher of slices has been shown.
+/// The events that a watcher of slices has been shown.
 type Shown = Arc<Mutex<Vec<WatchEvent<Value>>>>;
 
 async fn watch(client: Client, shown: Shown) {
@@ -35,7 +35,7 @@ async fn watch(client: Client, shown: Shown) {
     }
 }
 
-/// What happened, as the judge knows it.
+/// A judge, with what it knows of the events so far.
 struct Judge {
     start: Instant,
     /// When each pod last renewed the Lease as its holder.
@@ -81,7 +81,7 @@ impl Judge {
         }
     }
 
-    /// Checks that nobody is published who stopped renewing too long ago.
+    /// Checks that no pod is published that stopped renewing too long ago.
     fn check(&self) {
         let now = Instant::now();
         for slice in self.slices.values() {
@@ -159,7 +159,7 @@ async fn a_thousand_takeovers() {
                 world.stop().await;
                 stopped = true;
             }
-            // The clock jumps, and nobody ran meanwhile.
+            // The clock jumps, and no process ran meanwhile.
             2 => {
                 tokio::time::advance(Duration::from_secs(random.u64(1..100))).await;
                 judge.blind_until = Instant::now();

@@ -1,4 +1,4 @@
-//! What people are told of annotations, and of the pods that lead.
+//! Messages to users about annotations, and about the pods that lead.
 
 use super::{CUSTOM, EVERYTHING, LEADER, SELECTOR, hold, led, led_world, published, seconds, told, world};
 use crate::gate::Fate;
@@ -231,7 +231,7 @@ async fn a_lease_that_cannot_exist_is_told_in_the_same_words_everywhere() {
     );
 }
 
-/// Where the new holder only waited for slices of others to be read, people were told to wait for a renewal.
+/// Where the new holder only waited for slices of others to be read, users were told to wait for a renewal.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_waits_for_slices_of_others_to_be_read_is_told_as_such() {
     let world = led_world(CUSTOM).await;
@@ -259,7 +259,7 @@ async fn a_leader_that_waits_for_slices_of_others_to_be_read_is_told_as_such() {
     assert_eq!(published(&world).await, ["db-1"]);
 }
 
-/// What became of a Service's annotation while no controller ran is told with what becomes of its slices.
+/// A change of a Service's annotation while no controller ran is told with what becomes of its slices.
 #[tokio::test(start_paused = true)]
 async fn slices_that_give_way_since_before_the_start_are_told() {
     let mut world = world(EVERYTHING, json!({SELECTOR: "app=db"})).await;

@@ -1,4 +1,4 @@
-//! What `audit` and `explain` say of mirrored Endpoints.
+//! `audit` and `explain` on mirrored Endpoints.
 
 use super::{endpoints, mirrored, mirroring, service, subsets};
 use crate::world::{NS, World, text};
@@ -16,7 +16,7 @@ fn reader(world: &World) -> Reader {
     Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default())
 }
 
-/// What an audit of a world finds: each finding's verb, and its reasons.
+/// Returns the findings of an audit of a world: each finding's verb, and its reasons.
 async fn found(world: &World) -> Vec<(Verb, Vec<String>)> {
     let scope = Scope {
         labels: None,
@@ -34,7 +34,7 @@ async fn found(world: &World) -> Vec<(Verb, Vec<String>)> {
     reasons.collect()
 }
 
-/// What `explain` says of Service `s`.
+/// Returns the notes of `explain` on Service `s`.
 async fn notes(world: &World) -> Vec<String> {
     let settings = world.options.settings;
     look(&reader(world), NS, "s", settings).await.unwrap().notes

@@ -121,7 +121,7 @@ async fn a_service_with_reserved_labels_is_written_at_every_sync() {
 /// A controller that creates in a namespace that takes nothing any more is refused, again and again.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_is_going_away_is_written_to_in_a_loop() {
-    // Nothing empties the namespace: it is Terminating for as long as the test lasts.
+    // The namespace is never emptied: it is Terminating for as long as the test lasts.
     let mut world = World::new(1);
     world.nodes(1).await;
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}});

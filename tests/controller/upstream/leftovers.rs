@@ -35,7 +35,7 @@ async fn endpoints_without_a_service_are_deleted_whosever_they_are() {
     world.make(service_with(&bare)).await;
 
     let mut sent = world.start_up().await;
-    // Those of the Service without a selector are mirrored.
+    // The Endpoints of the Service without a selector are mirrored.
     assert_eq!(sent.remove(0).outline(), "POST endpointslices 201");
     assert_eq!(outlines(&sent), ["GET services 404", "DELETE endpoints 200"]);
     assert!(sent.iter().all(|s| s.name() == Some("gone")));
@@ -46,7 +46,7 @@ async fn endpoints_without_a_service_are_deleted_whosever_they_are() {
     for name in ["handmade", "lock", "selectorless"] {
         assert!(world.get("Endpoints", name).await.is_some(), "{name}");
     }
-    // One that appears later is not from before us: somebody makes it now, perhaps ahead of its Service.
+    // One that appears later is not from before us: a client makes it now, perhaps ahead of its Service.
     world.make(leftover("early", true)).await;
     assert_eq!(
         outlines(&world.rest_for(Duration::from_secs(3600)).await),
@@ -119,7 +119,7 @@ async fn endpoints_whose_service_came_during_the_check_are_deleted() {
     }
 }
 
-/// Between the check and the DELETE somebody takes the object over.
+/// Between the check and the DELETE, another client changes the object, or takes it over.
 #[tokio::test(start_paused = true)]
 async fn endpoints_that_change_before_the_delete_are_deleted_all_the_same() {
     for (patch, spared) in [

@@ -15,8 +15,8 @@ async fn stored(world: &World, kind: &str) -> Value {
     }
 }
 
-/// Upstream takes the time when it begins to write, so that a write that fails takes it along. What is written
-/// in the end says when the pod changed that waited longest.
+/// Upstream takes the time when it begins to write, so that a write that fails takes it along. The write
+/// that succeeds in the end says when the pod changed that waited longest.
 async fn fails(fate: Fate, applied: bool) {
     let mut world = World::new(100);
     world.nodes(1).await;
@@ -142,7 +142,7 @@ async fn after_a_restart_the_creation_time_is_stamped() {
             "a new Service"
         );
     }
-    // One change while nobody is there, one afterwards.
+    // One change while no controller runs, one afterwards.
     world.stop().await;
     world.gate.take();
     world.flip("p1", false, 10).await;

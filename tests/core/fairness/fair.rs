@@ -13,7 +13,7 @@ const OF_CLASS: [f64; 3] = [1.0 / 8.0, 1.0 / 16.0, 1.0 / 32.0];
 /// The part of Endpoints; the second one if neither removals nor additions are among them.
 const OF_ENDPOINTS: [f64; 2] = [1.0 / 2.0, 1.0 / 8.0];
 
-/// Those that wait.
+/// A party that waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Party {
     Endpoints,
@@ -55,7 +55,7 @@ impl Party {
             (Self::NamespaceInClass(_, class), Self::NamespaceInClass(_, other)) => class == *other,
             _ => false,
         });
-        // Those that have a part take no turns with others.
+        // Endpoints and classes take no turns with others.
         namespaces.count().max(1) as f64
     }
 
@@ -84,7 +84,7 @@ pub(super) struct Waits {
     /// Half of its parts of all writes that might have gone to it, less the turns that it had, never below zero. As long as
     /// this is not much more than its next turn takes, it waits at most twice as long as in the fair schedule.
     pub owed: f64,
-    /// What its next turn takes in the fair schedule.
+    /// The amount that its next turn takes in the fair schedule.
     pub turn: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Those who compete for writes, each with a habit that an opponent of the others might choose, and the world in which
-//! they do: a queue from which one object goes in each tick in which the window has room.
+//! Parties that compete for writes, each with a habit that an opponent of the others might choose, and the world in
+//! which they do: a queue from which one object goes in each tick in which the window has room.
 
 use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
 use proptest::collection::vec;
@@ -155,7 +155,7 @@ impl Waits {
     }
 }
 
-/// What waited at a write and might have gone, and what went.
+/// A write: what waited and might have gone, and what went.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     /// The namespaces and classes that might have gone.

@@ -4,7 +4,7 @@ use memory_apiserver::Access;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The token of whoever may do everything: the test.
+/// The token of the test, which may do everything.
 pub(crate) const ADMIN: &str = "the-tests-own-token";
 
 /// One verb on one resource.

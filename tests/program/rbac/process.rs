@@ -22,7 +22,7 @@ impl Kubeconfig {
     }
 }
 
-/// Writes the kubeconfig of who has this token.
+/// Writes the kubeconfig of a user who has this token.
 pub(crate) fn kubeconfig(handle: &Handle, token: &str) -> Kubeconfig {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +72,7 @@ pub(crate) fn free_address() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// Scrapes `/metrics`. The text is empty while nobody serves.
+/// Scrapes `/metrics`. The text is empty while no server answers.
 pub(crate) async fn metrics(address: SocketAddr) -> String {
     let url = format!("http://{address}").parse().unwrap();
     let client = kube::Client::try_from(kube::Config::new(url)).unwrap();

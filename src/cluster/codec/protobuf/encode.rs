@@ -229,7 +229,7 @@ fn open(out: &mut Vec<u8>, field: u8, content: usize) {
     }
 }
 
-/// What is left of the space for a message. All of its functions are part of the loop over endpoints: a field takes one
+/// The space that is left for a message. All of its functions are part of the loop over endpoints: a field takes one
 /// check of the length, and a text of usual length is copied without a call.
 pub(in crate::cluster::codec) struct Space<'a>(&'a mut [u8]);
 
@@ -302,7 +302,7 @@ impl<'a> Space<'a> {
             return self.bytes(field, IpText::new(ip).as_bytes());
         };
         let (head, space) = self.0.split_at_mut(2);
-        // What the text does not need is filled in later.
+        // The text may be shorter than this space; the next fields follow it directly.
         let space = space.first_chunk_mut().expect("there is room for all fields");
         let length = text::spell_v4(ip, space);
         head.copy_from_slice(&[key(field, BYTES), length as u8]);

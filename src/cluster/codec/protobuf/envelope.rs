@@ -1,4 +1,4 @@
-//! What is around the messages of objects: envelopes, and the frames of watches.
+//! The envelopes around the messages of objects, and the frames of watches.
 
 use super::message::{Malformed, Value, message, read, read_into};
 

@@ -171,8 +171,8 @@ impl<'a> Field<'a> for Cow<'a, str> {
     }
 }
 
-/// Returns the text of a field. What is not UTF-8 is replaced, as in the API server's JSON: whoever may write an
-/// annotation must not be able to make an object unreadable.
+/// Returns the text of a field. Bytes that are not UTF-8 are replaced, as in the API server's JSON: a user who may
+/// write an annotation must not be able to make an object unreadable.
 pub(in crate::cluster::codec) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     // A check takes a fraction of the time that replacing nothing does.
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)

@@ -2,7 +2,7 @@ use super::*;
 use crate::core::ids::Uid;
 use serde_json::{Value, json};
 
-/// What a request for the slice `s` of namespace `ns` is answered with means this.
+/// Returns the outcome of a request for the slice `s` of namespace `ns` that is answered like this.
 fn of_slice(verb: Flight, code: u16, body: &str) -> Outcome {
     of(Output::Slice, verb, code, body)
 }
@@ -123,7 +123,7 @@ fn any_other_404_says_nothing() {
         PAGE.to_owned(),
         "404 page not found\n".to_owned(),
         "{}".to_owned(),
-        // Of a path that nothing is served at.
+        // From a path that nothing is served at.
         json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "details": {}, "code": 404})
             .to_string(),
         status("NotFound", "endpointslices", "other").to_string(),

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 /// needs a watch of its own.
 const NODES: &str = "kube-node-lease";
 const LEFT_OUT: &str = "&fieldSelector=metadata.namespace%21%3Dkube-node-lease";
-/// What the log of outages has in place of a namespace. No namespace has such a name.
+/// The name in the log of outages in place of a namespace. No namespace has such a name.
 const ALL: &str = "*";
 
 /// The namespaces that one watch follows Leases for.
@@ -70,7 +70,7 @@ fn may_join(namespace: &str) -> bool {
     namespace != NODES
 }
 
-/// What has become of the watch.
+/// The outcome of starting the watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Everywhere {
     /// It has listed everything, and the server has begun to answer.
@@ -88,7 +88,7 @@ impl LeaseReader {
         let now = *self.leadership.borrow();
         {
             let mut state = members.0.lock();
-            // What was listed in an earlier term proves nothing.
+            // A list from an earlier term proves nothing.
             let outdated = state.term.is_some_and(|term| term != now.term);
             if !state.gathers || outdated || !may_join(namespace) {
                 return false;
@@ -260,7 +260,7 @@ impl Subject for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // Nobody lists for those who would join now.
+        // This watch lists nothing more, so no namespace may join it from now on.
         self.members.0.lock().gathers = false;
         self.reader.outages.left(ALL);
     }

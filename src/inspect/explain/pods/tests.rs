@@ -7,7 +7,7 @@ use crate::core::ids::Uid;
 use crate::core::labels::Labels;
 use crate::core::ports::{ContainerPort, Protocol, ServicePort};
 
-/// What is said of a pod that slices must not have.
+/// Parts of the reasons for a pod that slices must not have.
 const LEFT_OUT: [&str; 5] = [
     "it has ended",
     "it has no IP yet",
@@ -15,9 +15,9 @@ const LEFT_OUT: [&str; 5] = [
     "it is not bound to a node",
     "slices leave it out until there is such a Node",
 ];
-/// What is said of a pod that slices may have, and that is in none.
+/// Parts of the reasons for a pod that slices may have, and that is in none.
 const NOT_PLACED: [&str; 2] = ["nodes could not be read", "the Service is being deleted"];
-/// What is said of a published pod.
+/// Parts of the reasons for a published pod.
 const NOT_READY: [&str; 2] = ["terminating, and", "not ready"];
 const INCOMPLETE: [&str; 5] = [
     ", so it is in no",
@@ -175,7 +175,7 @@ fn check(
         "{case}"
     );
     if published {
-        // What slices must not have has nothing else said about it.
+        // A pod that slices must not have has no other reason.
         assert!(left_out == 0 || why.len() == 1, "{case}");
         assert_eq!(not_placed, 0, "{case}");
         let plain = pod.ready && !pod.terminating;
