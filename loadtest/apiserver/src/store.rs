@@ -223,7 +223,7 @@ impl Table {
 }
 
 impl State {
-    /// What is served, in each version.
+    /// Returns the kinds that are served, in each version.
     pub(crate) fn kinds(&self) -> &[Kind] {
         &self.kinds
     }

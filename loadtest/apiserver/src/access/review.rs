@@ -8,10 +8,10 @@ use crate::protobuf;
 use crate::status::{Answer, Refusal};
 use serde_json::{Map, Value, json};
 
-/// Whom the server's tokens are meant for.
+/// The audience that the server's tokens are meant for.
 const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// What can be asked.
+/// The kinds of reviews that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
     Token,

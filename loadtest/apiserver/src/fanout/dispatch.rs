@@ -17,7 +17,7 @@ pub(super) struct Dispatcher {
     /// The watchers whose channel is full for this event, and how many of them have been dealt with.
     full: Vec<u32>,
     next: usize,
-    /// What it took from the budget, and when.
+    /// The time that it took from the budget, and when.
     taken: u64,
     since: u64,
     /// True if the time is spent.

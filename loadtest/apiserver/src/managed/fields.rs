@@ -18,7 +18,7 @@ pub(crate) enum Element {
     Item(String),
     /// An item of a set, as JSON.
     Value(String),
-    /// What other servers write and this one does not read (an index).
+    /// An element that other servers write and this one does not read (an index).
     Other(String),
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// The side that tells. Those who wait are told when it is dropped, too.
+/// The side that tells. The side that waits is told when it is dropped, too.
 #[derive(Debug, Default)]
 pub(super) struct Wake(Arc<Rounds>);
 
@@ -24,7 +24,7 @@ pub(crate) struct Woken {
     seen: u64,
 }
 
-/// Nobody will be told any more.
+/// The end of the side that tells: no more is told.
 #[derive(Debug)]
 pub(crate) struct Ended;
 
@@ -56,7 +56,7 @@ impl Drop for Wake {
 }
 
 impl Woken {
-    /// What was told until now counts as known.
+    /// Marks what was told until now as known.
     pub(crate) fn mark_unchanged(&mut self) {
         self.seen = self.rounds.count.load(Ordering::Acquire);
     }
