@@ -63,7 +63,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let port = if front.is_some() { 0 } else { port };
     let config = config(gc).port(port).managed_fields(managed_fields);
-    // Before anything is printed: who reads the address may send a signal right away.
+    // Before anything is printed: a program that reads the address may send a signal right away.
     let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)
         .await

@@ -429,7 +429,7 @@ fn bad_input_is_one_line() {
 /// Starts a browser, if the environment asks for tests that need one.
 fn browser(dir: &Dir) -> Option<Browser> {
     if env::var("ENDPOINTD_BROWSER").as_deref() != Ok("1") {
-        // Past the test's captured output: who runs the tests should see what was left out.
+        // Past the test's captured output: the user who runs the tests should see what was left out.
         let _ = writeln!(
             io::stderr(),
             "skipped: a test that needs Chromium; it runs with ENDPOINTD_BROWSER=1"

@@ -41,7 +41,7 @@ pub(crate) enum Offer {
     MetadataInProtobuf,
     /// JSON. An Accept without it is refused.
     JsonOnly,
-    /// JSON, also for those who ask for protobuf.
+    /// JSON, also for clients that ask for protobuf.
     JsonForAll,
 }
 

@@ -3,7 +3,7 @@
 //! It keeps objects of the kinds that most controllers live on, and of any `CustomResourceDefinition` it is given, and
 //! answers for them as a real kube-apiserver does: one global resource version, optimistic concurrency, list pages from
 //! one snapshot, watches replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There
-//! is no etcd and no admission chain; RBAC is there for those who want it ([`Access`]).
+//! is no etcd and no admission chain; RBAC applies if it is configured ([`Access`]).
 //!
 //! ```text
 //!  TCP (server.rs) ─┐

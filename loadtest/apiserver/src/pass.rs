@@ -432,7 +432,7 @@ impl ApiServer {
         offer: Offer,
         admitted: Admitted,
     ) -> Answer<Reply> {
-        // A test's own client asks for reviews as one who may do everything.
+        // A test's own client asks for reviews as a user who may do everything.
         let (access, user) = if let Some(admitted) = admitted {
             admitted
         } else {

@@ -23,7 +23,7 @@ const NAME_TRIES: usize = 8;
 /// The part of a prefix that is kept: five characters follow, and a name has 63.
 const PREFIX: usize = 58;
 
-/// Where an object says who owns what of it.
+/// The place where an object says which manager owns what of it.
 const OWNERS: &str = "/metadata/managedFields";
 
 /// How an object is to be changed.
@@ -398,7 +398,7 @@ fn update_once(
         return Ok(Some(draft.seal(old.rv)));
     }
     if ends_deletion(kind, &new) {
-        // The last one who held it up let go. The answer is the object as it was to be.
+        // The deletion is no longer held up. The answer is the object as it was to be.
         return Ok(delete::take_away(store, old).map(|removed| draft.seal(removed.rv)));
     }
     let object = store.replace(old, draft);

@@ -18,7 +18,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// Where controllers reach the server.
 pub(super) enum Place {
-    /// Within the process. Requests of those who have gone linger, or not.
+    /// Within the process. Requests of a controller that was killed linger, or not.
     Here { server: ApiServer, lingering: bool },
     /// At a URL.
     Sockets(String),
@@ -125,7 +125,7 @@ impl Controller {
 
     fn ask_to_stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // One that has ended meanwhile is found out about by who waits for it.
+            // One that has ended meanwhile is found out about by the caller that waits for it.
             let _ = stop.send(());
         }
     }

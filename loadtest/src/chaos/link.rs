@@ -110,7 +110,7 @@ impl Service<Request<kube::client::Body>> for Link {
             return Box::pin(std::future::pending());
         }
         // Endpoints that are made after their Service has gone stay until the next start, as upstream leaves them:
-        // there is no owner with whom they go.
+        // there is no owner with which they go.
         let makes_endpoints =
             request.method() == Method::POST && request.uri().path().ends_with("/endpoints");
         let lingering = self.lingering && !makes_endpoints;

@@ -1,4 +1,4 @@
-//! When does a change of a pod become visible to those who watch slices, or Endpoints objects?
+//! When does a change of a pod become visible to clients that watch slices, or Endpoints objects?
 //!
 //! Kept for each pod and *set*, that is, the slices of a Service and one of its families, or its Endpoints: what
 //! the objects last said of the pod, and what they should say next. A change counts as seen when an event arrives

@@ -35,7 +35,7 @@ pub struct Difference {
     pub ports: Option<String>,
     /// The subject of the difference: an endpoint, a slice, a zone, or the Endpoints object or an address of it.
     pub subject: String,
-    /// The problem of the subject.
+    /// The problem with the subject.
     pub problem: Problem,
 }
 

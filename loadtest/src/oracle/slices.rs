@@ -252,7 +252,7 @@ impl Comparison<'_> {
         Some(family)
     }
 
-    /// Checks the metadata of a slice and the limits that it has as an object.
+    /// Compares the labels and the owner of a slice, and checks its size.
     fn slice(&mut self, service: &Service, slice: &EndpointSlice, family: Family, options: &Options) {
         let subject = format!("slice {}", slice.name_any());
         let (mut labels, mut found) = (slice_labels(service), slice.labels().clone());

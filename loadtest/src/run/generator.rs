@@ -77,7 +77,7 @@ struct Expected {
     endpoints: Vec<(SetId, Shown)>,
 }
 
-/// A change that was announced to those who wait for slices, and for Endpoints.
+/// A change that was announced to the observers of slices, and of Endpoints.
 type Announced = (visible::Change, visible::Change);
 
 /// When operations are due. Counted from a beginning, so that no rounding adds up.

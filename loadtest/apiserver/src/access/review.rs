@@ -1,4 +1,4 @@
-//! Reviews: who is behind a token, and who may do what, asked by others.
+//! Reviews: which user is behind a token, and what a user may do, asked by other clients.
 
 use super::attributes::{About, Attributes, Resource};
 use super::{Access, User};

@@ -93,7 +93,7 @@ impl Cluster {
         false
     }
 
-    /// Puts an event into a channel, unless it is full, and wakes who takes it from there.
+    /// Puts an event into a channel, unless it is full, and wakes the forwarder that takes it from there.
     fn add(&mut self, watcher: u32, version: u32) -> bool {
         let state = &mut self.watchers[watcher as usize];
         if !state.offer(version) {

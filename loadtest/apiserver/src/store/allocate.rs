@@ -92,7 +92,7 @@ pub(crate) fn range_of(address: IpAddr) -> (&'static str, bool) {
     }
 }
 
-/// A free address of a family. The lowest 256 are left to those who ask for a certain one, as upstream does.
+/// A free address of a family. The lowest 256 are left to Services that ask for a certain one, as upstream does.
 pub(crate) fn next_address(allocator: &Allocator, rng: &mut fastrand::Rng, v6: bool) -> IpAddr {
     let size: u32 = 1 << 20;
     let at = |offset: u32| {

@@ -1,4 +1,4 @@
-//! Tells those who follow a kind that there is more, in the order in which they began to wait, so that a run can be
+//! Tells the watches of a kind that there is more, in the order in which they began to wait, so that a run can be
 //! replayed. (tokio's `watch` wakes its receivers in a random order.)
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct Wake(Arc<Rounds>);
 
-/// How often those who wait were told.
+/// How often the side that waits was told.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     count: AtomicU64,

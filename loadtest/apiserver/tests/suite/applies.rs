@@ -1,4 +1,4 @@
-//! Server-side apply: who owns what, conflicts, and applying the same again.
+//! Server-side apply: the owners of fields, conflicts, and applying the same again.
 
 use crate::client::{Api, PODS, SERVICES, pod, version};
 use memory_apiserver::Config;

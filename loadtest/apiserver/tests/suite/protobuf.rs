@@ -191,7 +191,7 @@ async fn refusals_are_the_real_servers() {
         let media = "application/json";
         assert_eq!((answer.status, answer.media.as_str()), (status, media), "{file}");
         same_refusal(file, &answer);
-        // The same as a message, for those who accept it.
+        // The same as a message, for clients that accept it.
         let answer = send(&api, method, path, PROTOBUF, body).await;
         assert_eq!(
             (answer.status, answer.media.as_str()),
