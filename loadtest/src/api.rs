@@ -85,7 +85,8 @@ where
 // === impl Resource ===
 
 impl Resource {
-    /// The path of an object, or of its collection if there is no name. What has no namespace has an empty one.
+    /// The path of an object, or of its collection if there is no name. The namespace is empty for an object that has
+    /// none.
     pub(crate) fn path(self, namespace: &str, name: &str) -> String {
         let (base, plural) = match self {
             Self::Namespaces => ("/api/v1", "namespaces"),

@@ -58,14 +58,14 @@ pub struct Args {
     pub hostile: hostile::Args,
 }
 
-/// What many trials showed.
+/// The results of many trials.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Trials that went well.
     pub passed: u64,
-    /// Those of them over sockets.
+    /// How many of these ran over sockets.
     pub over_sockets: u64,
-    /// What failed, with everything that is needed to see it again.
+    /// The failures, with everything that is needed to see them again.
     pub failures: Vec<String>,
     /// How often which fault happened.
     pub faults: BTreeMap<String, u64>,
@@ -135,8 +135,8 @@ pub fn run_all(trials: &[Trial], failed: impl Fn(&str) + Sync) -> Summary {
     summary.into_inner()
 }
 
-/// Fills the server's cluster and lets a seed's history happen to it, without faults for whoever makes it happen,
-/// until `stop` is set. Pauses between operations are `pace` times what trials have.
+/// Fills the server's cluster and lets a seed's history happen to it until `stop` is set. The faults do not hit the
+/// history's own requests. Pauses between operations are `pace` times what trials have.
 pub async fn churn(server: &ApiServer, seed: u64, pace: f64, stop: &AtomicBool) {
     let client = kube::Client::new(server.service_without_faults(), "default");
     let mut history =

@@ -20,8 +20,8 @@ const CONCURRENCY: usize = 8;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long namespaces may take to go once they are empty.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Where no deleted namespace has gone after so long, and none shows that anybody looked at it, nobody removes them.
-/// kube-controller-manager begins five seconds after a namespace was deleted.
+/// If no deleted namespace has gone after so long, and none shows that a controller has looked at it, the cluster has
+/// none that removes them. kube-controller-manager begins five seconds after a namespace was deleted.
 const UNATTENDED: Duration = Duration::from_secs(15);
 /// How many names are written out.
 const SHOWN: usize = 5;
@@ -40,7 +40,7 @@ pub struct Args {
     yes: bool,
 }
 
-/// What was taken away.
+/// The numbers of objects that were deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cleaned {
     pub(crate) namespaces: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Cleaned {
     pub(crate) left: usize,
 }
 
-/// What there is of one kind.
+/// The objects of one kind that were found.
 struct Found {
     ours: Vec<String>,
     /// They have the label, but a name that no run gives.
@@ -78,15 +78,15 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Deletes the namespaces and nodes of a run, or of all runs, with all that is in them. What only looks like a
-/// run's is not touched, and then this fails.
+/// Deletes the namespaces and nodes of a run, or of all runs, with all that is in them. Objects that only look like a
+/// run's are not touched, and then this fails.
 pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<Cleaned> {
     let http = Http::new(client.clone());
     let namespaces = Found::list::<Namespace>(client, run).await?;
     stream::iter(namespaces.ours.iter().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |name| empty(&http, name).await)
         .await?;
-    // Nodes after their pods: a pod whose node is gone would be somebody else's business, too.
+    // Nodes go after their pods: a pod whose node is gone would be the business of other controllers, too.
     let nodes = Found::list::<Node>(client, run).await?;
     stream::iter(nodes.ours.iter().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |name| {
@@ -198,7 +198,7 @@ fn selection(run: Option<&str>) -> ListParams {
 // === impl Cleaned ===
 
 impl Cleaned {
-    /// What the user should know beside the counts.
+    /// Returns the text that the user should read beside the counts.
     pub(crate) fn remark(&self) -> Option<String> {
         (self.left > 0).then(|| {
             format!(

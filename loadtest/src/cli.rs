@@ -150,7 +150,7 @@ fn log_to_stderr(filter: &str) {
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
-    // What a request meets is told by whoever sent it.
+    // Errors of requests are reported by the code that sends them, so kube's own messages are left out.
     log_to_stderr("warn,kube_client=off");
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -1,4 +1,4 @@
-//! Figures for people.
+//! The text form of figures.
 
 use std::time::Duration;
 

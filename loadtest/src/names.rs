@@ -2,7 +2,7 @@
 
 /// The label that everything of a run carries, with the run's name as its value.
 pub(crate) const LABEL: &str = "endpointd.io/loadtest";
-/// What names of namespaces and nodes begin with; the run's name follows.
+/// The prefix of the names of namespaces and nodes; the run's name follows.
 pub(crate) const PREFIX: &str = "loadtest";
 
 /// Whether a run of that name makes namespaces and nodes of that name.

@@ -1,4 +1,4 @@
-//! What a client sees that watches the outputs, as a kube-proxy would: when each event arrived, what it showed, and
+//! The view of a client that watches the outputs, as a kube-proxy would: when each event arrived, what it showed, and
 //! how much was written. Changes of pods are followed until an event shows them.
 //!
 //! Pods are told apart by their addresses, which are made from numbers that never come back: so a watching client
@@ -31,12 +31,12 @@ pub(crate) fn pod_ip(number: PodNumber, family: Family) -> IpAddr {
     }
 }
 
-/// What a slice says of the pods in it, by number.
+/// Returns the pods in a slice by number, as it shows them.
 pub(crate) fn shown_in_slice(body: &[u8]) -> serde_json::Result<Vec<(PodNumber, visible::Shown)>> {
     serde_json::from_slice::<wire::Object<'_>>(body).map(|slice| slice.pods())
 }
 
-/// Whose address that is, if it is one of ours.
+/// Returns the number of the pod with this address, if it is one of ours.
 fn number_of(ip: IpAddr) -> Option<PodNumber> {
     let number = match ip {
         IpAddr::V4(ip) => u32::from(ip).checked_sub(FIRST_POD_IP)?,

@@ -5,18 +5,17 @@
 //! from the beginning for every Service, and compares sets. Nothing in it is incremental or clever, because
 //! its only worth is that it cannot be wrong in the same way as the controller.
 //!
-//! What depends on history is left out or checked by bounds: trigger-time annotations, which slice holds which
-//! endpoint, which endpoint serves which zone with `topology-mode: Auto`, which addresses are left out of an
-//! Endpoints object that cannot hold them all; and Services that are `ExternalName`, have no selector, or are
-//! being deleted.
+//! The check leaves out what depends on history, or bounds it: trigger-time annotations, which slice holds which
+//! endpoint, which endpoint serves which zone with `topology-mode: Auto`, which addresses are left out of an Endpoints
+//! object that cannot hold them all; and Services that are `ExternalName`, have no selector, or are being deleted.
 //!
 //! ```text
 //!  check(client) ──► Cluster (lists, owned) ──► Snapshot (references) ──► check ──► Report
 //! ```
 //!
-//! The lists are read one after another, so a difference means something only when the cluster keeps still.
-//! Whoever holds the objects already, in the stores of watches say, makes a [`Snapshot`] of them and needs no
-//! request: checking one is a pure function, fit to be called again and again.
+//! The lists are read one after another, so a difference means something only when the cluster keeps still. A caller
+//! that holds the objects already, in the stores of watches say, makes a [`Snapshot`] of them and needs no request:
+//! checking one is a pure function, fit to be called again and again.
 //!
 //! In a large cluster, the pods that a Service can select are found by their labels (`candidates.rs`); in a small one every
 //! Service is compared with every pod.
@@ -55,15 +54,15 @@ const NAMESPACES_AT_ONCE: usize = 2;
 /// So many differences are enough to know that something is wrong.
 const MANY: usize = 1_000;
 
-/// What the check needs to know about the controller.
+/// The facts about the controller that the check needs to know.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the controller publishes.
+    /// The outputs that the controller publishes.
     pub outputs: Outputs,
     /// The largest number of endpoints that a slice may hold.
     pub max_endpoints_per_slice: usize,
-    /// Compares the label `service.kubernetes.io/headless`, too. Alone it is no reason for a write, so a wrong
-    /// one is a difference only if nobody but the controller sets it and no Service changes its cluster IP.
+    /// Compares the label `service.kubernetes.io/headless`, too. Alone it is no reason for a write, so a wrong one is a
+    /// difference only if no client but the controller sets it and no Service changes its cluster IP.
     pub headless_label: bool,
     /// Compares slices that mirror Endpoints, too, if both outputs are checked.
     pub mirrored: bool,
@@ -89,9 +88,9 @@ pub struct Cluster {
     pub services: Vec<Service>,
     /// All Pods.
     pub pods: Vec<Pod>,
-    /// All `EndpointSlices`, whoever manages them.
+    /// All `EndpointSlices`, of all managers.
     pub slices: Vec<EndpointSlice>,
-    /// All Endpoints objects, whoever manages them.
+    /// All Endpoints objects, of all managers.
     pub endpoints: Vec<Endpoints>,
     /// All Leases, if Services that follow some are compared.
     pub leases: Vec<Lease>,
@@ -106,9 +105,9 @@ pub struct Snapshot<'a> {
     pub services: Vec<&'a Service>,
     /// All Pods.
     pub pods: Vec<&'a Pod>,
-    /// All `EndpointSlices`, whoever manages them. Not looked at unless slices are checked.
+    /// All `EndpointSlices`, of all managers. Not looked at unless slices are checked.
     pub slices: Vec<&'a EndpointSlice>,
-    /// All Endpoints objects, whoever manages them. Not looked at unless Endpoints are checked.
+    /// All Endpoints objects, of all managers. Not looked at unless Endpoints are checked.
     pub endpoints: Vec<&'a Endpoints>,
     /// All Leases. Not looked at unless Services that follow some are compared.
     pub leases: Vec<&'a Lease>,
@@ -354,7 +353,7 @@ impl<'a> Snapshot<'a> {
                         slices::abandoned(service, slices, &mut report.differences);
                         None
                     }
-                    // What is published depends on what was before.
+                    // If the annotation is not valid, the published pods depend on what was before.
                     (_, Some(text)) if !annotated::is_valid(text) => None,
                     (None, Some(_)) => Some(in_namespace.to_vec()),
                     (Some(lease), _) => slices::is_taken(slices).map(|taken| {

@@ -1,4 +1,4 @@
-//! What values of flags look like.
+//! The forms of the values of flags.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
-//! `loadtest serve --play`: what a cluster has beside its API server, in the simplest form that lets people try things by
-//! hand. Three nodes; a scheduler that gives each pod the node with the fewest; a kubelet that gives it addresses and makes
-//! it ready after a second; Deployments that have as many pods as they should, without replica sets. Nothing is run.
+//! `loadtest serve --play`: the parts of a cluster beside its API server, in the simplest form that lets users try
+//! things by hand. Three nodes; a scheduler that gives each pod the node with the fewest; a kubelet that gives it
+//! addresses and makes it ready after a second; Deployments that have as many pods as they should, without replica
+//! sets. No containers are run.
 //!
 //! All of it looks at everything again whenever anything has changed. That is enough for some thousand pods.
 
@@ -71,7 +72,7 @@ impl Play {
                 (seen, last) = (Some(version), Instant::now());
                 if let Err(error) = self.turn().await {
                     tracing::warn!("--play: {error:#}");
-                    // What did not work is tried again, but not as fast as that.
+                    // A turn that failed is tried again, but not as fast as that.
                     seen = None;
                     sleep(PAUSE).await;
                 }

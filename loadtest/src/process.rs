@@ -21,7 +21,7 @@ const LOG_LINES: usize = 20;
 
 /// A running process. Killed when dropped, unless it was stopped.
 pub(crate) struct Process {
-    /// What failures call it, such as `the controller`.
+    /// The name of the process in failures, such as `the controller`.
     name: String,
     child: Child,
     pid: Pid,
@@ -161,8 +161,8 @@ impl Process {
 // === impl Usage ===
 
 impl Usage {
-    /// The processor time of the threads that the process has now, to the nanosecond, where the system tells. Those of
-    /// threads that have ended is not in it.
+    /// The processor time of the threads that the process has now, to the nanosecond, where the system tells. The time
+    /// of threads that have ended is not in it.
     pub(crate) fn precise_cpu(pid: i32) -> Option<Duration> {
         let mut total = 0;
         for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
@@ -230,7 +230,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if !self.keep {
-            // A file that stays is in nobody's way.
+            // A file that cannot be removed does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
     }

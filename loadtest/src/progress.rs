@@ -1,4 +1,4 @@
-//! What a person sees while something runs: a bar on a terminal, a line now and then elsewhere.
+//! The progress of what runs: a bar on a terminal, a line now and then elsewhere.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -25,7 +25,7 @@ enum Show {
 // === impl Stage ===
 
 impl Stage {
-    /// Begins a stage of so many steps; nought if nobody knows how many.
+    /// Begins a stage of so many steps; nought if the number is unknown.
     pub(crate) fn begin(label: &'static str, total: u64) -> Self {
         let start = Instant::now();
         let show = if std::io::stderr().is_terminal() {

@@ -108,7 +108,7 @@ enum Ended {
     Interrupted,
 }
 
-/// What a command line asks for.
+/// The job that a command line asks for.
 struct Job<'a> {
     args: &'a Args,
     files: Vec<File>,

@@ -100,7 +100,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Writes a file whole or not at all, so that nobody reads the half of one.
+/// Writes a file whole or not at all, so that no reader sees the half of one.
 fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");

@@ -73,7 +73,7 @@ pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(INTERRUPTED));
         };
         rounds.push(report);
-        // The rounds differ in nothing, and whoever was asked need not be asked again.
+        // All rounds are alike and on the same cluster, so the user confirms only the first.
         args.seed = Some(seed);
         args.target.yes = true;
     }
@@ -189,7 +189,7 @@ where
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
-/// Takes away what the run made, until somebody asks to stop once more.
+/// Takes away what the run made, until it is asked to stop once more.
 async fn clean_up(client: &Client, run: &str, was_interrupted: bool) -> anyhow::Result<()> {
     let stop = serve::asked_to_stop()?;
     if was_interrupted {

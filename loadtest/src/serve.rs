@@ -63,12 +63,12 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let port = if front.is_some() { 0 } else { port };
     let config = config(gc).port(port).managed_fields(managed_fields);
-    // Before anything is printed: who reads the address may send a signal right away.
+    // Before anything is printed: a program that reads the address may send a signal right away.
     let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)
         .await
         .with_context(|| format!("listening on 127.0.0.1:{port}"))?;
-    // Before the address is printed, so that the nodes are there for whoever reads it.
+    // Before the address is printed, so that the nodes are there for a program that reads it.
     let play = if play {
         Some(Play::begin(server.server()).await.context("--play")?)
     } else {
@@ -86,7 +86,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let _ = writeln!(lines, "export KUBECONFIG={}", path.display());
     }
     match io::stdout().write_all(lines.as_bytes()) {
-        // Whoever read the first line may have what they want.
+        // A reader may close the pipe after the first line; that is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }

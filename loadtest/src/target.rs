@@ -150,7 +150,7 @@ impl Target {
         }
     }
 
-    /// Asks whoever sits at the terminal before anything is written to a server that is not on loopback.
+    /// Asks the user at the terminal before anything is written to a server that is not on loopback.
     pub(crate) fn confirm(&self, what: &str, yes: bool) -> anyhow::Result<()> {
         let Self::Cluster { config, .. } = self else {
             return Ok(());
@@ -228,7 +228,7 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         drop(self.handle.take());
         if let Some(runtime) = self.runtime.take() {
-            // Nothing that it does is worth waiting for.
+            // Its tasks do nothing that is worth waiting for.
             runtime.shutdown_background();
         }
     }

@@ -93,10 +93,10 @@ pub(crate) struct Begun {
     server: Option<Reading>,
 }
 
-/// What came of the proxies.
+/// The results of the proxies.
 pub(crate) struct Finished {
     pub(crate) figures: model::Watchers,
-    /// What is wrong with what they received, a line each.
+    /// The faults in what they received, a line each.
     pub(crate) problems: Vec<String>,
 }
 
@@ -339,7 +339,7 @@ impl Watchers {
 impl Drop for Watchers {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Nothing that they do is worth waiting for.
+            // The proxies do nothing that is worth waiting for.
             runtime.shutdown_background();
         }
     }

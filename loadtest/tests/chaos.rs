@@ -57,7 +57,7 @@ fn twenty_seeds_replay_exactly() {
     for trial in trials(0..20, false) {
         let [first, second] = [trial.run().unwrap(), trial.run().unwrap()];
         assert_eq!(first.faults, second.faults, "seed {}", trial.seed);
-        // What is held when the plan is lifted goes on in an order that is the runtime's choice.
+        // Requests that are held when the plan is lifted go on in an order that is the runtime's choice.
         let faulty = first.requests.iter().filter(|request| !request.faults.is_empty());
         let end = faulty.map(|request| request.at).max().unwrap_or_default();
         let until = |requests: Vec<RequestRecord>| {
@@ -74,8 +74,8 @@ fn twenty_seeds_replay_exactly() {
     assert!(compared > 20 * 50, "{compared}");
 }
 
-/// The names of Events hold the time that people's clocks show, which no seed decides. Of requests that were held
-/// and are let go at one moment, which goes first is the runtime's choice: those of one moment are sorted.
+/// The names of Events hold the time of the real clock, which no seed decides. If held requests are let go at one
+/// moment, which goes first is the runtime's choice: those of one moment are sorted.
 fn masked(mut requests: Vec<RequestRecord>) -> Vec<RequestRecord> {
     for request in &mut requests {
         if let Some((path, _)) = request.path.split_once("/events/") {

@@ -150,7 +150,7 @@ fn an_interrupted_demo_leaves_no_controller_behind() {
                 .map(|(_, pid)| pid.to_owned())
         })
         .expect("the demo says which process its controller is");
-    // One that has ended may stay on as a zombie for as long as nobody asks how it ended.
+    // A process that has ended may stay on as a zombie until its parent asks how it ended.
     let runs = || {
         let stat = std::fs::read_to_string(format!("/proc/{controller}/stat"));
         stat.is_ok_and(|stat| !stat.contains(") Z "))

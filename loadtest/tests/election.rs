@@ -1,5 +1,5 @@
 //! endpointd as two and three processes of which one writes: killed, ended, stopped and cut off while the cluster
-//! changes. What each sends is noted on its own line to the server.
+//! changes. The requests of each are noted on its own line to the server.
 #![allow(
     clippy::unwrap_used,
     reason = "clippy does not see that helpers of a test are tests"
@@ -40,11 +40,11 @@ async fn among_others() -> RwLockReadGuard<'static, ()> {
     ALONE.read().await
 }
 
-/// The writes that left a process while another one held the lease, or nobody did.
+/// The writes that left a process while another one held the lease, or none did.
 fn strays(processes: &[&Process], who: usize, times: Times) -> Vec<Sent> {
     let logs: Vec<Vec<Sent>> = processes.iter().map(|process| process.proxy.sent()).collect();
-    // Who held it from when on, as the answers tell: later than the server knew. In the order of the versions that were
-    // replaced, since the answers of two processes may be noted in another one.
+    // The processes that held it, and from when on, as the answers tell: later than the server knew. In the order of
+    // the versions that were replaced, since the answers of two processes may be noted in another one.
     let mut holders: Vec<(u64, Instant, Option<usize>)> = Vec::new();
     for (holder, log) in logs.iter().enumerate() {
         for sent in log
@@ -77,7 +77,7 @@ fn assert_guarded(process: &Process) {
         let version = match &*sent.method {
             "PUT" => &sent.body["metadata"]["resourceVersion"],
             "DELETE" => &sent.body["preconditions"]["resourceVersion"],
-            // A second one of the name is refused. Events are for people.
+            // A second one of the name is refused. Events only inform users.
             "POST" => &sent.body["metadata"]["name"],
             _ if sent.path.contains("/events") => continue,
             method => panic!("{method} {}", sent.path),
@@ -185,7 +185,7 @@ async fn what_sigterm_leaves_is_what_the_successor_writes() {
         sleep(Duration::from_millis(500 + 300 * seed)).await;
         leader.signal(Signal::TERM);
         assert!(leader.end().await.success());
-        // Some more happens while nobody writes.
+        // Some more happens while no process writes.
         sleep(Duration::from_millis(100)).await;
         cluster.calm().await;
         let (slices, endpoints) = (
@@ -291,7 +291,7 @@ async fn a_leader_that_is_cut_off_stops_and_what_arrives_late_overwrites_nothing
         // Where it still hears of changes it has something to say, to the last moment that it may.
         assert!(what == Cut::Everything || !tried.is_empty());
         assert_eq!(strays(&[&first, &second], 0, Times::SHORT).len(), 0);
-        // What it had begun arrives now, and its answers come back.
+        // Requests that it had begun arrive now, and their answers come back.
         sleep(Duration::from_secs(2)).await;
         first.proxy.cut(Cut::Nothing);
         sleep(Duration::from_secs(2)).await;

@@ -29,7 +29,8 @@ const KILLS: usize = 50;
 /// As small as lets every history fill several slices.
 const MAX_ENDPOINTS: usize = 4;
 
-/// Starts the program. One after the other leads at once: nobody waits for the lease of one that was killed.
+/// Starts the program without leader election: one after the other leads at once, and does not wait for the lease of
+/// one that was killed.
 fn start_program(url: &str) -> Program {
     let max_endpoints = format!("--max-endpoints-per-slice={MAX_ENDPOINTS}");
     Program::start(url, &["--leader-elect=false".to_owned(), max_endpoints])

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// States in which upstream left what is not right.
 const EXCEPTIONS: [&str; 1] = [
-    // It takes the slice that somebody else manages now for one that its cache has yet to show, and waits for it.
+    // It takes the slice that another controller manages now for one that its cache has yet to show, and waits for it.
     "slice-disowned step 1",
 ];
 
@@ -88,7 +88,7 @@ impl Play {
         }
     }
 
-    /// Does what was done to the inputs. Outputs are as recorded, whoever wrote them.
+    /// Does what was done to the inputs. Outputs are as recorded, no matter which client wrote them.
     async fn operate(&self, operation: &Value) {
         let is_input = |kind: &Value| ["Node", "Pod", "Service"].contains(&kind.as_str().unwrap());
         if let Some(object) = operation.get("create").filter(|object| is_input(&object["kind"])) {

@@ -39,11 +39,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 const NAMESPACES: usize = 4;
-/// Of each namespace; in one half of them pods become unready, in the other they become ready.
+/// Services of each namespace; in one half of them pods become unready, in the other they become ready.
 const SERVICES: usize = 10;
-/// Of each Service.
+/// Pods of each Service.
 const PODS: usize = 230;
-/// Of each pod: an odd number, so that each ends as it was not before.
+/// Flips of each pod: an odd number, so that each ends as it was not before.
 const FLIPS: usize = 11;
 const CHANGES: usize = NAMESPACES * SERVICES * PODS * FLIPS;
 const MAX_ENDPOINTS: usize = 10;
@@ -177,7 +177,7 @@ fn service_name(service: usize) -> String {
     format!("{what}{service}")
 }
 
-/// Those that become ready come first, so that order alone does not put the others before them.
+/// Pods that become ready come first, so that order alone does not put the others before them.
 fn pods() -> impl Iterator<Item = Pod> {
     let services =
         (0..SERVICES).flat_map(|service| (0..NAMESPACES).map(move |namespace| (namespace, service)));
@@ -309,7 +309,7 @@ fn assert_removals_first(requests: &[RequestRecord]) {
     let early = slices[..last_removal]
         .iter()
         .filter(|name| name.starts_with("additions"));
-    // Those that went before anything of the others was known.
+    // Additions that went before any removal was known.
     let early = early.count();
     assert!(
         early <= 2 * IN_FLIGHT,
@@ -351,7 +351,7 @@ fn a_hundred_thousand_changes_at_once() {
     assert!((1..=IN_FLIGHT).contains(&in_flight), "{in_flight}");
 }
 
-/// What waits for a shard is never more than the namespace has objects.
+/// No more waits for a shard than the namespace has objects.
 #[test]
 fn an_inbox_holds_each_pod_once() {
     let mut pending = Pending::default();

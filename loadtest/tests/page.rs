@@ -146,7 +146,7 @@ fn tags(page: &str) -> Vec<Tag<'_>> {
     tags
 }
 
-/// What in a page would load something, leave it, or run code beside its one script.
+/// Returns what in a page would load something, leave it, or run code beside its one script.
 fn faults(page: &str) -> Vec<String> {
     const ADDRESSES: [&str; 14] = [
         "src",
@@ -306,7 +306,7 @@ fn a_comparison_fails_where_a_figure_is_worse_by_more_than_is_allowed() {
         text.ends_with("\nno figure is worse by more than ×1.2, and none is missing\n"),
         "{text}"
     );
-    // What a run lacks, and one that went wrong, are told in the last line.
+    // A figure that a run lacks, and a run that went wrong, are told in the last line.
     let failed = dir.save("failed", &sample::failed()).json;
     let (code, text, _) = compared(&fast, &failed, "1000");
     assert_eq!(code, Some(3), "{text}");
@@ -327,7 +327,7 @@ fn reports_in_the_repository_can_be_compared() {
     let dir = Dir::new("results");
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
     let mut reports: Vec<PathBuf> = Vec::new();
-    // What was found on a real API server is kept in another form.
+    // Results on a real API server are kept in another form.
     let other = results.join("real").join("results.json");
     let mut folders = vec![results];
     while let Some(folder) = folders.pop() {
@@ -429,7 +429,7 @@ fn bad_input_is_one_line() {
 /// Starts a browser, if the environment asks for tests that need one.
 fn browser(dir: &Dir) -> Option<Browser> {
     if env::var("ENDPOINTD_BROWSER").as_deref() != Ok("1") {
-        // Past the test's captured output: who runs the tests should see what was left out.
+        // Past the test's captured output: the user who runs the tests should see what was left out.
         let _ = writeln!(
             io::stderr(),
             "skipped: a test that needs Chromium; it runs with ENDPOINTD_BROWSER=1"
@@ -603,7 +603,7 @@ fn a_page_that_loads_or_runs_something_is_caught() {
     let dir = Dir::new("caught");
     let Some(mut browser) = browser(&dir) else { return };
     let page = fs::read_to_string(dir.save("one", &sample::endpointd()).html).unwrap();
-    // Nobody answers here, but whoever connects is noticed.
+    // The listener does not answer, but connections are noticed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}/x.png", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! `loadtest serve --play` and endpointd beside it, as the README has people try them by hand.
+//! `loadtest serve --play` and endpointd beside it, as the README has users try them by hand.
 #![allow(
     clippy::unwrap_used,
     reason = "clippy does not see that helpers of a test are tests"
@@ -124,7 +124,7 @@ impl Cluster {
         self.get(PODS).await["items"].as_array().unwrap().clone()
     }
 
-    /// What kubectl says; none if it is not installed.
+    /// Returns the output of kubectl; none if it is not installed.
     fn kubectl(&self, arguments: &str) -> Option<String> {
         let output = Command::new("kubectl")
             .arg(format!("--cache-dir={}", self.home.join("cache").display()))
@@ -139,7 +139,7 @@ impl Cluster {
         Some(said)
     }
 
-    /// What a command of endpointd says.
+    /// Returns the output of a command of endpointd.
     fn endpointd(&self, arguments: &[&str]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_loadtest"))
             .arg("endpointd")
@@ -330,7 +330,7 @@ async fn bare_pods_run_too() {
     assert_eq!(pod["status"]["containerStatuses"][0]["ready"], true);
 }
 
-/// What the README tells people to type, where there is kubectl.
+/// Runs the commands of the README, where there is kubectl.
 #[tokio::test]
 async fn kubectl_does_it_all() {
     let cluster = Cluster::start("kubectl");

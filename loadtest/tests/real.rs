@@ -74,7 +74,7 @@ impl StandIns {
             .collect()
     }
 
-    /// Those of them that have not ended.
+    /// Returns those among them that have not ended.
     fn running(&self) -> Vec<i32> {
         let pids = self.started().into_iter().map(|(pid, _)| pid);
         pids.filter(|pid| is_running(*pid)).collect()
@@ -116,7 +116,7 @@ impl Drop for StandIns {
     }
 }
 
-/// Whether there is such a process, and it is no zombie that whoever inherited it has not waited for.
+/// Whether there is such a process, and it is no zombie that its new parent has not waited for.
 fn is_running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());

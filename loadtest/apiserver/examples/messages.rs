@@ -1,4 +1,5 @@
-//! What JSON and protobuf cost the server: lists, single objects, writes, and changes told to ten watchers, in one process.
+//! The cost of JSON and protobuf to the server: lists, single objects, writes, and changes told to ten watchers, in one
+//! process.
 //!
 //! `cargo run --release -p memory-apiserver --example messages [PODS]`
 

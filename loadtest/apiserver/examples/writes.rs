@@ -29,7 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SLICES: usize = 200;
 const WRITERS: usize = 8;
 
-/// What a watcher has received.
+/// The events and bytes that a watcher has received.
 #[derive(Debug, Default)]
 struct Received {
     events: AtomicU64,
@@ -143,7 +143,8 @@ async fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What this process has used of all cores; nothing where there is no procfs. It counts in hundredths of a second.
+/// Returns the time that this process has used of all cores; zero where there is no procfs. It counts in hundredths of
+/// a second.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();

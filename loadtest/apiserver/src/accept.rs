@@ -1,4 +1,4 @@
-//! What form of answer a client accepts, and in what a request's body is written.
+//! The forms of answers that a client accepts, and the form in which a request's body is written.
 
 use crate::kinds::Kind;
 use crate::protobuf;
@@ -21,7 +21,7 @@ pub(crate) enum Form {
     Metadata,
     /// Metadata of a list's items.
     MetadataList,
-    /// Rows for people; only in JSON.
+    /// Rows of a table for display; only in JSON.
     Table(Style),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Accepted {
     pub(crate) media: Media,
 }
 
-/// What clients can choose from.
+/// The forms that clients can choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// JSON and protobuf.
@@ -41,7 +41,7 @@ pub(crate) enum Offer {
     MetadataInProtobuf,
     /// JSON. An Accept without it is refused.
     JsonOnly,
-    /// JSON, also for those who ask for protobuf.
+    /// JSON, also for clients that ask for protobuf.
     JsonForAll,
 }
 
@@ -73,7 +73,7 @@ impl Accepted {
 }
 
 impl Offer {
-    /// What the server has of a kind.
+    /// Returns the forms in which the server has objects of a kind.
     pub(crate) fn of(kind: Kind, protobuf: &crate::resources::Protobuf) -> Self {
         use crate::resources::Protobuf;
         match protobuf {
@@ -84,7 +84,7 @@ impl Offer {
         }
     }
 
-    /// What the server has beside objects.
+    /// Returns the forms in which the server has anything but objects.
     pub(crate) fn general(protobuf: &crate::resources::Protobuf) -> Self {
         use crate::resources::Protobuf;
         match protobuf {
@@ -138,7 +138,8 @@ pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer, streams: bool) -> Ans
     }
 }
 
-/// Of built-in kinds the router refuses a media type that no handler has, and the handler what it cannot write in one.
+/// Refuses a request whose client accepts no form that the server has. For built-in kinds, the router refuses a media
+/// type that no handler has, and the handler refuses one in which it cannot write the answer.
 fn not_acceptable(headers: &HeaderMap, offer: Offer, streams: bool) -> Box<Refusal> {
     let known = |clause: &str| {
         let media = clause.split(';').next().unwrap_or("").trim();

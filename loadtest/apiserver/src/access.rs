@@ -1,4 +1,4 @@
-//! Who may do what: bearer tokens, the users behind them, and the rules of RBAC objects.
+//! Access control: bearer tokens, the users behind them, and the rules of RBAC objects.
 
 mod attributes;
 mod objects;
@@ -62,7 +62,7 @@ pub struct Access {
     anonymous: bool,
 }
 
-/// Who asks.
+/// The user that sends a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -103,7 +103,7 @@ impl Access {
         Self::from_objects(yaml::documents(text).map_err(AccessError::Yaml)?)
     }
 
-    /// Whoever sends this bearer token is this service account.
+    /// Requests with this bearer token are made by this service account.
     #[must_use]
     pub fn service_account(mut self, token: &str, namespace: &str, name: &str) -> Self {
         let user = User::named(format!("system:serviceaccount:{namespace}:{name}"), Vec::new());
@@ -111,8 +111,8 @@ impl Access {
         self
     }
 
-    /// Whoever sends this bearer token is this user, of these groups and of `system:authenticated`. Members of
-    /// `system:masters` may do everything.
+    /// Requests with this bearer token are made by this user, who is a member of these groups and of
+    /// `system:authenticated`. Members of `system:masters` may do everything.
     #[must_use]
     pub fn user<'a>(mut self, token: &str, name: &str, groups: impl IntoIterator<Item = &'a str>) -> Self {
         let groups = groups.into_iter().map(str::to_owned).collect();
@@ -123,19 +123,19 @@ impl Access {
 
     /// Whether a request without a token is one of `system:anonymous`, who may do what its bindings allow (by default
     /// ask for the version and for health). It is so at first, as in a cluster; else such a request is refused with
-    /// 401. A token nobody is behind is refused with 401 in both cases.
+    /// 401. A token that belongs to no user is refused with 401 in both cases.
     #[must_use]
     pub fn anonymous(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
         self
     }
 
-    /// Who is behind a token.
+    /// Returns the user behind a token.
     pub(crate) fn holder(&self, token: &str) -> Option<&User> {
         self.tokens.get(token)
     }
 
-    /// Who sends a request with these headers; 401 when that is nobody.
+    /// Returns the user that a request's headers authenticate; 401 if they authenticate none.
     pub(crate) fn authenticate(&self, headers: &HeaderMap, token: Option<&str>) -> Answer<User> {
         let given = headers
             .get(header::AUTHORIZATION)
@@ -153,7 +153,8 @@ impl Access {
         self.impersonate(user, headers)
     }
 
-    /// Whom the user wants to be, if that is allowed.
+    /// Returns the user that the headers ask to impersonate, if that is allowed; without such a header, the user as it
+    /// is.
     fn impersonate(&self, user: User, headers: &HeaderMap) -> Answer<User> {
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or("").to_owned();
         let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
@@ -175,7 +176,8 @@ impl Access {
         }
     }
 
-    /// What allows this, or what is to be said about why nothing does (mostly nothing).
+    /// Returns the grant that allows a request (none for a member of `system:masters`, who needs no grant), or the
+    /// reason why none does, which is mostly empty.
     fn decide(&self, user: &User, attributes: &Attributes) -> Result<Option<Grant<'_>>, String> {
         if user.groups.iter().any(|group| group == MASTERS) {
             return Ok(None);
@@ -215,5 +217,5 @@ impl User {
 
 const ANONYMOUS: &str = "system:anonymous";
 
-/// What a request needs to know about who sent it; nothing when access is not controlled.
+/// Access control and the user that sends a request; nothing when access is not controlled.
 pub(crate) type Admitted = Option<(Arc<Access>, User)>;

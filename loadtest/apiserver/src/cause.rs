@@ -20,7 +20,7 @@ impl Cause {
     }
 }
 
-/// What is wrong with an object; empty when nothing is.
+/// The faults of an object; empty when there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(pub(crate) Vec<Cause>);
 

@@ -19,7 +19,7 @@ impl Clock {
         }
     }
 
-    /// What has passed since the start.
+    /// Returns the time since the start.
     pub(crate) fn offset(&self) -> Duration {
         Instant::now().saturating_duration_since(self.start)
     }

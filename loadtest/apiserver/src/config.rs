@@ -145,7 +145,7 @@ impl Config {
         Self { protobuf, ..self }
     }
 
-    /// Who may do what; by default everyone may do everything.
+    /// Sets the rules of who may do what; by default every client may do everything.
     pub fn access(self, access: Access) -> Self {
         Self {
             access: Some(access),

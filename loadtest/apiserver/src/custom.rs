@@ -123,7 +123,7 @@ fn update(new: &mut Value, old: &Value) {
     }
 }
 
-/// Nothing but the status is taken from such an update.
+/// Takes only the status from such an update, and the record of field managers.
 fn update_status(new: &mut Value, old: &Value) {
     let mut value = old.clone();
     match new.get_mut("status").map(Value::take) {

@@ -22,7 +22,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// What a client asked of a deletion.
+/// The options of a client's deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) grace: Option<i64>,
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     pub(crate) dry: bool,
 }
 
-/// What became of a deletion.
+/// The result of a deletion.
 pub(crate) enum Deleted {
     /// The object is gone; this is its last state.
     Gone(Arc<Object>),
@@ -248,8 +248,9 @@ fn object(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted
     take_away(store, &current).map(Deleted::Gone)
 }
 
-/// Removes exactly this object; none when the stored one is another by now. With a Service go the Endpoints of its name,
-/// whoever made them, since the real server deletes these itself. Its slices are left to the collector.
+/// Removes exactly this object; none when the stored one is another by now. With a Service go the Endpoints of its
+/// name, no matter which client made them, since the real server deletes these itself. Its slices are left to the
+/// collector.
 pub(crate) fn take_away(store: &Store, old: &Arc<Object>) -> Option<Arc<Object>> {
     let gone = store.remove(old)?;
     let takes_endpoints = old.kind.role == Role::Service && store.config.service_endpoints;

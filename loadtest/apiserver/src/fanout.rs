@@ -9,17 +9,17 @@
 //! which watches the server ends because their channels are full. Nothing is encoded or sent: an event is a number, and
 //! what it costs is in [`Costs`]. There is no clock and no thread; the same [`Config`] and calls give the same figures.
 //!
-//! What is modelled after kube-apiserver: goroutines wait in one line for a core and run for up to 10 ms; one goroutine
-//! puts events into the channels of all watchers; watchers whose channel is full share a budget of time (at most
-//! 100 ms, 50 ms more each second), and when it is spent their watches end; a watch that begins anew gets the events it
-//! missed from a history, encoded for it alone, and is refused if the history is too short; a client that lists has all
-//! slices encoded for it alone.
+//! The model follows kube-apiserver in this: goroutines wait in one line for a core and run for up to 10 ms; one
+//! goroutine puts events into the channels of all watchers; watchers whose channel is full share a budget of time (at
+//! most 100 ms, 50 ms more each second), and when it is spent their watches end; a watch that begins anew gets the
+//! events it missed from a history, encoded for it alone, and is refused if the history is too short; a client that
+//! lists has all slices encoded for it alone.
 //!
 //! Events come from the store by an intake that takes a few at a time and waits for its next turn then. That is not a
 //! line of the server's code. It stands for the connection to etcd, whose goroutines wait in the same line as those of
 //! all watchers: only so do events come seconds late long before a channel is full, as was measured.
 //!
-//! What is left out: priority and fairness, garbage collection, the network's rate, bookmarks, watches of single
+//! The model leaves out priority and fairness, garbage collection, the network's rate, bookmarks, watches of single
 //! objects, and the encodings of different clients.
 
 mod budget;
@@ -54,12 +54,12 @@ pub struct Change {
     pub removal: bool,
 }
 
-/// What the controller, and whoever watches the cluster, gets to know.
+/// The events that the controller, or an observer of the cluster, gets to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
     /// A pod's event arrives at the controller.
     Pod {
-        /// What [`Cluster::update_pod`] was given.
+        /// The pod that [`Cluster::update_pod`] was given.
         pod: u64,
         /// When the pod changed.
         changed: Duration,
@@ -70,7 +70,7 @@ pub enum Output {
     Answered {
         /// The slice.
         object: usize,
-        /// What was written last counts from one.
+        /// The version of the write; versions count from one.
         version: u64,
         /// Now.
         at: Duration,
@@ -114,7 +114,7 @@ pub struct Cluster {
     turn: usize,
 }
 
-/// What happens at a time.
+/// The events of the model, each of which happens at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     /// A core has done a part of a task. The task has held it for so many nanoseconds.

@@ -63,8 +63,8 @@ impl ApiServer {
         seed::restore(self.store(), object)
     }
 
-    /// All objects, as a YAML text of one document for each: what a failing test should print. Who manages which fields
-    /// is left out.
+    /// Returns all objects, as a YAML text of one document for each, such as a failing test should print. Managed
+    /// fields are left out.
     pub fn dump(&self) -> String {
         let state = self.store().read();
         let objects = [false, true].map(|namespaced| state.all(namespaced, ""));

@@ -1,5 +1,5 @@
-//! What the garbage collector and the namespace controller do in a cluster: dependents of the gone are deleted,
-//! deleted namespaces are emptied and then removed.
+//! The garbage collector and the namespace controller of a cluster: dependents of the gone are deleted, deleted
+//! namespaces are emptied and then removed.
 
 use crate::delete::{self, FOREGROUND, ORPHAN, Options};
 use crate::json::{number, texts};
@@ -183,7 +183,7 @@ fn empty(store: &Store, namespace: &Arc<Object>) -> bool {
         remove(store, object);
     }
     if !content().is_empty() {
-        // What is still there has a finalizer or a grace period; its end brings the namespace back here.
+        // An object that is still there has a finalizer or a grace period; its end brings the namespace back here.
         return true;
     }
     let mut value = namespace.value();

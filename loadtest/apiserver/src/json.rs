@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// What a value has at a place. [`Value::pointer`] makes a text of each part, in case it holds escapes; where there are
-/// none, nothing is made.
+/// Returns what a value has at a place. [`Value::pointer`] makes a text of each part, in case it holds escapes; a
+/// pointer without escapes needs none for the fields of objects.
 pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     match pointer.strip_prefix('/') {
         Some(path) if !path.contains('~') => path.split('/').try_fold(value, |value, part| match value {

@@ -44,7 +44,7 @@ pub(crate) struct Facts {
     pub(crate) storage_hash: &'static str,
     /// Selectable fields beside metadata.name and metadata.namespace.
     pub(crate) fields: &'static [Selectable],
-    /// What a bookmark carries beside the metadata.
+    /// The fields of a bookmark beside the metadata.
     pub(crate) bookmark_rest: &'static str,
 
     /// Fills in defaults, on every way in.
@@ -114,7 +114,7 @@ pub(crate) struct Column {
     pub(crate) path: &'static str,
 }
 
-/// What most kinds have in common.
+/// The facts that most kinds have in common.
 pub(crate) const PLAIN: Facts = Facts {
     api_version: "v1",
     resource: "",

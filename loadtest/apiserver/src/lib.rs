@@ -3,7 +3,7 @@
 //! It keeps objects of the kinds that most controllers live on, and of any `CustomResourceDefinition` it is given, and
 //! answers for them as a real kube-apiserver does: one global resource version, optimistic concurrency, list pages from
 //! one snapshot, watches replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There
-//! is no etcd and no admission chain; RBAC is there for those who want it ([`Access`]).
+//! is no etcd and no admission chain; RBAC applies if it is configured ([`Access`]).
 //!
 //! ```text
 //!  TCP (server.rs) ─┐
@@ -12,12 +12,12 @@
 //!                                                        watch <─ store (objects, history, versions)
 //! ```
 //!
-//! What differs from kind to kind is data: a row of the table in `catalog.rs`, or one that `custom.rs` makes of a
+//! The differences between kinds are data: a row of the table in `catalog.rs`, or one that `custom.rs` makes of a
 //! `CustomResourceDefinition`.
 //!
 //! A [`FaultPlan`] makes it fail: between the gate and the verbs, and within watches ([`ApiServer::set_faults`]).
 //!
-//! What writes do to thousands of watchers is not played but modelled, in [`fanout`].
+//! The effects of writes on thousands of watchers are not played but modelled, in [`fanout`].
 //!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Who owns which fields of an object: server-side apply and its bookkeeping in `managedFields`.
+//! The ownership of an object's fields: server-side apply and its bookkeeping in `managedFields`.
 
 mod apply;
 mod fields;
@@ -14,10 +14,10 @@ use crate::route::Sub;
 use crate::schema::Place;
 use serde_json::{Map, Value, json};
 
-/// The owner of what an object had before anyone was asked who owns what.
+/// The manager of the fields that an object had before their owners were tracked.
 const BEFORE: &str = "before-first-apply";
 
-/// What metadata nobody owns: the server sees to it.
+/// The metadata that no field manager owns, because the server maintains it.
 const SYSTEM: [&str; 10] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -31,7 +31,7 @@ const SYSTEM: [&str; 10] = [
     "uid",
 ];
 
-/// Who writes, and how.
+/// The manager of a write, and the way it writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
@@ -214,7 +214,7 @@ impl Managers {
     }
 }
 
-/// Whether anyone has applied the object, so that owners are kept track of.
+/// Whether a manager has applied the object, so that owners are kept track of.
 pub(crate) fn is_applied(object: &Value) -> bool {
     let entries = list(object, "/metadata/managedFields");
     entries.iter().any(|entry| entry["operation"] == "Apply")

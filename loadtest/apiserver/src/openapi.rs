@@ -10,7 +10,7 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// What types and fields are about: `TYPE text` or `TYPE.FIELD text`.
+/// The descriptions of types and fields: `TYPE text` or `TYPE.FIELD text`.
 static ABOUT: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     include_str!("registry/about.txt")
         .lines()
@@ -25,7 +25,7 @@ enum Version {
     Three,
 }
 
-/// What each object says of itself.
+/// The fields in which each object names its own type.
 const TYPE_FIELDS: [(&str, &str); 2] = [
     ("apiVersion", "The version of the API this object is written in."),
     ("kind", "The kind of this object."),
@@ -148,7 +148,7 @@ impl Version {
         let mut property = self.shape(&field.shape, used);
         if let Some(about) = ABOUT.get(format!("{owner}.{}", field.name).as_str()) {
             if let (Version::Three, Some(reference)) = (self, property.get("$ref").cloned()) {
-                // What stands beside a reference is not read.
+                // Fields beside a reference are not read.
                 property = json!({"allOf": [{"$ref": reference}]});
             }
             property["description"] = (*about).into();
@@ -222,7 +222,7 @@ impl Version {
         schema
     }
 
-    /// What can be done with a kind at a path.
+    /// Returns the operations that a kind has at a path.
     fn operations(self, kind: Kind, path: &str) -> Value {
         let named = path.ends_with("{name}");
         let schema = self.reference(&name_of(kind));

@@ -71,7 +71,7 @@ pub(crate) fn scale(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Repl
         Method::PATCH => {
             media_type(parts, &PATCHES)?;
             let mut wanted = current;
-            // What the patch does not name stays; a version counts only where the patch names one.
+            // Metadata that the patch does not name stays; a version counts only where the patch names one.
             wanted["metadata"] = json!({});
             write::merge(&mut wanted, read(body)?);
             wanted

@@ -160,7 +160,8 @@ impl ApiServer {
         self.faults.clear();
     }
 
-    /// What the plan did since it was set, in order: the latest 100,000 of it. It stays there when the plan is cleared.
+    /// Returns the faults that the plan injected since it was set, in order: the latest 100,000 of them. They stay
+    /// there when the plan is cleared.
     pub fn faults_injected(&self) -> Vec<FaultRecord> {
         self.faults.latest().map_or_else(Vec::new, |plan| plan.records())
     }
@@ -360,7 +361,8 @@ impl ApiServer {
         log.push_back(record);
     }
 
-    /// Who sends this request; refused when that is nobody or they may not send it.
+    /// Returns the user that sends this request, if access is controlled; refused when the request authenticates as no
+    /// user, or the user may not send it.
     fn admit(&self, caller: &Caller, token: Option<&str>, parts: &Parts) -> Answer<Admitted> {
         if matches!(caller, Caller::Spared) {
             return Ok(None);
@@ -412,7 +414,7 @@ impl ApiServer {
                 .get(target.kind, &key_of(&target.namespace, &target.name))
                 .is_none()
         {
-            // What is not there would be created.
+            // A PUT or PATCH of an absent object would create it, so it needs the right to create as well.
             access.authorise(user, &Attributes::of(parts).with_verb("create"))?;
         }
         let reply = match self.object(parts, &target, &query, (offer, accepted), body)? {
@@ -430,7 +432,7 @@ impl ApiServer {
         offer: Offer,
         admitted: Admitted,
     ) -> Answer<Reply> {
-        // A test's own client asks for reviews as one who may do everything.
+        // A test's own client asks for reviews as a user who may do everything.
         let (access, user) = if let Some(admitted) = admitted {
             admitted
         } else {
@@ -524,7 +526,7 @@ impl ApiServer {
     }
 }
 
-/// Who a write is by: as it says, or else the client's name.
+/// Returns the manager of a write: the one that the request names, or else the client's name.
 fn manager<'a>(parts: &'a Parts, query: &'a Query) -> &'a str {
     match query.text("fieldManager") {
         "" => {

@@ -16,7 +16,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// Reads the patch of a request.
 pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Answer<Change> {
-    // Nobody has said how the lists of a custom resource are merged.
+    // It is not defined how the lists of a custom resource are merged.
     let accepted = if kind.is_custom() {
         &[JSON, MERGE, APPLY][..]
     } else {

@@ -32,7 +32,7 @@ pub(crate) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of a watch.
 pub(crate) const WATCH_MEDIA: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What is not stored and has a message.
+/// The types that have a message and are not stored.
 const MADE: [&str; 4] = [
     "Status",
     "TokenReview",
@@ -81,8 +81,8 @@ pub fn object_of(body: &[u8]) -> Option<Value> {
     Some(value)
 }
 
-/// The events in a piece of a watch, each whole: lines of JSON, or frames of protobuf behind their lengths. What
-/// begins and does not end is the last of them.
+/// Splits a piece of a watch into its events, each whole: lines of JSON, or frames of protobuf behind their lengths. If
+/// the last event is not whole, its beginning is the last item.
 pub fn split_events(mut piece: &[u8]) -> Vec<&[u8]> {
     let mut events = Vec::new();
     while let Some(&first) = piece.first() {
@@ -110,7 +110,7 @@ pub fn event_of(event: &[u8]) -> Option<(String, Value)> {
     Some((change, value["object"].take()))
 }
 
-/// What a request's body has, with the kind and version that its envelope names; the message must be of this type.
+/// Decodes a request's body, with the kind and version that its envelope names; the message must be of this type.
 pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Value, Fault> {
     let opened = open(bytes)?;
     let mut value = decode(SCHEMA.named(name), opened.raw)?;

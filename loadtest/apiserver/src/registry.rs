@@ -27,7 +27,7 @@ use crate::status::{Answer, Refusal};
 use crate::validate::{metadata, metadata_update};
 use serde_json::Value;
 
-/// Reads a body that should be an object of `kind`. What is not known is dropped as Go's decoder does.
+/// Reads a body that should be an object of `kind`. Unknown fields are dropped as Go's decoder does.
 pub(crate) fn decode(kind: Kind, body: Body<'_>, strict: bool) -> Answer<Value> {
     let body = match body.media {
         Media::Json => body.bytes,
@@ -73,7 +73,7 @@ fn decode_message(kind: Kind, body: &[u8]) -> Answer<Value> {
     normalise(kind, value)
 }
 
-/// What a client that asked for strictness is told of fields the kind does not have.
+/// Returns the message about fields that the kind does not have, for a client that asked for strictness.
 pub(crate) fn strict_fault(kind: Kind, value: &Value) -> Option<String> {
     let unknown = unknown_fields(kind, value);
     let said: Vec<String> = unknown

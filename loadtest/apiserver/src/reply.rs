@@ -22,7 +22,7 @@ pub(crate) enum Reply {
     Object(StatusCode, Arc<Object>),
     /// A document that has no form but JSON.
     Document(Value),
-    /// What is not stored and has a message: a Status, a review.
+    /// An object that has a message and is not stored: a Status, a review.
     Made(StatusCode, Value),
     Text(&'static str),
     List(List),

@@ -6,7 +6,7 @@ use crate::object::Object;
 use crate::store::State;
 use percent_encoding::percent_decode_str;
 
-/// What a path names.
+/// The target that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `/api`, `/version` and the like.
@@ -48,9 +48,9 @@ pub(crate) enum Sub {
     Main,
     Status,
     Finalize,
-    /// Of a pod: its node.
+    /// The node of a pod.
     Binding,
-    /// Of what has replicas: how many.
+    /// The number of replicas.
     Scale,
 }
 
@@ -66,7 +66,7 @@ impl ObjectTarget {
     }
 }
 
-/// What a path names, of the kinds that `state` serves.
+/// Returns the target that a path names, among the kinds that `state` serves.
 pub(crate) fn target(path: &str, state: &State) -> Target {
     let segments: Vec<String> = path
         .split('/')

@@ -115,9 +115,9 @@ pub(crate) enum Form<'a> {
     Keyed(&'a Field),
 }
 
-/// What is not known is taken as one.
+/// The shape of an unknown field, which is taken as a value of any type.
 static UNKNOWN: Shape = Shape::Any;
-/// What a custom resource has is not listed.
+/// The shape of a custom resource, whose fields are not listed.
 static FREE: Shape = Shape::Free;
 
 impl Place<'static> {

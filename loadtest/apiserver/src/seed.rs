@@ -24,7 +24,7 @@ pub enum LoadError {
     Object {
         /// The object's kind and name.
         what: String,
-        /// What is wrong with it.
+        /// The fault of the object.
         why: String,
     },
 }

@@ -10,7 +10,7 @@ use crate::kinds::Kind;
 use crate::object::Object;
 use crate::status::Answer;
 
-/// What a list or watch selects.
+/// The objects that a list or watch selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     namespace: String,

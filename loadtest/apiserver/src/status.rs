@@ -90,7 +90,7 @@ impl Refusal {
         Box::new(Self::new(409, "Conflict", message).about(kind, name))
     }
 
-    /// What is applied belongs to others.
+    /// An apply that changes fields of other managers.
     pub(crate) fn apply_conflict(message: String, causes: Vec<Cause>) -> Box<Self> {
         let mut refusal = Self::general(409, "Conflict", message);
         refusal.causes = causes;
@@ -135,7 +135,7 @@ impl Refusal {
         Box::new(refusal)
     }
 
-    /// Nobody is behind the request's token.
+    /// A request that authenticates as no user.
     pub(crate) fn unauthorized() -> Box<Self> {
         Box::new(Self::new(401, "Unauthorized", "Unauthorized"))
     }
@@ -235,7 +235,7 @@ impl Refusal {
         Box::new(Self::general(405, "MethodNotAllowed", message))
     }
 
-    /// Nothing the server has is in a form that the client accepts.
+    /// A request whose client accepts no form that the server has.
     pub(crate) fn not_acceptable(message: impl Into<String>) -> Box<Self> {
         Box::new(Self::new(406, "NotAcceptable", message))
     }

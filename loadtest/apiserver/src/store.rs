@@ -27,7 +27,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The objects of a kind, their history, and who waits for more of it.
+/// The objects of a kind, their history, and the watches that wait for more of it.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) objects: BTreeMap<Arc<str>, Arc<Object>>,
@@ -65,7 +65,7 @@ pub(crate) struct State {
     empties: bool,
 }
 
-/// The store: the state, who waits for it, and what requests need beside it.
+/// The store: the state, and what requests and the collector need beside it.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) config: Config,
@@ -223,7 +223,7 @@ impl Table {
 }
 
 impl State {
-    /// What is served, in each version.
+    /// Returns the kinds that are served, in each version.
     pub(crate) fn kinds(&self) -> &[Kind] {
         &self.kinds
     }

@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     include: Include,
-    /// What ages are counted to.
+    /// The time to which ages are counted.
     pub(crate) now: Timestamp,
 }
 
-/// What a row carries of its object.
+/// The part of its object that a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Include {
     Nothing,
@@ -122,7 +122,7 @@ fn row(kind: Kind, object: &Value, now: Timestamp) -> Vec<Value> {
         .collect()
 }
 
-/// A cell whose value stands in the object. What is not there is empty, and null in a custom resource.
+/// A cell whose value stands in the object. A value that is absent is empty, and null in a custom resource.
 fn cell(shape: &str, found: Option<&Value>, custom: bool, now: Timestamp) -> Value {
     match (shape, found) {
         ("date" | "age", found) if found.is_some() || !custom => {

@@ -71,7 +71,7 @@ fn is_name_part(text: &str) -> bool {
         && bytes.iter().all(inner)
 }
 
-/// What is wrong with a label's or annotation's key.
+/// Returns the faults of a label's or annotation's key.
 pub(crate) fn label_key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match key.split_once('/') {

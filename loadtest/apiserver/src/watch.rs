@@ -43,7 +43,7 @@ struct Watcher {
     /// The version of the bookmark that ends the initial events.
     initial_end: Option<u64>,
     position: u64,
-    /// What had happened before the watch began does not count as lag.
+    /// The position at the start: what had happened before the watch began does not count as lag.
     began: u64,
     /// Events up to this version are not wanted (a watch from a version to come).
     beyond: u64,
@@ -52,7 +52,7 @@ struct Watcher {
     bookmark_at: Option<Instant>,
 }
 
-/// What an event shows.
+/// The content of an event.
 #[derive(Clone, Copy)]
 enum Told<'a> {
     /// A change as it is in the history.
@@ -224,7 +224,7 @@ impl Watcher {
                 biased;
                 changed = self.woken.changed() => {
                     changed.ok()?;
-                    // Those who write go first where there are many, and what they wrote is told at once.
+                    // If there are many writers, they go first, and what they wrote is told at once.
                     tokio::task::yield_now().await;
                 }
                 () = tokio::time::sleep_until(wake_at) => {}
@@ -266,7 +266,7 @@ impl Watcher {
             (Some(_), false) if event.change == Change::Deleted => {
                 self.write(out, "DELETED", Told::Event(event));
             }
-            // What leaves the selection is shown as it was last seen, at the version at which it left.
+            // An object that leaves the selection is shown as it was last seen, at the version at which it left.
             (Some(previous), false) => {
                 let previous = previous.at_version(event.object.rv);
                 self.write(out, "DELETED", Told::Alone(&previous));

@@ -23,7 +23,7 @@ const NAME_TRIES: usize = 8;
 /// The part of a prefix that is kept: five characters follow, and a name has 63.
 const PREFIX: usize = 58;
 
-/// Where an object says who owns what of it.
+/// The place where an object says which manager owns what of it.
 const OWNERS: &str = "/metadata/managedFields";
 
 /// How an object is to be changed.
@@ -52,7 +52,7 @@ pub(crate) struct Write<'a> {
     pub(crate) manager: &'a str,
 }
 
-/// What became of a write: the object, and whether it is new.
+/// The result of a write: the object, and whether it is new.
 pub(crate) type Written = (Arc<Object>, bool);
 
 fn is_dry(query: &Query) -> Answer<bool> {
@@ -130,7 +130,7 @@ fn adopt_namespace(kind: Kind, value: &mut Value, namespace: &str) -> Answer<()>
     Ok(())
 }
 
-/// Nothing is created in a namespace that is not there or on its way out, nor of a kind that is on its way out.
+/// Refuses to create an object in a namespace that is not there or on its way out, or of a kind that is on its way out.
 fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     let name = text(value, "/metadata/namespace");
     let state = store.read();
@@ -268,7 +268,7 @@ pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
     loop {
         let Some(old) = store.get(target.kind, &key) else {
             match create_by_update(write, &mut change, dry) {
-                // Someone else was faster: it is applied to what they made.
+                // Another client was faster: the configuration is applied to the object that it made.
                 Err(refusal) if refusal.reason == "AlreadyExists" && matches!(change, Change::Apply(_)) => {
                     continue;
                 }
@@ -278,7 +278,7 @@ pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
         if let Some(object) = update_once(write, &old, &mut change, dry)? {
             return Ok((object, false));
         }
-        // Someone else was faster: read it again.
+        // Another client was faster: read it again.
     }
 }
 
@@ -388,7 +388,7 @@ fn update_once(
     if is_unchanged(&mut new, &old_value) && !handed_over && !cleared {
         return Ok(Some(Arc::clone(old)));
     }
-    // Once cleared, an object is not tracked until somebody applies it.
+    // Once cleared, an object is not tracked until a manager applies it.
     let tracked = store.config.managed_fields && was_tracked && !cleared;
     if !matches!(change, Change::Apply(_)) && (tracked || managed::is_applied(&new)) {
         managed::note(write.writer(&store.clock.time()), &old_value, &mut new);
@@ -398,7 +398,7 @@ fn update_once(
         return Ok(Some(draft.seal(old.rv)));
     }
     if ends_deletion(kind, &new) {
-        // The last one who held it up let go. The answer is the object as it was to be.
+        // The deletion is no longer held up. The answer is the object as it was to be.
         return Ok(delete::take_away(store, old).map(|removed| draft.seal(removed.rv)));
     }
     let object = store.replace(old, draft);
@@ -437,7 +437,7 @@ fn check_version(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
     Err(Refusal::invalid(kind, old.name(), faults.0))
 }
 
-/// What no client sets on an update.
+/// Restores the metadata that no client sets on an update.
 fn keep_system_fields(new: &mut Value, old: &Value) {
     let Some(metadata) = new["metadata"].as_object_mut() else {
         return;

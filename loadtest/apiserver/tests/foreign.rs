@@ -4,7 +4,7 @@
 use memory_apiserver::{ApiServer, Config};
 use std::time::Duration;
 
-/// A controller of someone else's: each Widget gets a `ConfigMap` of its name that tells its size.
+/// A controller from outside of this project: each Widget gets a `ConfigMap` of its name that tells its size.
 mod widgets {
     use futures::TryStreamExt;
     use k8s_openapi::api::core::v1::ConfigMap;

@@ -30,7 +30,7 @@ pub enum Error {
     NoAnswer {
         /// The verb and the path.
         request: String,
-        /// What kube says of it.
+        /// The error of kube.
         source: kube::Error,
     },
     /// The scenario asks for something that does not exist.

@@ -25,7 +25,7 @@ pub struct Play<'a> {
     created: BTreeMap<String, BTreeSet<String>>,
     /// The step has created pods that the controller may not have seen.
     unseen_pods: bool,
-    /// What the Namespace and the Nodes are marked with.
+    /// The value with which the Namespace and the Nodes are marked.
     mark: Option<String>,
 }
 

@@ -43,7 +43,7 @@ impl Ask {
         Self::new(Method::DELETE, kind.path(namespace, name), options)
     }
 
-    /// Sends it. An error is a refusal: a server in this process answers who meets no faults.
+    /// Sends it. An error is a refusal: a server in this process answers every client that meets no faults.
     pub(super) async fn send(&self, api: &Http) -> anyhow::Result<Value> {
         api.request(self.method.clone(), &self.path, &self.body).await
     }

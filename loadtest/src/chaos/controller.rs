@@ -18,7 +18,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// Where controllers reach the server.
 pub(super) enum Place {
-    /// Within the process. Requests of those who have gone linger, or not.
+    /// Within the process. Requests of a controller that was killed linger, or not.
     Here { server: ApiServer, lingering: bool },
     /// At a URL.
     Sockets(String),
@@ -31,7 +31,7 @@ pub(super) struct Controller {
     line: Line,
 }
 
-/// What is cut when the controller is killed.
+/// The line that is cut when the controller is killed.
 enum Line {
     Link(Link),
     /// All its sockets close with it.
@@ -44,7 +44,7 @@ impl Place {
     pub(super) fn start(&self, options: run::Options) -> anyhow::Result<Controller> {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
-            // Whoever drops the sender wants no end in order.
+            // If the sender was dropped, the controller must not end in order.
             if stopped.await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -117,7 +117,7 @@ impl Controller {
         self.check().await?;
         if let Line::Link(link) = &self.line {
             link.cut();
-            // What it thinks no longer matters, and it need not go on thinking.
+            // A controller without its link counts as killed. It is stopped only so that it uses no more CPU time.
             self.ask_to_stop();
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Controller {
 
     fn ask_to_stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // One that has ended meanwhile is found out about by who waits for it.
+            // One that has ended meanwhile is found out about by the caller that waits for it.
             let _ = stop.send(());
         }
     }

@@ -1,5 +1,5 @@
-//! A random history of a cluster: what people, kubelets and other controllers do to it, one operation after the
-//! other, from a seed.
+//! A random history of a cluster: the operations of users, kubelets and other controllers on it, one after the other,
+//! from a seed.
 
 pub(super) mod leases;
 mod pods;
@@ -51,7 +51,7 @@ pub struct Count {
     pub refused: u64,
 }
 
-/// What must follow an operation.
+/// A change that must follow an operation.
 enum FollowUp {
     /// A slice was given to another manager: its Service changes.
     TouchService { namespace: String, name: String },
@@ -61,13 +61,13 @@ enum FollowUp {
     Namespace(usize),
 }
 
-/// What the chances of operations are out of.
+/// The total of the chances of all operations.
 const CHANCES: u32 = 106;
 
 // === impl History ===
 
 impl History {
-    /// Of a cluster that is still empty.
+    /// Returns the history of a cluster that is still empty.
     pub(super) fn new(api: Http, seed: u64, wall: Timestamp, trace: Option<Trace>) -> Self {
         let mut rng = Rng::with_seed(seed);
         let namespaces = rng.usize(2..=3);

@@ -177,7 +177,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// One attack, from an empty cluster to the end of the last flip.
 async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     let handle = start(Config::default().seed(1).history(HISTORY)).await?;
-    // Whoever attacks, flips and watches does so without a socket, so that the machine is the controller's as far as can be.
+    // The attacker, the flips and the watch use no socket, so that the machine is the controller's as far as can be.
     let client = Client::new(handle.server().service_without_faults(), "default");
     let http = Http::new(client.clone());
     let neighbours = Arc::new(Neighbours::create(http.clone()).await?);
@@ -312,7 +312,7 @@ impl Outcome {
             ));
         }
         let bounds = self.attack.bounds();
-        // What a controller waits for that has nothing to do shows in neither figure.
+        // The time that a controller waits without work shows in neither figure.
         let (wall, most) = (Duration::from_micros(self.own.p99), limit * WALL);
         if bounds.requests.is_none() && wall > most {
             faults.push(format!(
@@ -327,7 +327,7 @@ impl Outcome {
                 "before one flip in a hundred is written, the controller sends {between} other requests, more than {most}"
             ));
         }
-        // What is there when the attack begins may be read once more.
+        // Objects that are there when the attack begins may be read once more.
         let reads = bounds
             .reads
             .map(|reads| (reads * self.strikes as f64) as u64 + 100);

@@ -1,5 +1,5 @@
-//! The line between a controller in this process and the server. It can be cut, as when the controller's process
-//! is killed: nothing goes through it any more in either direction, and nobody is told.
+//! The line between a controller in this process and the server. It can be cut, as when the controller's process is
+//! killed: nothing goes through it any more in either direction, and neither side is told.
 
 use std::{
     io,
@@ -83,7 +83,7 @@ impl Link {
         self.state.circles.load(Ordering::Relaxed)
     }
 
-    /// Cuts the line. What is under way is lost, unless requests linger.
+    /// Cuts the line. Requests under way are lost, unless they linger.
     pub(super) fn cut(&self) {
         self.state.cut.store(true, Ordering::Relaxed);
         for (request, lingering) in self.state.under_way.lock().drain(..) {
@@ -110,7 +110,7 @@ impl Service<Request<kube::client::Body>> for Link {
             return Box::pin(std::future::pending());
         }
         // Endpoints that are made after their Service has gone stay until the next start, as upstream leaves them:
-        // there is no owner with whom they go.
+        // there is no owner with which they go.
         let makes_endpoints =
             request.method() == Method::POST && request.uri().path().ends_with("/endpoints");
         let lingering = self.lingering && !makes_endpoints;

@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 use crate::oracle;
 
-/// What differs from seed to seed beside the history and the faults.
+/// The settings that differ from seed to seed beside the history and the faults.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) outputs: oracle::Outputs,
@@ -128,7 +128,7 @@ impl Shape {
         oracle::Options {
             outputs: self.outputs,
             max_endpoints_per_slice: self.max_endpoints,
-            // People set it, and Services are made headless and back: alone it is no reason for a write.
+            // The history's edits set it, and Services are made headless and back: alone it is no reason for a write.
             headless_label: false,
             mirrored: true,
             custom: true,

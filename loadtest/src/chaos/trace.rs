@@ -1,4 +1,4 @@
-//! Printing what happens, for whoever looks into a failure.
+//! Printing what happens, to look into a failure.
 
 use std::{cell::Cell, rc::Rc};
 

@@ -34,7 +34,7 @@ pub struct Trial {
     pub trace: bool,
 }
 
-/// What a trial showed that went well.
+/// The results of a trial that went well.
 #[derive(Clone, Debug)]
 pub struct Passed {
     /// All requests, in order.
@@ -43,7 +43,7 @@ pub struct Passed {
     pub faults: BTreeMap<String, u64>,
     /// How often the history did what.
     pub operations: BTreeMap<&'static str, Count>,
-    /// What was verified in the end.
+    /// The report of the verification in the end.
     pub report: Report,
     /// How long after the end of the faults everything was right.
     pub settled_in: Duration,
@@ -127,7 +127,7 @@ impl Trial {
         plan::of(self.seed)
     }
 
-    /// What a failure says beside what is wrong.
+    /// Returns the text of a failure, beside what is wrong.
     fn describe(self) -> String {
         let mut text = format!("seed {} fails", self.seed);
         let share = u8::from(self.sockets);
@@ -236,7 +236,7 @@ impl Run {
         Ok(controller)
     }
 
-    /// What must be true from now on: soon everything is right, then nothing is written any more, and another
+    /// Verifies what must be true from now on: soon everything is right, then nothing is written any more, and another
     /// controller finds nothing to write either.
     async fn verify(
         &mut self,
@@ -293,7 +293,7 @@ impl Run {
                     None => last = None,
                 }
             }
-            // In real time nobody waits for longer than needed.
+            // In real time the trial waits no longer than needed.
             if let Some(at) = right_since.filter(|_| self.trial.sockets)
                 && passed >= at + Duration::from_secs(3)
             {
@@ -305,7 +305,7 @@ impl Run {
         }
     }
 
-    /// Nothing may be written for a while, and everything is as it should be afterwards.
+    /// Checks that nothing is written for a while, and that everything is as it should be afterwards.
     ///
     /// Events do not count: they are held back when there are many, so the last are written minutes later, and a new
     /// controller does not know what the one before it has said.

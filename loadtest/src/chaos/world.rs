@@ -1,4 +1,4 @@
-//! What a history knows of its cluster: enough to choose what happens next, and to write the bodies of it.
+//! The knowledge that a history has of its cluster: enough to choose what happens next, and to write the bodies of it.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -384,7 +384,7 @@ impl Service {
         };
     }
 
-    /// What decides hints, as a patch.
+    /// Returns the fields that decide hints, as a patch.
     pub(crate) fn hint_patch(&self) -> Value {
         let (mode, old_mode, distribution) = match self.hints {
             0 => (json!("Auto"), Value::Null, Value::Null),

@@ -17,7 +17,7 @@ const BUCKET_STEP: f64 = 1.2;
 pub(crate) struct Latencies {
     all: Histogram<u64>,
     interval: Histogram<u64>,
-    /// Those of the present part of a run.
+    /// The durations of the present part of a run.
     part: Histogram<u64>,
     over_time: Vec<LatencySample>,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Mark {
     pub(crate) answered: Instant,
 }
 
-/// What a kube-proxy should see too.
+/// The changes that a kube-proxy should see, too.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<State>);
 

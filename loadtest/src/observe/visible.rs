@@ -1,4 +1,4 @@
-//! When does a change of a pod become visible to those who watch slices, or Endpoints objects?
+//! When does a change of a pod become visible to clients that watch slices, or Endpoints objects?
 //!
 //! Kept for each pod and *set*, that is, the slices of a Service and one of its families, or its Endpoints: what
 //! the objects last said of the pod, and what they should say next. A change counts as seen when an event arrives
@@ -25,7 +25,7 @@ const BLUR: Duration = Duration::from_secs(5);
 /// A Service, by its position in the world, and one of its families. Its Endpoints are of its first.
 pub(crate) type SetId = (usize, Family);
 
-/// What the objects of a set say of a pod.
+/// The state of a pod, as the objects of a set show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// It has no endpoint.
@@ -64,9 +64,9 @@ pub(crate) struct Visibility {
 #[derive(Debug)]
 struct Measured {
     all: Latencies,
-    /// Those after which a pod takes traffic.
+    /// Latencies of changes after which a pod takes traffic.
     begun: Latencies,
-    /// Those after which it takes none.
+    /// Latencies of changes after which it takes none.
     ended: Latencies,
 }
 
@@ -83,7 +83,7 @@ struct Seen {
     /// In how many slices the pod stands: for a moment, two, when it moves from one to another.
     slices: usize,
     awaited: Option<Awaited>,
-    /// What overtaken changes led to, and until when an event may yet show it.
+    /// The states that overtaken changes led to, and until when an event may yet show one.
     possible: Vec<Shown>,
     blurred_until: Option<Instant>,
 }
@@ -118,7 +118,7 @@ impl Shown {
         matches!(self, Self::Present { ready: true, .. })
     }
 
-    /// Whether this shows what is waited for. Of a pod that takes no traffic it is as good that it is not there, since it may
+    /// Whether this shows what is waited for. If the pod is to take no traffic, its absence is as good, since it may
     /// have gone before that was written; unless objects were there before, and it may stand in one of them.
     fn shows(self, wanted: Self, begins_late: bool) -> bool {
         self == wanted || (!begins_late && self == Self::Absent && !wanted.takes_traffic())
@@ -247,7 +247,7 @@ impl Visibility {
         }
     }
 
-    /// The server refused a change, or nobody knows what came of it: it is not waited for.
+    /// Notes that the server refused a change, or that its result is unknown: it is not waited for.
     pub(crate) fn failed(&mut self, change: &Change, now: Instant) {
         let (pod, sets) = self.unanswered.remove(&change.0).unwrap_or_default();
         for id in sets {
@@ -321,7 +321,7 @@ impl Visibility {
         [self.measured.begun.report(), self.measured.ended.report()]
     }
 
-    /// What was measured so far.
+    /// Returns the latencies that were measured so far.
     pub(crate) fn latencies(&mut self) -> &mut Latencies {
         &mut self.measured.all
     }

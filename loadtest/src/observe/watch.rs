@@ -55,10 +55,10 @@ pub(crate) struct Seen {
 /// When events arrived, and how much they wrote.
 struct Events {
     last: Instant,
-    /// The first since somebody asked for it.
+    /// The first event since one was asked for.
     next: Option<Instant>,
     writes: Writes,
-    /// How often each slice was written since somebody asked for that, by namespace and name.
+    /// How often each slice was written since this count was asked for, by namespace and name.
     each_slice: Option<HashMap<(String, String), u32>>,
     /// How many slices, and how many Endpoints objects, there are.
     present: [usize; 2],

@@ -1,4 +1,5 @@
-//! What of slices and Endpoints objects a watching client decodes here: who is in them, and in what state.
+//! The parts of slices and Endpoints objects that a watching client decodes here: which pods are in them, and in what
+//! state.
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
@@ -42,10 +43,10 @@ pub(super) struct Object<'a> {
     pub(super) metadata: Metadata<'a>,
     #[serde(borrow, default)]
     pub(super) address_type: Cow<'a, str>,
-    /// Of a slice.
+    /// The endpoints of a slice.
     #[serde(default)]
     endpoints: Option<Vec<Endpoint>>,
-    /// Of an Endpoints object.
+    /// The subsets of an Endpoints object.
     #[serde(default)]
     subsets: Option<Vec<Subset>>,
     #[serde(default)]
@@ -69,7 +70,7 @@ pub(super) struct Metadata<'a> {
 struct Labels<'a> {
     #[serde(borrow, default, rename = "kubernetes.io/service-name")]
     service: Option<Cow<'a, str>>,
-    /// Of slices that a kube-proxy does not ask for.
+    /// Labels of slices that a kube-proxy does not ask for.
     #[serde(default, rename = "service.kubernetes.io/headless")]
     headless: Option<IgnoredAny>,
     #[serde(default, rename = "service.kubernetes.io/service-proxy-name")]

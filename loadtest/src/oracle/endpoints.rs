@@ -59,8 +59,8 @@ pub(super) fn compare(
     }
 }
 
-/// What is wrong with an Endpoints object whose Service does not exist. Those of other owners are their
-/// business, and so are locks.
+/// Returns the difference of an Endpoints object whose Service does not exist. Objects of other owners are not the
+/// controller's, and neither are locks.
 pub(super) fn orphan(object: &Endpoints) -> Option<Difference> {
     let is_ours = object.labels().get(MANAGED_BY_LABEL).map(String::as_str) == Some(MANAGED_BY);
     let is_lock = object.annotations().contains_key(LEADER);
@@ -120,7 +120,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What can be wrong with the addresses of a port.
+    /// Compares the addresses of a port.
     fn addresses(
         &mut self,
         port: Option<&Port>,

@@ -1,4 +1,4 @@
-//! What Services, Pods and Nodes say, read in the one way that both outputs need it.
+//! The facts that Services, Pods and Nodes state, read in the one way that both outputs need them.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! What the check found, as data and as text for people.
+//! The findings of the check, as data and as text.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -7,15 +7,15 @@ use super::Outputs;
 /// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What was checked.
+    /// The outputs that were checked.
     pub outputs: Outputs,
     /// Services that the controller publishes.
     pub services: usize,
     /// Endpoints that these Services should have, counted once for each Service and family.
     pub endpoints: usize,
-    /// Slices in the cluster, whoever manages them; none unless they were checked.
+    /// Slices in the cluster, of all managers; none unless they were checked.
     pub slices: usize,
-    /// Endpoints objects in the cluster, whoever manages them; none unless they were checked.
+    /// Endpoints objects in the cluster, of all managers; none unless they were checked.
     pub objects: usize,
     /// Everything that is wrong.
     pub differences: Vec<Difference>,
@@ -33,13 +33,13 @@ pub struct Difference {
     /// The port group of a slice or the port of an address, when the difference is about an endpoint, e.g.
     /// `http 8080/TCP`.
     pub ports: Option<String>,
-    /// What it is about: an endpoint, a slice, a zone, or the Endpoints object or an address of it.
+    /// The subject of the difference: an endpoint, a slice, a zone, or the Endpoints object or an address of it.
     pub subject: String,
-    /// What is wrong with it.
+    /// The problem with the subject.
     pub problem: Problem,
 }
 
-/// What can be wrong.
+/// The problems that a subject can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// It should be there and is not.
@@ -50,9 +50,9 @@ pub enum Problem {
     Differs {
         /// The field's name as in the API.
         field: &'static str,
-        /// What it should be.
+        /// The value that it should have.
         expected: String,
-        /// What it is.
+        /// The value that it has.
         found: String,
     },
     /// It stands more than once for its ports, in these slices or lists.
@@ -122,7 +122,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a report is about, in figures.
+/// The numbers of what was checked.
 struct Counts<'a>(&'a Report);
 
 impl fmt::Display for Counts<'_> {

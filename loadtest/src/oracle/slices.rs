@@ -129,8 +129,8 @@ fn holds_ready(slice: &EndpointSlice) -> bool {
     })
 }
 
-/// The pods that a Service with such an annotation publishes, if its Lease is renewed and nobody else publishes for it:
-/// one at most.
+/// The pods that a Service with such an annotation publishes, if its Lease is renewed and no other controller publishes
+/// for it: one at most.
 pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a Pod]) -> Vec<&'a Pod> {
     let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
     let Some(name) = holder.and_then(|holder| holder.split('_').next()) else {
@@ -152,8 +152,8 @@ pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a P
     if found.len() == 1 { found } else { Vec::new() }
 }
 
-/// Whether other controllers publish endpoints of the Service to which the slices belong, so that nobody leads it. `None`
-/// if it depends on what was before.
+/// Whether other controllers publish endpoints of the Service to which the slices belong, so that no pod leads it.
+/// `None` if it depends on what was before.
 pub(super) fn is_taken(slices: &[&EndpointSlice]) -> Option<bool> {
     let manager = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY_LABEL).cloned();
     let others = slices.iter().copied().filter(|slice| {
@@ -252,7 +252,7 @@ impl Comparison<'_> {
         Some(family)
     }
 
-    /// What can be wrong with a slice as an object.
+    /// Compares the labels and the owner of a slice, and checks its size.
     fn slice(&mut self, service: &Service, slice: &EndpointSlice, family: Family, options: &Options) {
         let subject = format!("slice {}", slice.name_any());
         let (mut labels, mut found) = (slice_labels(service), slice.labels().clone());
@@ -292,7 +292,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What can be wrong with the endpoints of a family.
+    /// Compares the endpoints of a family.
     fn endpoints(
         &mut self,
         family: Family,

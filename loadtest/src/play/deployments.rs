@@ -42,7 +42,7 @@ pub(super) async fn reconcile(http: &Http, deployment: &Value, pods: &[Value]) -
         let pod = pod(deployment, &template);
         send(http, Method::POST, &Resource::Pods.path(namespace, ""), &pod).await?;
     }
-    // Those that serve stay, and of these the oldest.
+    // Ready pods stay before others, and older pods before newer ones.
     present.sort_by_key(|pod| (!is_ready(pod), text(pod, "/metadata/creationTimestamp")));
     let surplus = present.iter().skip(wanted);
     let replaced = old.iter().filter(|_| present_ready >= wanted);

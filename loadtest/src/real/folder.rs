@@ -14,7 +14,7 @@ pub(super) enum Program {
     Etcd,
     ApiServer,
     ControllerManager,
-    /// Renders overlays. Nothing is asked of a cluster through it, so one on the PATH will do as well.
+    /// Renders overlays. It asks nothing of a cluster, so one on the PATH will do as well.
     Kubectl,
 }
 
@@ -81,13 +81,13 @@ impl Folder {
         found.with_context(|| format!("there is no {program} in {}", self.path.display()))
     }
 
-    /// Those of these programs that are missing.
+    /// Returns the programs among these that are missing.
     pub(super) fn missing(&self, needed: &[Program]) -> Vec<Program> {
         let needed = needed.iter().copied();
         needed.filter(|program| self.find(*program).is_none()).collect()
     }
 
-    /// What a program says that it is, such as `v1.36.2`.
+    /// Returns the version that a program says it is, such as `v1.36.2`.
     pub(super) fn version(&self, program: Program) -> anyhow::Result<String> {
         let path = self.get(program)?;
         let mut command = Command::new(&path);

@@ -31,7 +31,7 @@ pub(super) enum Account {
     ControllerManager,
 }
 
-/// What a control plane proves itself with, in files of a folder.
+/// The credentials of a control plane, in files of a folder.
 pub(super) struct Identity {
     folder: PathBuf,
     ca: String,

@@ -25,13 +25,14 @@ const RULES: [&str; 4] = [
     include_str!("../../../deploy/kustomize/overlays/mirroring/rbac.yaml"),
 ];
 
-/// What the overlay `opt-in` changes in the reader's role: a JSON patch, which adds the right to read Leases that Services follow.
+/// The change that the overlay `opt-in` makes to the reader's role: a JSON patch, which adds the right to read Leases
+/// that Services follow.
 const OPT_IN: &str = include_str!("../../../deploy/kustomize/overlays/opt-in/reader.yaml");
 
 /// Applies objects, of whatever kinds the server has.
 pub(super) struct Applier {
     http: Http,
-    /// Of each group and version, the collections of its kinds, and whether these are in namespaces.
+    /// The collections of the kinds of each group and version, and whether these are in namespaces.
     kinds: HashMap<String, HashMap<String, (String, bool)>>,
 }
 

@@ -44,7 +44,7 @@ pub(crate) enum Part {
     FanOut,
 }
 
-/// What all parts work with.
+/// The data that all parts work with.
 pub(super) struct Work {
     /// The programs, unless there is a server.
     pub(super) folder: Option<Folder>,
@@ -67,7 +67,7 @@ pub(super) struct Work {
     pub(super) rounds: Option<usize>,
     /// Simulated kube-proxies of the fan-out loads.
     pub(super) watchers: Option<u16>,
-    /// What was measured, by part.
+    /// The measurements, by part.
     pub(super) loads: Mutex<BTreeMap<String, Vec<loads::Row>>>,
     /// Where logs and reports go.
     pub(super) out: PathBuf,

@@ -136,7 +136,7 @@ impl Plane {
             format!("--listen-peer-urls={peers}"),
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=real={peers}"),
-            // Nothing here is worth a disk that is waited for.
+            // The data is thrown away with the control plane, so etcd need not wait for the disk.
             "--unsafe-no-fsync".to_owned(),
             // A load writes gigabytes between two compactions.
             "--quota-backend-bytes=8589934592".to_owned(),

@@ -1,4 +1,4 @@
-//! What README.md says of runs on a real API server: it is written from what they found, part by part.
+//! The text of README.md about runs on a real API server: it is written from what they found, part by part.
 //!
 //! Results are kept in a file beside the other results of loads. A run replaces those of its parts and no others, so each part
 //! is named with the commit, the date and the versions that it was run with. README.md says which parts passed and what users
@@ -28,7 +28,7 @@ const END: &str = "<!-- loadtest real: end -->";
 const WHAT_WAS_RUN: &str = "<!-- loadtest real: what was run -->";
 const LOADS: &str = "<!-- loadtest real: loads -->";
 
-/// What a part was run with.
+/// The programs and the machine that a part was run with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct With {
     pub(super) commit: String,
@@ -42,13 +42,13 @@ pub(super) struct With {
     pub(super) quick: bool,
 }
 
-/// What a part found.
+/// The result of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Found {
     with: With,
     passed: bool,
     words: String,
-    /// What was measured, if it is a load.
+    /// The measurements, if it is a load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rows: Vec<Row>,
 }
@@ -110,7 +110,7 @@ fn replaced(text: &str, mark: &str, words: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{mark}\n{words}{END}{after}"))
 }
 
-/// What was measured of the loads among some parts.
+/// Returns the measurements of the loads among some parts.
 fn rows_of(parts: &[(&String, &Found)]) -> Vec<Row> {
     let rows = parts.iter().flat_map(|(_, found)| &found.rows);
     rows.cloned().collect()
@@ -201,7 +201,7 @@ impl Results {
 // === impl With ===
 
 impl With {
-    /// Of this program, on this machine, today.
+    /// Describes this program, on this machine, today.
     pub(super) fn now(versions: String, machine: &Machine, quick: bool) -> Self {
         Self {
             commit: option_env!("LOADTEST_COMMIT").unwrap_or("unknown").to_owned(),
@@ -212,7 +212,7 @@ impl With {
         }
     }
 
-    /// What was run, without the machine, which matters to nothing but loads.
+    /// Returns the programs that were run, without the machine, which matters to nothing but loads.
     fn programs(&self) -> String {
         let Self {
             commit,

@@ -53,8 +53,8 @@ pub(super) fn overlays(folder: &Folder, deploy: &Path) -> anyhow::Result<Vec<Ren
         .collect()
 }
 
-/// What the chart makes of its default values, and of each set of values that the checks have; none if nothing can render it.
-/// Also the namespaces that these are for.
+/// Renders the chart with its default values, and with each set of values that the checks have; none if nothing can
+/// render it. Also returns the namespaces that these are for.
 pub(super) fn charts(deploy: &Path) -> anyhow::Result<Option<Vec<(Rendered, String)>>> {
     let Some(renderer) = ChartRenderer::find() else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What came of the parts, as a table.
+//! The outcomes of the parts, as a table.
 
 use std::{fmt::Write, time::Duration};
 
@@ -13,7 +13,7 @@ pub(super) enum Verdict {
     Skipped,
 }
 
-/// What came of a part.
+/// The outcome of a part.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) verdict: Verdict,

@@ -26,7 +26,7 @@ pub(crate) struct Footprint {
     /// The namespace was there before, and stays.
     existing: bool,
     nodes: BTreeSet<String>,
-    /// The finalizers that the scenario itself sets. Nobody else takes them away.
+    /// The finalizers that the scenario itself sets. No other client takes them away.
     finalizers: BTreeSet<String>,
 }
 

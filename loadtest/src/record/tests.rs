@@ -368,7 +368,7 @@ async fn the_cleanup_is_stopped_by_the_second_wish_to_stop_only() {
         .unwrap();
     let file = Scratch::new("cleanup", &scenario);
     let args = [file.path()];
-    // Somebody's finalizer on the Service holds the cleanup up until it is taken off.
+    // A finalizer of another client on the Service holds the cleanup up until it is taken off.
     let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
     for stops in [1, 2] {
         let (stop, stopped) = mpsc::unbounded();

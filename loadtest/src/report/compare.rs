@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads only the first lines has what they want.
+        // A reader such as `head` may close the pipe after the lines that it needs; that is no failure.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(code),
     }

@@ -33,8 +33,8 @@ pub(super) fn whole(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// Nothing may be loaded, and of style and script only those of this file run: text of a report that found its way
-/// into the page as markup could do nothing.
+/// Returns the page's policy: nothing may be loaded, and of style and script only those of this file run. Text of a
+/// report that found its way into the page as markup could do nothing.
 fn policy() -> String {
     let hash = |text: &str| STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
     format!(
@@ -50,7 +50,7 @@ pub(super) struct Tile {
     pub(super) label: String,
     pub(super) figure: String,
     pub(super) more: String,
-    /// What to make of it, where that is something: wrong, or above a limit.
+    /// The judgement of the figure, if it is wrong or above a limit.
     pub(super) mood: Option<Mood>,
 }
 

@@ -56,7 +56,8 @@ pub(super) fn interval(moments: impl Iterator<Item = f64>) -> Option<f64> {
     steps.get(steps.len() / 2).copied()
 }
 
-/// The interval of a report's samples. Those of a latency alone do not show it: intervals in which nothing ended are left out.
+/// The interval of a report's samples. The samples of a latency alone do not show it: intervals in which nothing ended
+/// are left out.
 pub(super) fn sampling(report: &Report, latency: &Latency) -> Option<f64> {
     let changes = interval(report.changes.over_time.iter().map(|sample| sample.at));
     changes.or_else(|| interval(latency.over_time.iter().map(|sample| sample.at)))
@@ -237,7 +238,7 @@ pub(super) fn merged(samples: usize) -> usize {
 fn pieces(points: &[Point], step: Option<f64>, merge: Merge) -> Pieces {
     let many = merged(points.len());
     let is_joined = |before: &Point, after: &Point| {
-        // What is not a number has no distance, and is left out below.
+        // A value that is not a number has no distance, and is left out below.
         let distance = after.0 - before.0;
         step.is_none_or(|step| distance.is_nan() || distance <= GAP * step)
     };

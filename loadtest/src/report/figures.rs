@@ -25,15 +25,15 @@ const THROTTLED_ALIKE: f64 = 0.03;
 mod noise {
     pub(super) const MEDIAN: f64 = 1.5;
     pub(super) const P90: f64 = 5.0;
-    /// Of values that a change in a hundred, or fewer, decide.
+    /// The noise of values that a change in a hundred, or fewer, decide.
     pub(super) const TAIL: f64 = 10.0;
     pub(super) const CPU: f64 = 1.5;
     pub(super) const MEMORY: f64 = 1.1;
-    /// Of how long a start takes, and of the pauses of restarts.
+    /// The noise of how long a start takes, and of the pauses of restarts.
     pub(super) const START: f64 = 4.0;
-    /// Of counts that depend on the load, and hardly on chance.
+    /// The noise of counts that depend on the load, and hardly on chance.
     pub(super) const COUNTS: f64 = 1.1;
-    /// Of counts of things that should not happen at all.
+    /// The noise of counts of things that should not happen at all.
     pub(super) const NONE: f64 = 1.0;
 }
 
@@ -167,10 +167,10 @@ pub(super) struct Figure {
     pub(super) name: String,
     pub(super) better: Better,
     pub(super) values: Vec<Option<Spread>>,
-    /// Of each run, whether the figure was measured in all of its rounds.
+    /// Whether the figure was measured in all rounds of a run, by run.
     is_whole: Vec<bool>,
     noise: f64,
-    /// Of each run, whether limits that held back writes have made the figure smaller. Empty if they have no part in it.
+    /// Whether limits that held back writes have made the figure smaller, by run. Empty if they have no part in it.
     shrunk: Vec<bool>,
     /// Values that differ by no more than this are the same, however small they are.
     tolerance: f64,
@@ -188,12 +188,12 @@ pub(super) struct Standing {
 /// The judgement of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Judgement {
-    /// Nobody can say, or neither way is better.
+    /// No judgement is possible, or neither way is better.
     None,
     Same,
     /// Runs of the same differ by as much.
     Noise,
-    /// Nobody can say, since a limit held back writes in one of the two: changes that wait share a write.
+    /// No judgement is possible, since a limit held back writes in one of the two: changes that wait share a write.
     Throttled,
     Better,
     Worse,
@@ -245,7 +245,7 @@ pub(super) fn throttled(report: &Report) -> Option<Throttled> {
     })
 }
 
-/// What to do about a controller whose own limits hold back writes.
+/// Returns advice about a controller whose own limits hold back writes.
 pub(super) fn advice(report: &Report) -> String {
     let limit = match flags::of(report).map(|flags| flags.get("--kube-api-qps").copied().flatten()) {
         Some(Some(qps)) => format!("--kube-api-qps={}", format::cut(qps, 12)),
@@ -384,7 +384,7 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     groups
 }
 
-/// What keeps runs from being as good as the first one.
+/// The reasons why runs are not as good as the first one.
 #[derive(Default)]
 pub(super) struct Failures {
     /// The figures that are worse by more than the limit, a line each.
@@ -398,7 +398,7 @@ pub(super) struct Failures {
 // === impl Failures ===
 
 impl Failures {
-    /// Nothing keeps them from it.
+    /// Whether there is no such reason.
     pub(super) fn is_none(&self) -> bool {
         self.worse.is_empty() && self.missing.is_empty() && self.unverified.is_empty()
     }
@@ -586,7 +586,7 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
     first.into_iter().map(group).collect()
 }
 
-/// The longest time that a restart left nobody to write, in seconds.
+/// The longest time that a restart left no controller to write, in seconds.
 pub(super) fn longest_gap(report: &Report) -> Option<f64> {
     let gaps = report
         .restarts

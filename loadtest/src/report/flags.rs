@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::model::Report;
 
-/// The flags that the controller ran with, by name; none where they are not known. The value may follow after an equals sign
-/// or as a word of its own. Of a flag that is given more than once, the last one counts, as the controller has it.
+/// The flags that the controller ran with, by name; none where they are not known. The value may follow after an equals
+/// sign or as a word of its own. If a flag is given more than once, the last one counts, as the controller has it.
 pub(super) fn of(report: &Report) -> Option<BTreeMap<&str, Option<&str>>> {
     let mut words = report.flags.as_ref()?.iter().map(String::as_str).peekable();
     let mut flags = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! Figures for people: three digits that count, and the unit that suits.
+//! The text form of figures: three digits that count, and the unit that suits.
 
 use jiff::Timestamp;
 
 /// The sign for a figure that is missing or no number.
 pub(super) const NONE: &str = "–";
 
-/// From here on nobody counts digits.
+/// From here on a figure is written with a power of ten, because its digits would be too many to read.
 const LONG: f64 = 1e10;
 
 /// A number with its thousands apart.
@@ -37,7 +37,7 @@ pub(crate) fn figure(value: f64) -> String {
     } else if size >= 10.0 {
         1
     } else {
-        // Very small numbers lose some digits: nobody reads ten of them.
+        // Very small numbers lose some digits, since ten of them would be too many to read.
         (2 - magnitude(size)).clamp(2, 5) as usize
     };
     signed(value, |size| group(&format!("{size:.decimals$}")))
@@ -169,7 +169,7 @@ pub(super) fn moment(seconds: f64) -> String {
     }
 }
 
-/// A date and time as RFC 3339 has them, without what nobody reads; other text is left as it is.
+/// A date and time to the minute; text that is not in the form of RFC 3339 is left as it is.
 pub(super) fn date(text: &str) -> String {
     text.parse::<Timestamp>().map_or_else(
         |_| text.to_owned(),

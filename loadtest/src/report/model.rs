@@ -13,7 +13,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Report {
     /// [`SCHEMA`] of the program that wrote it.
     pub schema: u32,
-    /// What readers call this run: the controller's name, or what the user gave.
+    /// The name of this run in pages and tables: the controller's, or what the user gave.
     pub title: String,
     /// The profile's name, or the profile file's.
     pub profile: String,
@@ -25,7 +25,7 @@ pub struct Report {
     pub parameters: BTreeMap<String, String>,
     /// Where it ran.
     pub machine: Machine,
-    /// What ran, by name: loadtest, its commit, the controller, the API server.
+    /// The versions of the programs that ran, by name: loadtest, its commit, the controller, the API server.
     pub versions: BTreeMap<String, String>,
     /// How it ended.
     pub verdict: Verdict,
@@ -41,7 +41,7 @@ pub struct Report {
     pub endpoints: Latency,
     /// How late the generator itself was: from when a change was due until it was sent.
     pub generator_lag: Latency,
-    /// What was written for the changes.
+    /// The writes that were made for the changes.
     pub writes: Writes,
     /// The processes that were measured.
     pub processes: Vec<Process>,
@@ -88,11 +88,11 @@ pub struct Machine {
 pub struct Verdict {
     /// Every object was as the oracle says it should be in the end.
     pub verified: bool,
-    /// What was not, a line each.
+    /// The problems that were found, a line each.
     pub problems: Vec<String>,
     /// The generator made its changes when they were due, so the latencies are the controller's.
     pub generator_kept_up: bool,
-    /// What else a reader should know before trusting the figures.
+    /// Other facts that a reader should know before trusting the figures.
     pub warnings: Vec<String>,
 }
 
@@ -108,8 +108,8 @@ pub struct Phase {
     pub to: f64,
     /// How many changes it made.
     pub changes: u64,
-    /// From the answer to its changes until slices showed them, without the distribution. What the last phase led to is
-    /// in it to the end; what an earlier one led to later counts for the next.
+    /// From the answer to its changes until slices showed them, without the distribution. Effects of the last phase are
+    /// in it to the end; later effects of an earlier one count for the next.
     pub slices: Latency,
     /// How often slices were written during it.
     pub slice_writes: WriteCounts,
@@ -244,19 +244,19 @@ pub struct LatencySample {
     pub max: u64,
 }
 
-/// What the controller wrote, as a watching client saw it.
+/// The writes of the controller, as a watching client saw them.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Writes {
-    /// Of `EndpointSlices`.
+    /// Writes of `EndpointSlices`.
     pub slices: WriteCounts,
-    /// Of Endpoints.
+    /// Writes of Endpoints.
     pub endpoints: WriteCounts,
-    /// Of both, for each change that was made.
+    /// Writes of both, for each change that was made.
     pub per_change: f64,
     /// Bytes of both, for each change that was made.
     pub bytes_per_change: f64,
-    /// Of both, over the run.
+    /// Writes of both, over the run.
     pub over_time: Vec<Count>,
 }
 
@@ -286,7 +286,7 @@ pub struct Watchers {
     pub latency: Latency,
     /// Watches that the API server, or the network, ended before their time.
     pub ended: u64,
-    /// Those of them whose end reached the proxy while changes were made: a slow one reads what was sent before first.
+    /// How many of these ends reached the proxy while changes were made: a slow one reads what was sent before first.
     pub ended_in_churn: u64,
     /// Watches that ended because they had lasted as long as they were asked to.
     pub timed_out: u64,
@@ -305,8 +305,8 @@ pub struct Watchers {
     pub server_cpu_seconds: Option<f64>,
 }
 
-/// Sandboxes that came and went: pods with Services of their own. What was written for them is in [`Report::writes`], and
-/// what the controller used in [`Report::processes`].
+/// Sandboxes that came and went: pods with Services of their own. The writes for them are in [`Report::writes`], and
+/// the use of the controller is in [`Report::processes`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Claims {

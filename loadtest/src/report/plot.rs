@@ -215,7 +215,7 @@ impl Plot {
         }
     }
 
-    /// The description for people who do not see the plot.
+    /// The description for readers who do not see the plot.
     fn description(&self) -> String {
         let mut text = String::new();
         for curve in &self.curves {

@@ -1,4 +1,4 @@
-//! The runs that a page or a table shows. Of several, the first is what the others are measured by.
+//! The runs that a page or a table shows. If there are several, the others are measured by the first.
 
 use std::{borrow::Cow, path::Path};
 

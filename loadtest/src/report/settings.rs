@@ -158,7 +158,7 @@ pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
     };
     warnings.extend(differing("", parameters(runs)));
     warnings.extend(differing("flag of the controller: ", flags(runs)));
-    // The load at the start is never the same to the hundredth, and is judged by whoever made the report.
+    // The load at the start is never the same to the hundredth, and is judged where a report is made.
     let mut machines = machines(runs);
     machines.retain(|setting| setting.name != "Load average");
     warnings.extend(differing("machine: ", machines));

@@ -109,7 +109,7 @@ impl ControllerFlags {
         flags
     }
 
-    /// Those of them that the user chose.
+    /// Returns the flags among these that the user chose.
     pub(super) fn chosen(&self) -> Vec<OsString> {
         let outputs = self.outputs.controllers().map(OsString::from);
         outputs.into_iter().chain(self.flags.iter().cloned()).collect()

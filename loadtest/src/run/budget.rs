@@ -23,7 +23,7 @@ pub(super) struct Budget {
 /// A figure that can have a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
-    /// Of one output, or of each that is measured.
+    /// The latency of one output, or of each that is measured.
     Latency(Option<Output>, Quantile),
     /// CPU time of the controller for each change.
     Cpu,
@@ -42,7 +42,7 @@ enum Output {
     Slices,
     Endpoints,
     Watchers,
-    /// Of sandboxes: from ready to visible, and from gone to unseen.
+    /// The latencies of sandboxes: from ready to visible, and from gone to unseen.
     Ready,
     Gone,
 }
@@ -87,7 +87,7 @@ impl FromStr for Budget {
 impl Budget {
     fn judge(&self, figure: Figure, report: &Report) -> model::Budget {
         let spread = Spread::of(report, |report| figure.value(report));
-        // What was not measured, in whichever round, may be anything.
+        // A figure that was not measured, in whichever round, may be anything.
         let rounds = report.rounds.len().max(1);
         let met = spread.is_some_and(|spread| spread.rounds == rounds && spread.median <= self.limit);
         model::Budget {

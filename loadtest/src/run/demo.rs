@@ -1,4 +1,4 @@
-//! `loadtest demo`: a run of the profile `demo` on a server in memory, with fewer flags, the figures that people want to
+//! `loadtest demo`: a run of the profile `demo` on a server in memory, with fewer flags, the figures that users want to
 //! see first, and a verification of the whole cluster in the end.
 
 mod summary;
@@ -109,7 +109,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 impl Args {
     /// The run that the demo is.
     fn of_run(self) -> args::Args {
-        // Nobody else asks this server anything, and the churn is worth more writes than the 500 a second that a
+        // No other client asks this server anything, and the churn is worth more writes than the 500 a second that a
         // shared one is spared above.
         let flags = std::iter::once("--kube-api-qps=0".into()).chain(self.controller);
         args::Args {

@@ -20,7 +20,7 @@ use crate::{
 const ROUND: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A filled cluster. What is in it stays there.
+/// A filled cluster. Its objects stay there.
 pub(crate) struct Filled {
     args: Args,
     name: String,

@@ -77,7 +77,7 @@ struct Expected {
     endpoints: Vec<(SetId, Shown)>,
 }
 
-/// A change that was announced to those who wait for slices, and for Endpoints.
+/// A change that was announced to the observers of slices, and of Endpoints.
 type Announced = (visible::Change, visible::Change);
 
 /// When operations are due. Counted from a beginning, so that no rounding adds up.
@@ -108,7 +108,7 @@ impl Pace {
         self.done += 1;
     }
 
-    /// Those to come are not due before that time.
+    /// Puts off the steps to come until that time, if they would be due before it.
     fn not_before(&mut self, time: Instant) {
         if self.due() < time {
             self.beginning = time;
@@ -341,8 +341,8 @@ impl Generator {
         due
     }
 
-    /// Brings a pod to a state. Of a pod whose change is refused nobody knows any more what it is, so it is left alone
-    /// from then on.
+    /// Brings a pod to a state. After a refused change the state of the pod is unknown, so it is left alone from then
+    /// on.
     async fn change(&self, number: PodNumber, state: State, due: Instant, how: Change) -> bool {
         let (expected, path, patch) = {
             let world = self.world.lock();
@@ -434,7 +434,7 @@ impl Generator {
         }
     }
 
-    /// The server has refused the changes, or nobody knows what came of them.
+    /// Notes that the server has refused the changes, or that their result is unknown.
     fn failed(&self, announced: &[Announced], at: Instant) {
         for (in_slices, in_endpoints) in announced {
             self.seen.slices.lock().failed(in_slices, at);

@@ -64,7 +64,7 @@ pub(super) enum Kind {
     ExternalName,
     TwoProtocols,
     Sidecar,
-    /// Has no selector, and Endpoints that somebody else maintains, which are mirrored. Its pods are only addresses in
+    /// Has no selector, and Endpoints that another client maintains, which are mirrored. Its pods are only addresses in
     /// them.
     Mirrored,
     /// Has no selector, and an annotation that names a Lease: the pod that holds it is published, and no other.

@@ -168,7 +168,7 @@ pub(super) fn written(session: &Session<'_>, world: &World) -> Outputs {
     outputs
 }
 
-/// Those of them whose latencies are measured.
+/// Returns the written outputs whose latencies are measured.
 pub(super) fn followed(session: &Session<'_>, world: &World) -> Outputs {
     let mut outputs = written(session, world);
     // There, Endpoints may be of several groups, of which it is not known whether they show all.
@@ -340,7 +340,8 @@ impl Processes {
         self.measured.lock()[0].ends();
         let at = Instant::now().saturating_duration_since(start).as_secs_f64();
         controller.end(signal).await?;
-        // Nobody writes now, but events of the last writes may still arrive: those of the next writer need longer.
+        // No controller writes now, but events of the last writes may still arrive: those of the next writer need
+        // longer.
         let controller = self.spawn()?;
         seen.expect_change();
         self.measured.lock()[0].starts(controller.pid());
@@ -379,7 +380,7 @@ async fn to_the_end<T>(
     }
 }
 
-/// Notes how long the last restart left nobody to write.
+/// Notes how long the last restart left no controller to write.
 fn finish(restarts: &mut [Restart], seen: &Seen, start: Instant) {
     if let Some(restart) = restarts.last_mut()
         && restart.without_writer_seconds.is_nan()

@@ -23,7 +23,7 @@ pub(super) fn namespace(world: &World, name: &str) -> Value {
     object("Namespace", name, json!({ LABEL: world.run }))
 }
 
-/// A node that nobody else's pods are put on.
+/// A node that pods from outside of the run are not put on.
 pub(super) fn node(world: &World, node: &Node) -> Value {
     let labels = json!({ LABEL: world.run, "kubernetes.io/hostname": node.name, ZONE_LABEL: node.zone });
     let mut body = object("Node", &node.name, labels);
@@ -105,7 +105,7 @@ pub(super) fn lease(world: &World, service: &Service, holder: &Pod) -> Value {
     body["metadata"]["namespace"] = json!(world.namespaces[service.namespace]);
     body["spec"] = json!({
         "holderIdentity": format!("{}_{}", pod_name(world, holder), holder.number),
-        // Nobody renews it here.
+        // No holder renews it here.
         "leaseDurationSeconds": 86_400,
         "renewTime": now_micros(),
     });
@@ -121,7 +121,7 @@ pub(super) fn endpoints(world: &World, service: &Service) -> Value {
     body
 }
 
-/// The subsets of such Endpoints. Of one pod, the readiness may be given.
+/// The subsets of such Endpoints. The readiness of one pod may be given.
 pub(super) fn subsets(world: &World, service: &Service, given: Option<(PodNumber, bool)>) -> Value {
     let Selection::Group(group) = service.selection else {
         return json!([]);
@@ -201,8 +201,8 @@ pub(super) fn pod_name(world: &World, pod: &Pod) -> String {
     format!("{}-{:06}", world.groups[pod.group].name, pod.number)
 }
 
-/// A pod as a Deployment's, before its kubelet says anything. It is deleted at once when nobody asks for a grace,
-/// because there is no kubelet to confirm it.
+/// A pod as a Deployment's, before its kubelet says anything. It is deleted at once when the deletion asks for no
+/// grace, because there is no kubelet to confirm it.
 pub(super) fn pod(world: &World, pod: &Pod) -> Value {
     let group = &world.groups[pod.group];
     let name = pod_name(world, pod);
@@ -212,7 +212,7 @@ pub(super) fn pod(world: &World, pod: &Pod) -> Value {
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
-        // Nobody else is to evict it.
+        // No other controller is to evict it.
         "tolerations": [{ "operator": "Exists" }],
         "containers": [container(pod)],
         "dnsPolicy": "ClusterFirst",

@@ -254,7 +254,7 @@ impl Phase {
         }
     }
 
-    /// Those that matter to it.
+    /// Returns the parameters that matter to it.
     pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
         let span = |span: Duration| format!("{}s", span.as_secs_f64());
         let mut all = vec![("rate", self.rate.to_string())];

@@ -236,7 +236,7 @@ fn keeps_up(lag: &Latency) -> bool {
     Duration::from_micros(lag.p99) <= LATE
 }
 
-/// Shows a report to whoever ran it, and saves it where it is wanted.
+/// Shows a report to the user, and saves it where it is wanted.
 pub(super) fn show(report: &Report, dir: Option<&Path>) -> anyhow::Result<()> {
     println!("{}", report::table(report, std::io::stdout().is_terminal()));
     if let Some(dir) = dir {

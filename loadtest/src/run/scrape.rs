@@ -1,4 +1,4 @@
-//! What a controller's own metrics say while a run is measured.
+//! A controller's own metrics while a run is measured.
 
 use std::{ffi::OsString, net::TcpListener, time::Duration};
 
@@ -36,7 +36,7 @@ const TRIES: u32 = 50;
 /// Flags of a controller that say where it serves its metrics, or how.
 const OF_ADMIN: [&str; 4] = ["--admin-port", "--secure-port", "--bind-address", "--tls-"];
 
-/// What one page of metrics says.
+/// The values on one page of metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reading {
     waiting: Option<f64>,
@@ -143,7 +143,7 @@ impl Reading {
 // === impl Readings ===
 
 impl Readings {
-    /// Of the run that begins now; what was counted before, as in this reading, is none of it.
+    /// Begins the readings of a run; what was counted before, as in this reading, is left out.
     pub(super) fn begin(start: Instant, before: Option<Reading>) -> Self {
         Self {
             start,
@@ -239,7 +239,7 @@ mod tests {
         let all = all.unwrap();
         assert_eq!((slices, all.create, all.update, all.all()), (None, 3, 0, 3));
         assert_eq!(Readings::begin(start, None).requests(), [None; 2]);
-        // Of a controller that has given up the old name.
+        // This is a page of a controller that has given up the old name.
         let page = |total| {
             Reading::of(&format!(
                 "endpoint_slice_controller_changes_total{{operation=\"update\"}} {total}\n"

@@ -24,7 +24,7 @@ pub(super) enum Operation {
     Lose(PodNumber),
     /// So many pods of the group are made, and become ready.
     Start { group: usize, count: u32 },
-    /// So many pods end, whichever are in nobody's hand then.
+    /// So many pods end, chosen from those that no operation works on.
     Shrink(u32),
     /// The pod is given time to end, stops being ready, and is gone.
     End(PodNumber),
@@ -64,7 +64,7 @@ pub(super) enum Edit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Do(Operation),
-    /// Nothing can be done now: all that could be worked on is in hand.
+    /// No operation is possible now: all that could be worked on is in hand.
     Busy,
     /// All operations under way end first.
     Settle,
@@ -94,7 +94,7 @@ pub(super) struct Script {
     groups: Vec<usize>,
     /// Their old pods, of the group in turn.
     old: Vec<PodNumber>,
-    /// Those that flap, and which one is next.
+    /// The pods that flap, and which one is next.
     flapping: Vec<PodNumber>,
     turn: usize,
     /// How many pods there were at first.
@@ -266,7 +266,7 @@ impl Script {
                 if world.pod(pod).is_some() {
                     return Next::Busy;
                 }
-                // A request failed, and nobody knows what became of it.
+                // A request for this pod failed, and its result is unknown.
                 self.steps.pop_front();
                 continue;
             }
@@ -365,7 +365,7 @@ impl Script {
         } else {
             self.steps.extend(starts);
             self.steps.push_back(Step::Settle);
-            // Those that are made by then have the numbers from here on.
+            // Pods that are made by then have the numbers from here on.
             let first = world.next_number();
             let count = world
                 .groups

@@ -39,7 +39,8 @@ pub(super) struct Session<'a> {
 // === impl Session ===
 
 impl<'a> Session<'a> {
-    /// Writes nothing to the cluster yet; asks whoever sits at the terminal before anything is.
+    /// Prepares a run. It writes nothing to the cluster yet, and asks the user at the terminal before anything is
+    /// written.
     pub(super) async fn prepare(args: &'a Args) -> anyhow::Result<Self> {
         let plan = Plan::new(&args.source, &args.sizes, &args.tuning, args.seed)?;
         let spawn = args.controller.spawn || args.target.kubeconfig.is_none();

@@ -97,7 +97,7 @@ impl Layout {
         self != Self::Demo
     }
 
-    /// Decides the sizes that are not given. Most Services have some dozens of pods; few and large ones are for those who ask.
+    /// Decides the sizes that are not given. Most Services have some dozens of pods; few, large ones must be asked for.
     pub(super) fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
         let (pods, services, namespaces) = match self {
             Self::Even | Self::Leader => (2_000, None, 10),

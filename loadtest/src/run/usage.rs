@@ -1,4 +1,4 @@
-//! What processes use while a run is measured.
+//! The resources that processes use while a run is measured.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ pub(super) fn flags_of(pid: i32) -> Option<Vec<String>> {
     Some(without_secrets(flags))
 }
 
-/// Whoever gets a report should not get a password with it.
+/// Hides the values of flags for secrets, so that a report discloses no password.
 fn without_secrets(words: &[String]) -> Vec<String> {
     const SECRET: [&str; 3] = ["token", "password", "secret"];
     let is_secret = |name: &str| name.starts_with('-') && SECRET.iter().any(|word| name.contains(word));

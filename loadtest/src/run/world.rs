@@ -489,7 +489,7 @@ impl World {
             let shown = families.iter().filter(|family| pod_families.contains(family));
             places.extend(shown.map(|family| Place {
                 set: (index, *family),
-                // What stands in Endpoints that are mirrored is the generator's own doing.
+                // The contents of mirrored Endpoints are the generator's own doing.
                 in_endpoints: shows_all && *family == families[0] && service.kind != Kind::Mirrored,
                 not_ready: service.kind.publishes_not_ready(),
             }));

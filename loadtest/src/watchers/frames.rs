@@ -1,12 +1,12 @@
-//! What of a watch and of a list a proxy reads, in Kubernetes' protobuf: versions, and how many slices there are. All else is
-//! skipped as it arrives, so that a thousand proxies fit beside a run.
+//! The parts of a watch and of a list that a proxy reads, in Kubernetes' protobuf: versions, and how many slices there
+//! are. All else is skipped as it arrives, so that a thousand proxies fit beside a run.
 
 /// How much of an event is looked at: its type and the beginning of its object's metadata, in which the version comes
 /// before labels, annotations and managed fields.
 const HEAD: usize = 4096;
 /// The length of the length before each event.
 const PREFIX: usize = 4;
-/// What an envelope begins with.
+/// The beginning of an envelope.
 const MAGIC: &[u8] = b"k8s\0";
 /// No event is as long: etcd takes no object of more than a few MiB.
 const LONGEST: usize = 1 << 28;
@@ -61,7 +61,7 @@ enum Place {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Value<'a> {
     Number(u64),
-    /// What of it is there.
+    /// The bytes of it that are there.
     Bytes(&'a [u8]),
 }
 
@@ -94,7 +94,7 @@ impl Frames {
     }
 }
 
-/// What was left of an earlier piece, with this piece behind it; none if nothing was left.
+/// Joins the rest of an earlier piece and this piece; none if there was no rest.
 fn join(part: &mut Vec<u8>, piece: &[u8]) -> Option<Vec<u8>> {
     if part.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What the API server's own metrics say of its watches, where they can be read.
+//! The API server's own metrics of its watches, where they can be read.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub(super) async fn read(client: &Client) -> Option<Reading> {
 // === impl Reading ===
 
 impl Reading {
-    /// What was counted since an earlier reading; none if the counters began anew, as those of a server that was started
-    /// again, or of another server behind the same address.
+    /// Returns the counts since an earlier reading; none if the counters began anew, as those of a server that was
+    /// started again, or of another server behind the same address.
     pub(super) fn since(self, earlier: Self) -> Option<Self> {
         let cpu = self.cpu.zip(earlier.cpu).map(|(now, before)| now - before);
         let terminated = self.terminated.checked_sub(earlier.terminated)?;

@@ -18,8 +18,8 @@ use super::{
     shared::{Own, Shared},
 };
 
-/// What kube-proxy asks for (`newProxyServer` of Kubernetes 1.36): no slices of headless Services, and none that are for
-/// another proxy.
+/// The slices that kube-proxy asks for (`newProxyServer` of Kubernetes 1.36): none of headless Services, and none that
+/// are for another proxy.
 const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=\
                       %21service.kubernetes.io%2Fheadless%2C%21service.kubernetes.io%2Fservice-proxy-name";
 const LIST_MEDIA: &str = "application/vnd.kubernetes.protobuf";

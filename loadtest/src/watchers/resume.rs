@@ -51,7 +51,7 @@ pub(super) struct Resumption {
 // === impl Resumption ===
 
 impl Resumption {
-    /// Of a proxy that begins with a list.
+    /// Returns the state of a proxy that begins with a list.
     pub(super) fn new(relist: bool) -> Self {
         Self {
             relist,

@@ -1,4 +1,4 @@
-//! What all proxies count.
+//! The counts of all proxies.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::timeline::Timeline;
 
-/// What all proxies have together.
+/// The state that all proxies share.
 pub(super) struct Shared {
     /// They list everything again whenever their watch is ended.
     pub(super) relists: bool,
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     failure: Mutex<Option<anyhow::Error>>,
 }
 
-/// What is of one proxy alone.
+/// The state of one proxy alone.
 #[derive(Default)]
 pub(super) struct Own {
     pub(super) timeline: Mutex<Timeline>,
@@ -37,7 +37,7 @@ pub(super) struct Own {
 pub(super) struct Counts {
     /// Watches that the server, or the network, ended before their time.
     pub(super) ended: u64,
-    /// Those of them that were ended while changes were made.
+    /// How many of them were ended while changes were made.
     pub(super) ended_in_churn: u64,
     /// Watches that lasted as long as they were asked to.
     pub(super) timed_out: u64,

@@ -19,7 +19,7 @@ const KEEP: Duration = Duration::from_secs(5);
 /// For so long, what the observer has not received is kept too.
 const KEEP_UNSEEN: Duration = Duration::from_secs(60);
 
-/// What a proxy has received.
+/// The versions that a proxy has received.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     /// Versions, rising, with when the proxy reached them.
@@ -59,7 +59,8 @@ impl Timeline {
         last.map_or(0, |(version, _)| *version)
     }
 
-    /// When this version, or a newer one, arrived; none if it has not. Of what was given up, the time is an upper bound.
+    /// When this version, or a newer one, arrived; none if it has not. If the version was given up, the time is an
+    /// upper bound.
     fn arrival(&self, version: u64) -> Option<Instant> {
         if let Some((last, at)) = self.given_up
             && version <= last
@@ -189,7 +190,7 @@ mod tests {
         matcher.look_at(&mut timeline, 1_000, at(start, 6_000));
         assert!(timeline.reached.is_empty());
         assert_eq!(timeline.version(), 1_000);
-        // What is told after that arrived before its answer did.
+        // A change that is told after that arrived before its answer did.
         matcher.add(vec![mark(900, at(start, 5_999))]);
         matcher.look_at(&mut timeline, 1_000, at(start, 6_001));
         assert_eq!(matcher.latency(1).max, 0);

@@ -195,7 +195,7 @@ impl Cluster {
         }
     }
 
-    /// What is wrong at this moment, of one kind of output: the Services concerned.
+    /// Returns the Services for which outputs of this kind are wrong at this moment.
     pub(crate) async fn wrong(&self, outputs: oracle::Outputs) -> Vec<String> {
         let report = oracle::check(&self.client, &checks(outputs)).await.unwrap();
         let mut services: Vec<String> = report.differences.into_iter().map(|d| d.service).collect();
@@ -246,7 +246,7 @@ fn checks(outputs: oracle::Outputs) -> oracle::Options {
     }
 }
 
-/// What happens in the cluster.
+/// Makes the changes that happen in the cluster.
 struct Changes(Client);
 
 impl Changes {

@@ -1,6 +1,6 @@
-//! What stands between one process and the API server: it notes each request as it arrives, with its body, and
-//! can be cut, so that some or all of what is sent does not pass, and nobody is told. What is on its way then
-//! arrives when it is mended.
+//! The proxy between one process and the API server: it notes each request as it arrives, with its body, and can be
+//! cut, so that some or all of what is sent does not pass, and neither side is told. Bytes on their way then arrive
+//! when it is mended.
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -61,18 +61,18 @@ impl Sent {
     }
 }
 
-/// What does not pass.
+/// The traffic that does not pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cut {
     Nothing,
     /// Requests that concern the lease.
     Lease,
-    /// Requests. What watches show still comes.
+    /// Requests. Events of watches still come.
     Requests,
     Everything,
 }
 
-/// What passes on one connection in one direction.
+/// The kind of traffic that passes on one connection in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     LeaseRequest,
@@ -132,7 +132,7 @@ impl Proxy {
 
 /// Waits until it may pass.
 async fn pass(kind: Kind, cut: &mut watch::Receiver<Cut>) {
-    // Without anybody who could mend it, it is the end of the test.
+    // If no handle is left that could mend it, it is the end of the test.
     let _ = cut.wait_for(|cut| !cut.holds(kind)).await;
 }
 
@@ -160,7 +160,7 @@ async fn connect(
     tokio::join!(there, back);
 }
 
-/// Who looks at what passes.
+/// An observer of what passes.
 trait Look {
     fn look(&mut self, bytes: &[u8]) -> Kind;
 }
@@ -182,7 +182,7 @@ async fn forward(
             break;
         }
     }
-    // A server gives up a request whose sender is gone. What was sent before arrives first, and is answered.
+    // A server gives up a request whose sender is gone. Requests that were sent before arrive first, and are answered.
     sleep(Duration::from_secs(1)).await;
     let _ = to.shutdown().await;
 }

@@ -47,12 +47,12 @@ pub(crate) struct Browser {
     last: u64,
 }
 
-/// What a page did while it was loaded and looked at.
+/// The behaviour of a page while it was loaded and looked at.
 #[derive(Default, Debug)]
 pub(crate) struct Seen {
     /// All that it asked for, itself included.
     pub(crate) requests: Vec<String>,
-    /// What the console shows: errors of scripts, and what the page's policy forbade.
+    /// The messages on the console: errors of scripts, and what the page's policy forbade.
     pub(crate) complaints: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl Browser {
             page.call(&format!("{domain}.enable"), &json!({}));
         }
         page.view(view);
-        // What about:blank did is not the page's.
+        // Requests and messages of about:blank are not the page's.
         page.seen = Seen::default();
         page.call(
             "Page.navigate",

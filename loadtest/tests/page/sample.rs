@@ -11,7 +11,7 @@ use super::model::{
     WriteCounts, Writes,
 };
 
-/// What the runs differ in.
+/// The properties in which the runs differ.
 struct Shape {
     title: &'static str,
     seed: u64,

@@ -103,7 +103,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // It is in the way of nobody if it stays.
+        // It does no harm if it stays.
         let _ = std::fs::remove_file(&self.kubeconfig);
     }
 }
@@ -261,7 +261,7 @@ fn a_server_that_is_not_there_is_one_line() {
     assert_eq!(err.lines().count(), 1, "{err}");
     assert!(err.starts_with("error: asking http://127.0.0.1:"), "{err}");
 
-    // Nobody is asked who is not at a terminal, and nothing is sent to a server that is not on loopback.
+    // Without a terminal the user is not asked, and nothing is sent to a server that is not on loopback.
     let elsewhere = cluster.handle.kubeconfig().replace("127.0.0.1", "192.0.2.1");
     std::fs::write(&kubeconfig, elsewhere).unwrap();
     let output = loadtest(&SMALL)

@@ -1,4 +1,4 @@
-//! What a request wants to do, as rules see it: read from the path, whether or not anything is served there.
+//! The attributes of a request, as rules see them: read from the path, whether or not anything is served there.
 
 use crate::query::Query;
 use crate::status::Refusal;
@@ -12,7 +12,7 @@ pub(crate) struct Attributes {
     pub(crate) about: About,
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// Discovery, health and the like.

@@ -17,7 +17,7 @@ pub enum AccessError {
         kind: String,
         /// Its name, with its namespace if it has one.
         name: String,
-        /// What is wrong.
+        /// The fault of the object.
         why: String,
     },
 }

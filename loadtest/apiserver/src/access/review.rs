@@ -1,4 +1,4 @@
-//! Reviews: who is behind a token, and who may do what, asked by others.
+//! Reviews: which user is behind a token, and what a user may do, asked by other clients.
 
 use super::attributes::{About, Attributes, Resource};
 use super::{Access, User};
@@ -8,10 +8,10 @@ use crate::protobuf;
 use crate::status::{Answer, Refusal};
 use serde_json::{Map, Value, json};
 
-/// Whom the server's tokens are meant for.
+/// The audience that the server's tokens are meant for.
 const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// What can be asked.
+/// The kinds of reviews that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
     Token,

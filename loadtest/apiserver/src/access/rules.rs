@@ -29,7 +29,7 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<String>,
 }
 
-/// What gives a role to subjects.
+/// A binding, which gives a role to subjects.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Binding {
@@ -48,7 +48,7 @@ pub(crate) struct RoleRef {
     pub(crate) name: String,
 }
 
-/// Who is given a role.
+/// A subject that is given a role.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Subject {
@@ -60,7 +60,7 @@ pub(crate) struct Subject {
     pub(crate) namespace: String,
 }
 
-/// What allows a request.
+/// The reason why a request is allowed: a binding, and the subject in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant<'a> {
     /// The binding's namespace and name.
@@ -70,7 +70,7 @@ pub(crate) struct Grant<'a> {
 }
 
 impl Tables {
-    /// What allows this; else what is to be said about bindings that lead nowhere.
+    /// Returns the grant that allows a request; else the message about bindings that lead nowhere.
     pub(crate) fn find(&self, user: &User, attributes: &Attributes) -> Result<Grant<'_>, String> {
         let namespace = match &attributes.about {
             About::Resource(about) => about.namespace.as_str(),

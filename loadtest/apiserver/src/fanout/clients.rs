@@ -1,4 +1,4 @@
-//! What becomes of watches that have ended.
+//! The clients whose watches have ended, and how they watch again.
 
 use super::config::Clients;
 use super::server::Work;

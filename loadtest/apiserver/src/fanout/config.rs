@@ -1,4 +1,4 @@
-//! What a cluster is made of, and what its servers' work costs.
+//! The parts that a cluster is made of, and the costs of its servers' work.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct Config {
     pub cores: usize,
     /// Watchers of all slices, of all servers together.
     pub watchers: usize,
-    /// What a watcher does after its watch has ended.
+    /// The behaviour of a watcher after its watch has ended.
     pub clients: Clients,
     /// The first pause of a client before it takes up a watch that was ended. Zero means that it never pauses.
     pub resume_pause: Duration,
@@ -40,9 +40,9 @@ pub struct Config {
     pub intake: usize,
     /// How likely it is that a server takes one more at a time, each time that more was there than it took.
     pub intake_growth: f64,
-    /// What the work costs.
+    /// The costs of the work.
     pub costs: Costs,
-    /// What all that is random derives from.
+    /// The seed from which all that is random derives.
     pub seed: u64,
 }
 
@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// What clients do when their watch has ended.
+/// The behaviour of clients whose watch has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clients {
     /// They watch again at once, from the last version they know. They list again if the server no longer has the
@@ -99,7 +99,7 @@ pub enum Clients {
 pub struct Own {
     /// The size of an event in bytes. Zero means that of the slice.
     pub bytes: usize,
-    /// What it costs the server to make the event for this watch alone.
+    /// The time that it costs the server to make the event for this watch alone.
     pub transform: Duration,
     /// True if the goroutines of this watch wait for their turn as all others do. Otherwise they go first, which shows
     /// what the controller could know at best.
@@ -121,7 +121,7 @@ impl Own {
     };
 }
 
-/// What a server's work costs: time of one core.
+/// The costs of a server's work, as time of one core.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// An update of a pod's status.
@@ -156,9 +156,9 @@ pub struct Costs {
     pub list: Duration,
     /// For each byte of a list.
     pub list_byte: Duration,
-    /// What other programs on the machine, first of all etcd, do for a write or an update of a pod.
+    /// The work of other programs on the machine, first of all etcd, for a write or an update of a pod.
     pub others_write: Duration,
-    /// What other programs on the machine, that is, the watchers, do for an event or for each slice of a list.
+    /// The work of other programs on the machine, that is, the watchers, for an event or for each slice of a list.
     pub others_event: Duration,
 }
 

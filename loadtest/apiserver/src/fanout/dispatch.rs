@@ -17,7 +17,7 @@ pub(super) struct Dispatcher {
     /// The watchers whose channel is full for this event, and how many of them have been dealt with.
     full: Vec<u32>,
     next: usize,
-    /// What it took from the budget, and when.
+    /// The time that it took from the budget, and when.
     taken: u64,
     since: u64,
     /// True if the time is spent.
@@ -93,7 +93,7 @@ impl Cluster {
         false
     }
 
-    /// Puts an event into a channel, unless it is full, and wakes who takes it from there.
+    /// Puts an event into a channel, unless it is full, and wakes the forwarder that takes it from there.
     fn add(&mut self, watcher: u32, version: u32) -> bool {
         let state = &mut self.watchers[watcher as usize];
         if !state.offer(version) {

@@ -1,9 +1,9 @@
-//! What came of it.
+//! The figures that the model counts.
 
 use super::histogram::Histogram;
 use std::time::Duration;
 
-/// What has happened so far.
+/// The figures so far.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Writes that were carried out.
@@ -22,7 +22,7 @@ pub struct Figures {
     pub listed: u64,
     /// Bytes to watchers, those of lists included.
     pub bytes: u64,
-    /// What the servers' cores were busy with.
+    /// The work that the servers' cores were busy with.
     pub cpu: Cpu,
     /// The times until watchers saw removals: one for each watcher and removal.
     pub removals: Histogram,

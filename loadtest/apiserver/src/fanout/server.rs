@@ -158,7 +158,7 @@ impl Cluster {
                 let took = self.forward(watcher);
                 let state = &self.watchers[watcher as usize];
                 if state.sender == Routine::Idle && state.result > 0 {
-                    // Nothing else wakes the sender, and who is woken last runs next.
+                    // Nothing else wakes the sender, and the goroutine that is woken last runs next.
                     self.watchers[watcher as usize].woken = true;
                     let sends = self.send(watcher);
                     self.finishes(server, Task::Send(watcher), held, took + sends);

@@ -21,7 +21,7 @@ pub(super) struct Version {
     pub bytes: u32,
     /// When it was written.
     pub at: u64,
-    /// Of `changes`.
+    /// The range of its changes in `changes`.
     from: u32,
     to: u32,
 }

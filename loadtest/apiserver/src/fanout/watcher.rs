@@ -160,7 +160,7 @@ impl Watcher {
         false
     }
 
-    /// Ends the watch. What is in `result` is still sent.
+    /// Ends the watch. Events in `result` are still sent.
     pub(super) fn close(&mut self) {
         self.state = State::Closing;
         (self.input, self.missed, self.hand) = (0, 0, false);

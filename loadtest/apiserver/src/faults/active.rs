@@ -66,7 +66,7 @@ pub struct FaultRecord {
     pub rule: usize,
     /// The fault, as [`Fault`] prints it.
     pub fault: String,
-    /// What was asked for.
+    /// The verb of the request.
     pub verb: Verb,
     /// The plural name of the kind.
     pub resource: &'static str,
@@ -198,12 +198,12 @@ impl Active {
         }
     }
 
-    /// What hits a request.
+    /// Returns the faults that hit a request.
     pub(crate) fn draw(&self, ask: &Ask) -> Hit {
         self.ask_rules(ask, |_| true)
     }
 
-    /// What hits a watch that has begun already.
+    /// Returns the faults that hit a watch that has begun already.
     pub(crate) fn draw_within_watch(&self, ask: &Ask) -> Hit {
         self.ask_rules(ask, |fault| matches!(fault, Fault::Watch(_)))
     }

@@ -1,4 +1,4 @@
-//! What rules look at: who asks for what.
+//! The part of a request that rules look at: its client, and what it asks for.
 
 use crate::accept::{Media, Offer, StatusForm, negotiate, of_refusals};
 use crate::kinds::Kind;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use super::Verb;
 
-/// Who sends the requests of a service.
+/// The client that sends the requests of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Caller {
-    /// Whoever the User-Agent header names.
+    /// The client that the User-Agent header names.
     #[default]
     Header,
     Named(Arc<str>),
@@ -30,7 +30,7 @@ pub(crate) struct Ask {
     pub(crate) verb: Verb,
     pub(crate) kind: Kind,
     pub(crate) namespace: String,
-    /// Of a create the name in the body, or the prefix of the one to be generated.
+    /// The object's name; for a create, the name in the body, or the prefix of the one to be generated.
     pub(crate) name: String,
     pub(crate) query: Query,
     pub(crate) path: String,

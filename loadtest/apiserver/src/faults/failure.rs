@@ -79,7 +79,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a failed request is answered with; none when there is no answer. `rv` is the version of the store.
+/// Returns the answer to a failed request; none when there is no answer. `rv` is the version of the store.
 pub(crate) fn answer(failure: Failure, ask: &Ask, rv: u64) -> Option<Response<ResponseBody>> {
     let Ask {
         kind,
@@ -145,7 +145,7 @@ fn no_right(ask: &Ask) -> String {
     )
 }
 
-/// What priority and fairness answers: Go's `http.Error`, not a Status.
+/// Returns the answer of priority and fairness: Go's `http.Error`, not a Status.
 fn overloaded(retry_after: u32) -> Response<ResponseBody> {
     let body = ResponseBody::whole("Too many requests, please try again later.\n");
     let mut response = response(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", body);
@@ -158,7 +158,7 @@ fn overloaded(retry_after: u32) -> Response<ResponseBody> {
     response
 }
 
-/// What a proxy answers that has no backend for a path.
+/// Returns the answer of a proxy that has no backend for a path.
 fn no_route() -> Response<ResponseBody> {
     let body = ResponseBody::whole("default backend - 404");
     response(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", body)

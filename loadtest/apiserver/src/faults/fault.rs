@@ -4,11 +4,11 @@ use super::Failure;
 use std::fmt;
 use std::time::Duration;
 
-/// What happens to a request or a watch.
+/// A fault that happens to a request or a watch.
 ///
-/// Of the faults that decide how a request ends ([`Self::Fail`], [`Self::CutAnswer`], [`Self::NoStreamingLists`], a
-/// write budget that refuses) the first counts, in the order of the rules, and later ones are not asked; delays add up;
-/// a watch can have any number of its own.
+/// If several faults decide how a request ends ([`Self::Fail`], [`Self::CutAnswer`], [`Self::NoStreamingLists`], a
+/// write budget that refuses), the first counts, in the order of the rules, and later ones are not asked; delays add
+/// up; a watch can have any number of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// The request fails: refused before it is applied, or its answer lost after it was.
@@ -23,7 +23,7 @@ pub enum Fault {
         per_second: f64,
         /// How many at once after a quiet time.
         burst: u32,
-        /// What happens to more.
+        /// The treatment of requests above it.
         over: Over,
     },
     /// The rule's requests are served by so many workers, each of which works on one at a time; the others wait for a
@@ -46,13 +46,13 @@ pub enum Fault {
 /// When something happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing was changed yet.
+    /// The request fails before anything is changed.
     Before,
     /// The store has taken it, but the client does not know.
     After,
 }
 
-/// What happens to requests above a budget.
+/// The treatment of requests above a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// They wait for their turn, in the order in which they came.
@@ -86,7 +86,7 @@ pub enum Latency {
     },
 }
 
-/// What happens within a watch. A watch that was open when the plan was set counts as begun at that moment.
+/// A fault that happens within a watch. A watch that was open when the plan was set counts as begun at that moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchFault {
     /// The stream ends. After so many bytes, that can be in the middle of a line or a frame.

@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use std::fmt;
 use std::time::Duration;
 
-/// What is done with objects.
+/// The operation of a request on objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// One object is read.
@@ -281,7 +281,7 @@ impl Matcher {
         self
     }
 
-    /// What happens to them.
+    /// Makes the rule by which this fault happens to them.
     pub fn fault(self, fault: Fault) -> Rule {
         Rule { when: self, fault }
     }

@@ -1,4 +1,4 @@
-//! What happens within a watch, and how bodies break off.
+//! The faults within a watch, and bodies that break off.
 
 use super::{Active, After, Ask, Ending, ErrorEvent, WatchFault};
 use crate::accept::Media;
@@ -29,9 +29,9 @@ struct Faulty {
     faults: Vec<Within>,
     /// Events that are not told yet, and when they may be.
     held: VecDeque<(Instant, Bytes)>,
-    /// Nothing more comes from inside.
+    /// True if nothing more comes from inside.
     drained: bool,
-    /// Nothing more goes out but this.
+    /// The ending that alone still goes out, if the watch is over.
     over: Option<Ending>,
     bytes: u64,
     events: u64,
@@ -252,7 +252,7 @@ impl Faulty {
         }
     }
 
-    /// What goes out for a line; possibly nothing.
+    /// Returns the bytes that go out for a line; possibly none.
     fn tell(&mut self, line: &Bytes) -> Bytes {
         let is_bookmark = match self.ask.media {
             Media::Json => line.starts_with(br#"{"type":"BOOKMARK""#),

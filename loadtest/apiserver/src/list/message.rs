@@ -25,7 +25,7 @@ struct Writer {
     items: Vec<Arc<Object>>,
     metadata_only: bool,
     encoder: Encoder,
-    /// What the list has before its items.
+    /// The bytes of the list before its items.
     head: Bytes,
     of: (String, &'static str),
     measured: usize,

@@ -9,7 +9,7 @@ use crate::schema::Place;
 use crate::status::{Answer, Refusal};
 use serde_json::Value;
 
-/// What is applied.
+/// A configuration that is applied.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
     config: Value,
@@ -67,7 +67,7 @@ impl Applied {
     }
 }
 
-/// What is stored when nothing is there yet: the configuration, and who owns it.
+/// Returns the object to store if there is none yet: the configuration, with its manager as the owner.
 pub(crate) fn create(writer: Writer<'_>, applied: &Applied) -> Answer<Value> {
     let mut value = registry::decode_value(writer.kind, applied.config.clone())?;
     let fields = writer.own(fields_of(Place::root(writer.kind), &applied.config));
@@ -152,8 +152,8 @@ pub(crate) fn apply(writer: Writer<'_>, applied: &Applied, old: &Value) -> Answe
     Ok((new, true))
 }
 
-/// What `kubectl` may take over without force: what it had sent itself before it applied on the server's side, as long
-/// as nobody has changed it since.
+/// Returns the fields that `kubectl` may take over without force: those that it had sent itself before it applied on
+/// the server's side, unless they have changed since.
 fn forgiven(writer: Writer<'_>, old: &Value) -> Fields {
     let sent: Value = match (writer.manager, text(old, LAST_APPLIED)) {
         ("kubectl", sent) if !sent.is_empty() => serde_json::from_str(sent).unwrap_or_default(),
@@ -166,7 +166,7 @@ fn forgiven(writer: Writer<'_>, old: &Value) -> Fields {
     };
     let since = compare(place, &sent, old);
     all = all.minus(&since.changed).minus(&since.removed);
-    // What holds the sent text is its own.
+    // The annotation that holds the sent text is kubectl's own.
     let annotation = serde_json::json!({"metadata": {"annotations": {
         "kubectl.kubernetes.io/last-applied-configuration": ""
     }}});

@@ -18,7 +18,7 @@ pub(crate) enum Element {
     Item(String),
     /// An item of a set, as JSON.
     Value(String),
-    /// What other servers write and this one does not read (an index).
+    /// An element that other servers write and this one does not read (an index).
     Other(String),
 }
 
@@ -34,7 +34,7 @@ impl Element {
         match text.split_once(':') {
             Some(("f", name)) => Self::Field(name.to_owned()),
             Some(("k", key)) => {
-                // Whatever the order and the spaces of who wrote it.
+                // The order of the fields and the spaces between them depend on the writer, and do not count.
                 let key =
                     serde_json::from_str::<Value>(key).map_or_else(|_| key.to_owned(), |k| k.to_string());
                 Self::Item(key)

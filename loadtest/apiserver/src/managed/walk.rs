@@ -4,10 +4,10 @@ use super::fields::{Element, Fields};
 use crate::schema::{Form, Place};
 use serde_json::{Map, Value};
 
-/// What differs between two states of an object.
+/// The differences between two states of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Difference {
-    /// What is new or other.
+    /// The fields that are new or have another value.
     pub(crate) changed: Fields,
     pub(crate) removed: Fields,
 }
@@ -59,7 +59,7 @@ fn collect(place: Place<'_>, value: &Value, out: &mut Fields, whole: bool) {
     }
 }
 
-/// What `new` changes of `old`.
+/// Returns the fields that differ from `old` in `new`.
 pub(crate) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Difference {
     let mut difference = Difference::default();
     differ(
@@ -69,7 +69,7 @@ pub(crate) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Difference 
         &mut difference.changed,
         &mut difference.removed,
     );
-    // Nobody owns these top-level fields themselves, only what is in them.
+    // No manager owns these top-level fields themselves, only what is in them.
     for set in [&mut difference.changed, &mut difference.removed] {
         set.own = false;
         for field in ["metadata", "spec", "status"] {

@@ -103,7 +103,7 @@ fn read_field(field: &Field, raw: Raw<'_>, fields: &mut Map<String, Value>) -> R
                 Some(value) if field.rule != Rule::UnlessEmpty || !is_zero(&value) => {
                     fields.insert(field.name.to_owned(), value);
                 }
-                // Of a field that comes twice the last counts.
+                // If a field occurs twice, the last occurrence counts.
                 _ => {
                     fields.remove(field.name);
                 }

@@ -33,8 +33,8 @@ struct Part {
     end: usize,
 }
 
-/// The message of a JSON object of this type. What the type does not have is left out, and so is what does not fit, which
-/// no stored object has.
+/// Encodes a JSON object as a message of this type. Fields that the type does not have are left out, and so are values
+/// that do not fit, which no stored object has.
 pub(crate) fn encode(index: usize, json: &[u8]) -> Bytes {
     thread_local! {
         /// Its buffers grow once and not with every object.

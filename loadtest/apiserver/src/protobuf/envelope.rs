@@ -1,4 +1,4 @@
-//! What stands around messages: `k8s\0` and a `runtime.Unknown` that says which type follows, and the frames of a watch.
+//! The framing of messages: `k8s\0` and a `runtime.Unknown` that says which type follows, and the frames of a watch.
 
 use super::wire::{Fault, Raw, Reader, field_len, put_field, put_field_head};
 use bytes::BufMut;

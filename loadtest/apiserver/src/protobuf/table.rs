@@ -47,7 +47,7 @@ pub(super) struct Key {
 /// The fields of a message by their numbers.
 pub(super) type Numbers = Vec<Target>;
 
-/// What stands under a number.
+/// The place of a field that has a certain number.
 #[derive(Debug)]
 pub(super) enum Target {
     Nothing,

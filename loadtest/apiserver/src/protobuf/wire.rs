@@ -38,7 +38,7 @@ pub(crate) enum Fault {
     /// There are six ways of writing a field.
     #[error("proto: illegal wireType {0}")]
     IllegalWireType(u8),
-    /// What should be JSON within the message is not.
+    /// A part of the message that should be JSON is not.
     #[error("{0}")]
     Json(String),
     /// The message is not in the envelope of Kubernetes.
@@ -64,7 +64,7 @@ pub(super) enum Raw<'a> {
     Number(u64),
     Double(u64),
     Bytes(&'a [u8]),
-    /// Of a kind that no field of Kubernetes has; it has been skipped.
+    /// A value of a wire type that no field of Kubernetes has; it has been skipped.
     Other(u8),
 }
 

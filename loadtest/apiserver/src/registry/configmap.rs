@@ -34,7 +34,7 @@ pub(super) fn check_entries(faults: &mut Faults, value: &Value, fields: &[&str])
     }
 }
 
-/// What was made immutable stays so, and as it is.
+/// Checks that an object that was made immutable stays so, and that its fields stay as they are.
 pub(super) fn check_immutable(faults: &mut Faults, new: &Value, old: &Value, fields: &[&str]) {
     if old.get("immutable") != Some(&Value::Bool(true)) {
         return;

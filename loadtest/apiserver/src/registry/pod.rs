@@ -256,7 +256,7 @@ fn check_ports(faults: &mut Faults, field: &str, container: &Value) {
     }
 }
 
-/// What is wrong with a port's name.
+/// Returns the faults of a port's name.
 pub(crate) fn port_name_faults(name: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if name.len() > 15 {

@@ -1,4 +1,4 @@
-//! Secrets. What is given as text is kept in the form of data.
+//! Secrets. Values that are given as text are kept in the form of data.
 
 use super::configmap::{check_entries, check_immutable};
 use crate::cause::Faults;

@@ -75,7 +75,7 @@ fn spec_field(service: &Value, field: &str) -> Option<Value> {
     service.get("spec").and_then(|s| s.get(field)).cloned()
 }
 
-/// What was allocated and is not mentioned stays.
+/// Keeps the fields that the server allocated, if the update does not mention them.
 fn carry_over(new: &mut Value, old: &Value) {
     if needs_cluster_ip(new) && needs_cluster_ip(old) {
         for field in ["clusterIP", "clusterIPs"] {

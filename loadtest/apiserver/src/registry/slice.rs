@@ -54,7 +54,7 @@ pub(crate) fn update(new: &mut Value, old: &Value) {
     }
 }
 
-/// Of the beta version; cleared on writes through v1.
+/// Removes the topology of the beta version, which is cleared on writes through v1.
 fn drop_topology(value: &mut Value) {
     for endpoint in objects_mut(value, "/endpoints") {
         endpoint.remove("deprecatedTopology");

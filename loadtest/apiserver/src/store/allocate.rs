@@ -14,14 +14,14 @@ pub(crate) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 const V4: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 0, 0, 0), 12);
 const V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 0), 108);
 
-/// What is handed out.
+/// The addresses and ports that are handed out.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub(crate) addresses: BTreeSet<IpAddr>,
     pub(crate) ports: BTreeSet<(u16, Box<str>)>,
 }
 
-/// What a Service holds.
+/// The addresses and ports that a Service holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) addresses: BTreeSet<IpAddr>,
@@ -63,7 +63,7 @@ impl Allocator {
 // === impl Held ===
 
 impl Held {
-    /// What is written in a Service.
+    /// Reads the addresses and ports that a Service names.
     pub(crate) fn of(service: &Value) -> Self {
         let mut held = Self::default();
         let addresses = texts(service, "/spec/clusterIPs");
@@ -92,7 +92,7 @@ pub(crate) fn range_of(address: IpAddr) -> (&'static str, bool) {
     }
 }
 
-/// A free address of a family. The lowest 256 are left to those who ask for a certain one, as upstream does.
+/// A free address of a family. The lowest 256 are left to Services that ask for a certain one, as upstream does.
 pub(crate) fn next_address(allocator: &Allocator, rng: &mut fastrand::Rng, v6: bool) -> IpAddr {
     let size: u32 = 1 << 20;
     let at = |offset: u32| {

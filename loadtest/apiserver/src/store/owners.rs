@@ -39,7 +39,7 @@ impl State {
         }
     }
 
-    /// Those that name `uid` as an owner.
+    /// Returns the objects that name `uid` as an owner.
     pub(crate) fn dependents(&self, uid: u128) -> Vec<(Kind, Arc<str>)> {
         self.dependents
             .get(&uid)

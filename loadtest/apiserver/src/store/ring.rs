@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-/// What happened to an object.
+/// The kind of change that happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Added,

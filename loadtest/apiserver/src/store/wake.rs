@@ -1,15 +1,15 @@
-//! Tells those who follow a kind that there is more, in the order in which they began to wait, so that a run can be
+//! Tells the watches of a kind that there is more, in the order in which they began to wait, so that a run can be
 //! replayed. (tokio's `watch` wakes its receivers in a random order.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// The side that tells. Those who wait are told when it is dropped, too.
+/// The side that tells. The side that waits is told when it is dropped, too.
 #[derive(Debug, Default)]
 pub(super) struct Wake(Arc<Rounds>);
 
-/// How often those who wait were told.
+/// How often the side that waits was told.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     count: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Woken {
     seen: u64,
 }
 
-/// Nobody will be told any more.
+/// The end of the side that tells: no more is told.
 #[derive(Debug)]
 pub(crate) struct Ended;
 
@@ -56,7 +56,7 @@ impl Drop for Wake {
 }
 
 impl Woken {
-    /// What was told until now counts as known.
+    /// Marks what was told until now as known.
     pub(crate) fn mark_unchanged(&mut self) {
         self.seen = self.rounds.count.load(Ordering::Acquire);
     }

@@ -1,4 +1,4 @@
-//! What cells have in common: ages, and words for what is not there.
+//! Helpers that cells have in common: ages, and words for absent values.
 
 use jiff::Timestamp;
 

@@ -36,7 +36,7 @@ pub(crate) fn deployment(object: &Value, _now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// A label selector as people write it.
+/// Returns the text form of a label selector.
 fn selector(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")));

@@ -5,7 +5,7 @@ use crate::json::{list, number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// What the containers of a pod add up to.
+/// The status of a pod, summed up over its containers.
 struct Sum {
     status: String,
     ready: usize,
@@ -123,7 +123,7 @@ fn sum(pod: &Value) -> Sum {
         last: None,
     };
     if !sum.initialise(pod, &mut sidecars) || is_true(pod, "Initialized") {
-        // What init containers went through counts only while they do.
+        // Restarts of init containers count only while the pod is being initialised.
         (sum.restarts, sum.last) = (sidecars.restarts, sidecars.last);
         sum.run(pod);
     }

@@ -40,7 +40,7 @@ pub(crate) fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// What is wrong with an address of a certain family (none: any).
+/// Returns the faults of an address of a certain family (none: any).
 pub(crate) fn address_faults(text: &str, family: Option<&str>) -> Vec<String> {
     match (parse_ip(text), family) {
         (None, _) => vec![NOT_AN_IP.to_owned()],

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access control, by users and their rights.
 
 use crate::client::{PODS, pod};
 use http::{Request, header};
@@ -177,7 +177,7 @@ async fn rules_decide_by_verb_group_resource_part_name_and_namespace() {
             Value::Null,
             200,
         ),
-        // What is not served is not told to those who may not ask for it.
+        // A user without the right gets 403 for a resource that is not served, too.
         ("GET", "/apis/batch/v1/cronjobs", Value::Null, 403),
         ("GET", "/apis", Value::Null, 200),
         ("GET", "/apis/discovery.k8s.io/v1", Value::Null, 200),
@@ -412,7 +412,7 @@ async fn reviews_answer_from_the_same_tables() {
     assert_eq!(said["status"]["allowed"], false);
     let (_, groups) = ask(&server, "t-reader", "GET", "/apis", Value::Null).await;
     assert_eq!(groups["groups"].as_array().unwrap().len(), 7);
-    // Without access control there is nobody to review.
+    // Without access control there is no user to review.
     server.set_access(None);
     assert_eq!(ask(&server, "t-reader", "POST", own, body).await.0, 404);
 }

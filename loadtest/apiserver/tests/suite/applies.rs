@@ -1,4 +1,4 @@
-//! Server-side apply: who owns what, conflicts, and applying the same again.
+//! Server-side apply: the owners of fields, conflicts, and applying the same again.
 
 use crate::client::{Api, PODS, SERVICES, pod, version};
 use memory_apiserver::Config;
@@ -31,7 +31,7 @@ fn service(ports: Value) -> Value {
     })
 }
 
-/// What a manager owns.
+/// Returns the fields that a manager owns.
 fn owned(object: &Value, manager: &str) -> Value {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let entry = entries.iter().find(|entry| entry["manager"] == manager);
@@ -118,7 +118,7 @@ async fn conflicts() {
         (200, &json!("other"))
     );
     assert!(owned(&got, "me")["f:metadata"].is_null());
-    // What is given up by its last owner goes, what others own stays.
+    // A field that its last owner gives up goes, fields that others own stay.
     let nothing = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}});
     let (_, got) = apply(&api, &path, "you", &nothing).await;
     assert!(got["metadata"].get("labels").is_none());
@@ -226,7 +226,7 @@ async fn owners_of_everything_where_that_is_wanted() {
         (&entry["subresource"], &entry["fieldsV1"]),
         (&json!("status"), &json!({"f:status": {"f:phase": {}}}))
     );
-    // What kubectl had sent before it applied on the server's side is its own.
+    // Fields that kubectl had sent before it applied on the server's side are its own.
     let last = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}});
     let annotation = json!({"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last.to_string()}}});
     api.patch(&format!("{PODS}/p"), annotation).await;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use tower::ServiceExt;
 
-/// What was answered.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -18,7 +18,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// What was answered, if anything was.
+/// An answer with its body as bytes.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Attempt {
     pub(crate) status: u16,

@@ -87,7 +87,7 @@ async fn owners_are_looked_for_by_name_and_in_the_namespace_of_their_dependents(
         "there is no owner of that name"
     );
     assert!(!api.is_gone(&format!("{SLICES}/right")).await);
-    // What has no namespace cannot be owned by what has one, and is left alone.
+    // An object without a namespace cannot be owned by an object that has one, and is left alone.
     api.delete(&format!("{SERVICES}/a"), json!({})).await;
     settle().await;
     assert!(api.is_gone(&format!("{SLICES}/right")).await);

@@ -405,7 +405,7 @@ async fn discovery_is_the_same_for_what_is_served() {
     }
 }
 
-/// What matters of an event.
+/// Returns the parts of an event that matter.
 fn gist(event: &Value) -> Value {
     let (object, metadata) = (&event["object"], &event["object"]["metadata"]);
     json!([

@@ -203,7 +203,7 @@ async fn fields_are_owned_one_by_one() {
     let conflict = apply("two", json!({"color": "red", "size": 2})).await;
     assert_eq!(conflict.status, 409);
     assert_eq!(conflict.body["details"]["causes"][0]["field"], ".spec.size");
-    // What its only owner no longer applies goes; the rest stays.
+    // A field that its only owner no longer applies goes; the rest stays.
     let left = apply("two", json!({"color": "blue"})).await.body;
     assert_eq!(left["spec"], json!({"size": 1, "list": [1], "color": "blue"}));
     let managers = left["metadata"]["managedFields"].as_array().unwrap();

@@ -93,7 +93,7 @@ async fn a_definition_that_is_not_served_takes_its_objects_along() {
     assert!(api.is_gone(WIDGETS).await);
     api.delete(WIDGETS_CRD, Value::Null).await;
     assert!(api.is_gone(WIDGETS_CRD).await);
-    // Of another scope now, by which also a namespace and a dump find its objects.
+    // The definition has another scope now, by which also a namespace and a dump find its objects.
     let mut crd = widgets();
     crd["spec"]["scope"] = "Cluster".into();
     api.create(CRDS, crd).await;

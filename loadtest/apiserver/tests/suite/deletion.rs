@@ -185,7 +185,7 @@ async fn a_namespace_without_its_controller_stays() {
     assert_eq!(api.delete(path, json!({})).await, pending);
     let refusal = api.refused("POST", SLICES, slice("t")).await;
     assert_eq!(refusal["details"]["causes"][0]["reason"], "NamespaceTerminating");
-    // What is there can still be changed and deleted.
+    // Objects that are there can still be changed and deleted.
     api.patch(
         &format!("{SLICES}/s"),
         json!({"metadata": {"labels": {"a": "b"}}}),

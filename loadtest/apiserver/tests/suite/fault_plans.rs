@@ -188,7 +188,7 @@ async fn the_first_fate_counts_and_later_rules_are_not_asked() {
     assert_eq!(hit[3], (200, Vec::new()));
 }
 
-/// What a run told: the log, the faults, the answers and all that remained, and what came from watches and when.
+/// The result of a run: the log, the faults, the answers and all that remained, and what came from watches and when.
 type Told = (Vec<RequestRecord>, Vec<FaultRecord>, Vec<Value>, Vec<Piece>);
 type Piece = (Duration, String);
 

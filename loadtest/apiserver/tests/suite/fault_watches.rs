@@ -26,7 +26,7 @@ fn set(api: &Api, fault: impl Into<Fault>) {
     api.server.set_faults(FaultPlan::new(1).rule(rule));
 }
 
-/// Nothing comes for this long.
+/// Whether nothing comes for this long.
 async fn is_quiet(watch: &mut Watch, time: Duration) -> bool {
     timeout(time, watch.piece()).await.is_err()
 }

@@ -46,7 +46,7 @@ async fn objects_are_loaded_from_yaml_with_their_status() {
         .await
         .unwrap();
     assert_eq!(map.data.unwrap()["a"], "1");
-    // What is there is changed.
+    // An object that is there is changed.
     server
         .load("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {b: '2'}}")
         .unwrap();

@@ -97,7 +97,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// What a command that succeeds says.
+    /// Returns the output of a command, which must succeed.
     async fn ok(&self, arguments: &str, input: &str) -> String {
         let output = self.run(arguments, input).await;
         let (said, wrong) = (
@@ -109,7 +109,7 @@ impl Cluster {
         said
     }
 
-    /// What a command that fails says.
+    /// Returns the output of a command, which must fail.
     async fn fails(&self, arguments: &str, input: &str) -> String {
         let output = self.run(arguments, input).await;
         assert!(!output.status.success(), "kubectl {arguments} succeeds");
@@ -282,7 +282,7 @@ async fn what_people_change() {
     let said = cluster.ok("delete svc --all", "").await;
     assert!(said.contains("service \"web\" deleted"), "{said}");
     cluster.ok("delete endpoints,endpointslices --all -A", "").await;
-    // Nobody ends the pod in it, as a kubelet would.
+    // No kubelet ends the pod in it, so the test deletes it.
     cluster
         .ok("delete pods --all -n other --grace-period=0 --force", "")
         .await;

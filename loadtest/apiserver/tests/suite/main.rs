@@ -1,4 +1,4 @@
-//! What the server answers, request by request.
+//! The answers of the server, request by request.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod access;

@@ -70,7 +70,7 @@ async fn lists_are_the_real_servers() {
             }
         }
     }
-    // Of a page: its continue token and how many are left.
+    // The metadata of a page: its continue token and how many are left.
     let page = get(&api, "/api/v1/namespaces/wirc-0/pods?limit=4", PROTOBUF).await;
     let meta = at(open(&page.raw).1, &[1]).to_vec();
     let (json, real) = (
@@ -191,7 +191,7 @@ async fn refusals_are_the_real_servers() {
         let media = "application/json";
         assert_eq!((answer.status, answer.media.as_str()), (status, media), "{file}");
         same_refusal(file, &answer);
-        // The same as a message, for those who accept it.
+        // The same as a message, for clients that accept it.
         let answer = send(&api, method, path, PROTOBUF, body).await;
         assert_eq!(
             (answer.status, answer.media.as_str()),

@@ -1,4 +1,4 @@
-//! What is refused, and that it changes nothing.
+//! Requests that are refused, and change nothing.
 
 use crate::client::{Api, LEASES, PODS, SLICES, pod, slice};
 use memory_apiserver::Config;

@@ -120,7 +120,7 @@ async fn selections_are_entered_and_left() {
         (&event["type"], &event["object"]["status"]["phase"]),
         (&json!("DELETED"), &json!("Running"))
     );
-    // What happens outside of the selection is not told.
+    // Changes outside of the selection are not told.
     api.delete(&path, json!({"gracePeriodSeconds": 0})).await;
     api.create(PODS, pod("q")).await;
     api.patch(

@@ -6,7 +6,7 @@ use super::requests::{
 };
 use serde_json::{Value, json};
 
-// What validations say, by words that are in one message each.
+// Words of the validations' messages, each in one message only.
 const EXCLUDED: &str = "in this namespace";
 const API_SERVER: &str = "default/kubernetes";
 /// Words of the message about labels of other managers.
@@ -49,7 +49,7 @@ pub type Expected = Option<&'static [&'static str]>;
 /// A request, and what the policy should decide.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// A name for people.
+    /// The name of the case, for the messages of tests.
     pub name: String,
     /// The request.
     pub request: Request,

@@ -36,7 +36,7 @@ pub fn delete(user: &'static str, old_object: Value) -> Request {
 }
 
 impl Request {
-    /// What policies see as `request`.
+    /// Returns the request as policies see it, as `request`.
     pub fn attributes(&self) -> Value {
         let (operation, slice) = match (&self.object, &self.old_object) {
             (Value::Null, old) => ("DELETE", old),

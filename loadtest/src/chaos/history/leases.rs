@@ -1,4 +1,4 @@
-//! What happens to the Leases that Services follow.
+//! The changes of the Leases that Services follow.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What happens to pods.
+//! The changes of pods.
 
 use serde_json::json;
 

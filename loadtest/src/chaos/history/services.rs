@@ -1,4 +1,4 @@
-//! What happens to Services.
+//! The changes of Services.
 
 use serde_json::{Value, json};
 
@@ -169,7 +169,7 @@ impl History {
         self.follow_up(15_000, FollowUp::Release { namespace, name });
     }
 
-    /// Nothing holds a deleted Service back any more.
+    /// Takes away the finalizers that hold a deleted Service back.
     pub(super) async fn release_service(&mut self, namespace: &str, name: &str) {
         let mut services = self.world.services.iter();
         let found = services.position(|s| s.namespace == namespace && s.name == name && s.deleting);

@@ -1,4 +1,4 @@
-//! What people and other programs do to what the controller has written.
+//! Edits by users and other programs of the objects that the controller has written.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ impl History {
     }
 
     async fn replace(&mut self, what: &'static str, kind: Resource, namespace: &str, mut object: Value) {
-        // Nobody's edit is lost for having been slow: people write over what is there.
+        // The edit overwrites what is there, so that it is not refused for having been slow.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
@@ -213,7 +213,7 @@ impl History {
                 let patch = json!({ "metadata": { "labels": labels } });
                 let ask = Ask::patch(Resource::Endpoints, &namespace, &name, patch);
                 self.write("label endpoints", ask).await;
-                // Without the label it is nobody's, and stays when its Service goes.
+                // Without the label no controller owns it, and it stays when its Service goes.
             }
             3 => {
                 let annotations = json!({ "endpoints.kubernetes.io/over-capacity": "truncated" });
@@ -257,7 +257,7 @@ fn alien(v6: bool) -> &'static str {
     if v6 { "2001:db8::bad" } else { "203.0.113.66" }
 }
 
-/// Addresses of nobody, of one family or of both, in one subset or in two.
+/// Returns subsets with addresses of no pod, of one family or of both, in one subset or in two.
 fn subsets(rng: &mut Rng) -> Value {
     let port = json!({ "name": "wrong", "port": 1 });
     let first = json!({ "addresses": [{ "ip": alien(false) }], "ports": [port] });

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 
-/// Of a request or an answer.
+/// The most headers of a request or an answer.
 pub(super) const MOST_HEADERS: usize = 64;
 /// An event of the neighbours' pods is shorter.
 const LONGEST_EVENT: usize = 16 * 1024;
@@ -24,12 +24,12 @@ pub(super) enum Piece<'a> {
     Head {
         status: u16,
     },
-    /// What ends in a new line, or is a frame of protobuf behind its length. Not all of them are events: a list may be
-    /// cut up as well.
+    /// A text that ends in a new line, or a frame of protobuf behind its length. Not all of them are events: a list may
+    /// be cut up as well.
     Event(&'a [u8]),
 }
 
-/// What the next byte belongs to.
+/// The part of the answer to which the next byte belongs.
 #[derive(Clone, Copy, Default)]
 enum Place {
     #[default]

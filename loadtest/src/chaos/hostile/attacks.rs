@@ -1,4 +1,5 @@
-//! What the owner of a namespace can do, up to the limits of the API: 1.5 MB an object, and 20 writes a second.
+//! The attacks that the owner of a namespace can make, up to the limits of the API: 1.5 MB an object, and 20 writes a
+//! second.
 
 use anyhow::Context;
 use memory_apiserver::{Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs};
@@ -358,7 +359,7 @@ impl Strikes {
             self.slice = name.map(|name| format!("{slices}/{name}"));
         }
         let Some(slice) = &self.slice else { return Ok(()) };
-        // What the controller puts right each time: a port of its own making, and no endpoints.
+        // The controller puts this right each time: a port that the attack made up, and no endpoints.
         let patch = json!({ "endpoints": [], "ports": [{ "name": "", "protocol": "TCP", "port": 1 + round % 1000 }] });
         self.http.patch(slice, &patch).await.or_else(|error| {
             // It may have been replaced.

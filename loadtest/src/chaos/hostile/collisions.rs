@@ -1,11 +1,11 @@
-//! Label keys that collide in a hash that everybody knows.
+//! Label keys that collide in a hash that is publicly known.
 
 /// Keys of 32 bytes, all with the same hash in `rustc-hash` 2, which has no secret: those of one `series` differ from those
 /// of others.
 ///
-/// It takes such a key as four words `a b c d` and computes `t = mix(S1 ^ a, P ^ b)` and then `mix(S2 ^ c, t ^ d)`, where
-/// `mix` multiplies. Whoever chooses `d = t` makes the last factor nought, whatever `c` is. `t` must consist of letters
-/// that a label may have, which it does for one `a b` in some ten thousands.
+/// It takes such a key as four words `a b c d` and computes `t = mix(S1 ^ a, P ^ b)` and then `mix(S2 ^ c, t ^ d)`,
+/// where `mix` multiplies. An attacker who chooses `d = t` makes the last factor nought, whatever `c` is. `t` must
+/// consist of letters that a label may have, which it does for one `a b` in some ten thousands.
 pub(super) fn keys(series: u64, count: usize) -> Vec<String> {
     const S1: u64 = 0x243f_6a88_85a3_08d3;
     const P: u64 = 0xa409_3822_299f_31d0;

@@ -27,7 +27,7 @@ pub(super) struct Delays {
 struct State {
     /// By each clock.
     flips: [Visibility; 3],
-    /// What each slice showed that was written, by the path of the request.
+    /// The pods that each written slice showed, by the path of the request.
     written: HashMap<String, Vec<(PodNumber, Shown)>>,
     /// Events of pods that flipped.
     events: u64,
@@ -78,7 +78,7 @@ impl Delays {
 
     /// The server has sent an event of a watch to the controller.
     pub(super) fn event(&self, event: &[u8], at: Instant) {
-        // Most events are of objects that nobody measures, and are not decoded.
+        // Most events are of objects that are not measured, and are not decoded.
         if memchr::memmem::find(event, neighbours::NAMESPACE.as_bytes()).is_none() {
             return;
         }

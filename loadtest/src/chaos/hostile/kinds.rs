@@ -59,7 +59,7 @@ pub(super) enum Attack {
     All,
 }
 
-/// What an attack may cost at most, beside what holds for all of them.
+/// The most that an attack may cost, beside the limits that hold for all of them.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bounds {
     /// Reads of the attacker's objects for each strike.
@@ -101,7 +101,7 @@ impl Attack {
         Self::All,
     ];
 
-    /// What it may cost at most.
+    /// Returns the most that it may cost.
     pub(super) fn bounds(self) -> Bounds {
         let none = Bounds::default();
         match self {

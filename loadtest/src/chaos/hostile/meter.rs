@@ -1,5 +1,5 @@
-//! What the controller has spent until a moment. A busy machine makes everything take longer by the clock on the wall; it
-//! makes the controller use no more processor time, and send no more requests.
+//! The meter of the time and requests that the controller has spent until a moment. A busy machine makes everything
+//! take longer by the clock on the wall; it makes the controller use no more processor time, and send no more requests.
 
 use std::{
     sync::atomic::{AtomicI32, AtomicU64, Ordering},

@@ -32,7 +32,7 @@ use crate::{
 /// Their Services have it, and so do their slices.
 pub(super) const LABEL: &str = "hostile.example/neighbour=yes";
 const NAMESPACES: usize = 4;
-/// Of each namespace.
+/// Pods of each namespace.
 const PODS: usize = 300;
 /// Between two flips, of all namespaces together.
 const FLIP: Duration = Duration::from_millis(50);
@@ -207,7 +207,7 @@ impl Probe {
             let path = format!("{collection}/probe");
             let mut number = 0;
             while !stopped.load(Ordering::Relaxed) {
-                // What the tick itself is late is what the machine is too busy for.
+                // The lateness of the tick itself counts as well, because a busy machine causes it.
                 let due = tick.tick().await;
                 number += 1;
                 let patch = json!({ "spec": { "leaseTransitions": number } });

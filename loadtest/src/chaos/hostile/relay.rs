@@ -1,5 +1,6 @@
-//! What the controller and the server say to each other goes through here, so that it can be told how long the controller
-//! takes: from when the server has sent an event until the controller has sent the request that follows from it.
+//! The relay that passes on all bytes between the controller and the server, so that it can be told how long the
+//! controller takes: from when the server has sent an event until the controller has sent the request that follows from
+//! it.
 //!
 //! ```text
 //!  server ──► events of watches ──► relay ──► controller
@@ -7,9 +8,9 @@
 //!                                     └─► Delays: when was each read here?
 //! ```
 //!
-//! The relay has a thread of its own, because those of the server are busy with large objects for a tenth of a second at a
-//! time. It reads ahead of whoever reads from it, so that a controller that is slow to read gains nothing by it: what has
-//! been read waits in queues without a bound, which hold at most what is sent during a test.
+//! The relay has a thread of its own, because those of the server are busy with large objects for a tenth of a second
+//! at a time. It reads ahead of the side that it passes the bytes to, so that a controller that is slow to read gains
+//! nothing by it: what has been read waits in queues without a bound, which hold at most what is sent during a test.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -150,7 +151,7 @@ async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> 
         answers.take(bytes, |piece| match piece {
             Piece::Head { status } => {
                 let written = unanswered.lock().take();
-                // A request that was refused shows nobody anything.
+                // A request that was refused shows no change.
                 if let Some(written) = written.filter(|_| (200..300).contains(&status)) {
                     delays.written(written);
                 }

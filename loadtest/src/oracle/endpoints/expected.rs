@@ -1,4 +1,4 @@
-//! What the Endpoints object of a Service should hold, worked out from Services and Pods alone.
+//! The contents that the Endpoints object of a Service should have, worked out from Services and Pods alone.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -22,7 +22,7 @@ pub(in crate::oracle) struct AddressKey {
     uid: Option<String>,
 }
 
-/// What is published of an address.
+/// The published properties of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oracle) struct Address {
     pub(super) ready: bool,

@@ -1,9 +1,8 @@
-//! What an Endpoints object may leave out when a Service has more addresses than one object may hold.
+//! The addresses that an Endpoints object may leave out when a Service has more addresses than one object may hold.
 //!
-//! Ready addresses go first: if they alone are too many, no others are published. What is cut is shared over
-//! the subsets in proportion, each part rounded up, until nothing is left. The order of the subsets is nobody's
-//! promise, so any order will do: every subset has its whole part or nothing, but for the one in which the
-//! limit is reached.
+//! Ready addresses go first: if they alone are too many, no others are published. The cut is shared over the subsets in
+//! proportion, each part rounded up, until nothing is left. The order of the subsets is not promised, so any order will
+//! do: every subset has its whole part or nothing, but for the one in which the limit is reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +31,7 @@ struct Subset<'a> {
 // === impl Truncation ===
 
 impl<'a> Truncation<'a> {
-    /// Nothing, if all addresses fit.
+    /// Returns the truncation of these addresses; none if all of them fit.
     pub(super) fn of(offers: &'a Offers) -> Option<Self> {
         let mut subsets: BTreeMap<BTreeSet<(&AddressKey, bool)>, Vec<&Option<Port>>> = BTreeMap::new();
         for (port, addresses) in offers {
@@ -75,7 +74,7 @@ impl<'a> Truncation<'a> {
         self.of_ready || !address.ready
     }
 
-    /// What is wrong with the choice of the addresses.
+    /// Returns what is wrong with the choice of the addresses.
     pub(super) fn problem(
         &self,
         found: &BTreeMap<Option<Port>, BTreeMap<AddressKey, Vec<Address>>>,

@@ -1,4 +1,4 @@
-//! What the slices of a Service should hold, worked out from Services, Pods and Nodes alone.
+//! The contents that the slices of a Service should have, worked out from Services, Pods and Nodes alone.
 
 use std::collections::{BTreeMap, HashMap};
 

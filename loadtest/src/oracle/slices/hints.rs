@@ -38,12 +38,12 @@ pub(super) enum Mode {
     SameNode,
 }
 
-/// The part of each zone in the cluster's CPU. Nothing, unless there are at least two zones and it is known of
-/// every node that counts where it is and what it has.
+/// The part of each zone in the cluster's CPU. None, unless there are at least two zones and it is known of every node
+/// that counts where it is and what it has.
 #[derive(Clone, Debug)]
 pub(in crate::oracle) struct Zones(Option<BTreeMap<String, f64>>);
 
-/// What the zones may have of the endpoints of one family.
+/// The shares of the zones in the endpoints of one family.
 #[derive(Debug)]
 pub(super) struct Shares<'a>(BTreeMap<&'a str, Share>);
 
@@ -94,8 +94,8 @@ impl Zones {
         Self(Some(zones.into_iter().map(part).collect()))
     }
 
-    /// What each zone may have of so many endpoints. Nothing if they cannot be shared without giving some zone
-    /// a load that is too high; then no endpoint has a hint.
+    /// Returns the share of each zone in so many endpoints. None if they cannot be shared without giving some zone a
+    /// load that is too high; then no endpoint has a hint.
     pub(super) fn share(&self, endpoints: usize) -> Option<Shares<'_>> {
         let zones = self.0.as_ref()?;
         if endpoints < zones.len() {
@@ -117,7 +117,7 @@ impl Zones {
         Some(Shares(shares.collect()))
     }
 
-    /// What each zone may have of the endpoints of a family.
+    /// Returns the share of each zone in the endpoints of a family.
     pub(super) fn share_out<'a>(&self, endpoints: impl Iterator<Item = &'a Endpoint>) -> Option<Shares<'_>> {
         let mut ready = 0;
         for endpoint in endpoints.filter(|endpoint| endpoint.is_ready()) {

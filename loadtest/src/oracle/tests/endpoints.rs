@@ -1,4 +1,4 @@
-//! What can be wrong with Endpoints objects.
+//! The differences that Endpoints objects can have.
 
 use k8s_openapi::api::core::v1::EndpointSubset;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with hints.
+//! The differences that hints can have.
 
 use super::*;
 
@@ -140,7 +140,7 @@ fn every_ready_endpoint_has_one_known_zone() {
 
 #[test]
 fn no_zone_has_more_than_its_maximum() {
-    // Of four endpoints each of two equal zones needs two, so that two is the maximum as well.
+    // If there are four endpoints, each of two equal zones needs two, so that two is the maximum as well.
     let cluster = balanced(&[
         ("n1", "z1", &["z1"]),
         ("n1", "z1", &["z1"]),

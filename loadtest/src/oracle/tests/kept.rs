@@ -44,7 +44,7 @@ fn old_slices_stay_while_those_for_the_selector_hold_no_ready_endpoint() {
     let (annotation, endpoints) = ("no annotation asks for it", "the Endpoints do not have it");
     for (manager, problem, pods, ready, stays) in [
         (ANNOTATED, annotation, 0, true, true),
-        // Nothing is lost with it.
+        // No ready endpoint is lost with it.
         (ANNOTATED, annotation, 0, false, false),
         (ANNOTATED, annotation, 1, true, false),
         (MIRRORED, endpoints, 0, true, true),

@@ -1,4 +1,4 @@
-//! What can be wrong with slices.
+//! The differences that slices can have.
 
 use k8s_openapi::api::discovery::v1::EndpointHints;
 
@@ -219,7 +219,7 @@ fn a_service_with_endpoints_has_no_empty_slice_of_other_ports() {
     assert_eq!(differences(&cluster), expected);
 }
 
-/// Somebody has emptied it, or made it so: upstream leaves it for the next endpoints.
+/// Another client has emptied it, or made it so: upstream leaves it for the next endpoints.
 #[test]
 fn an_empty_slice_may_stay_beside_those_of_its_ports() {
     let mut cluster = cluster();

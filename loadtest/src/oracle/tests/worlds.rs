@@ -79,7 +79,7 @@ proptest! {
         let plain = snapshot.check_by(&options, Some(Search::Everywhere));
         let by_label = snapshot.check_by(&options, Some(Search::ByLabel));
         prop_assert_eq!(plain.endpoints, by_label.endpoints);
-        // Nothing is published, so each endpoint that should be is a difference.
+        // No endpoint is published, so each one that should be is a difference.
         prop_assert_eq!(plain.differences, by_label.differences);
     }
 }

@@ -6,8 +6,8 @@
 //!                                 └──► plane with endpointd ────────────────► state ──┴──► equal?
 //! ```
 //!
-//! A lane is a namespace of each plane; several lanes of a pair of planes go on at the same time. What is found is written down
-//! as a scenario, which `loadtest record` can play again.
+//! A lane is a namespace of each plane; several lanes of a pair of planes go on at the same time. Each finding is
+//! written down as a scenario, which `loadtest record` can play again.
 
 mod known;
 mod steps;
@@ -37,8 +37,8 @@ use crate::{
     },
 };
 
-/// What a pair of planes is for: the limit of slices, and whether it matters which slice holds which endpoint. Where slices
-/// are small, that depends on more than the state, and the controllers need not agree.
+/// The setting of each pair of planes: the limit of slices, and whether it matters which slice holds which endpoint.
+/// Where slices are small, that depends on more than the state, and the controllers need not agree.
 const PAIRS: [(usize, bool); 2] = [(100, true), (6, false)];
 /// Namespaces of a pair in which changes are made at the same time.
 const LANES: usize = 4;
@@ -78,7 +78,7 @@ struct Lane {
     steps: usize,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default)]
 struct Found {
     steps: usize,
@@ -87,11 +87,11 @@ struct Found {
     known: BTreeMap<&'static str, usize>,
     /// All others, in words.
     unknown: Vec<String>,
-    /// What ended a lane or a pair before there were enough changes, in words.
+    /// The errors that ended a lane or a pair before there were enough changes, in words.
     errors: Vec<String>,
 }
 
-/// What both API servers answered to a change.
+/// The answer of both API servers to a change.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Accepted,
@@ -100,7 +100,7 @@ enum Answer {
     Different(String),
 }
 
-/// What became of one change.
+/// The result of one change.
 enum Settled {
     Equal,
     Different(Vec<Difference>),
@@ -131,7 +131,7 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
     Ok(outcome(&all, work.seed, &version))
 }
 
-/// What was found, in words.
+/// Returns the findings in words.
 fn outcome(all: &Found, seed: u64, version: &str) -> Outcome {
     let known: usize = all.known.values().sum();
     let mut words = format!(
@@ -161,7 +161,8 @@ fn outcome(all: &Found, seed: u64, version: &str) -> Outcome {
     }
 }
 
-/// Runs the lanes of a pair of planes. What they find is added at once, so that it is not lost if there is an error later.
+/// Runs the lanes of a pair of planes. Their findings are added at once, so that they are not lost if there is an error
+/// later.
 async fn pair(
     work: &Work,
     number: usize,
@@ -393,7 +394,7 @@ impl Pair<'_> {
         }
     }
 
-    /// What both sides publish now.
+    /// Returns what both sides publish now.
     async fn states(&mut self) -> anyhow::Result<[Published; 2]> {
         let compared = Compared {
             endpoints: true,
@@ -409,7 +410,7 @@ impl Pair<'_> {
     }
 }
 
-/// What two API servers answered to an operation.
+/// Returns the answer of two API servers to an operation.
 fn answer(operation: &Value, first: Result<(), Error>, second: Result<(), Error>) -> Result<Answer, Error> {
     let refusal = |outcome: Result<(), Error>| match outcome {
         Ok(()) => Ok(None),

@@ -32,7 +32,7 @@ const SHOWN: usize = 5;
 /// Names of variables that are adapted, in their order.
 const VARIABLES: [&str; 2] = ["managers", "excludedNamespaces"];
 
-/// What an API server says to a request.
+/// The answer of an API server to a request.
 #[derive(Debug)]
 enum Answer {
     Allowed,
@@ -84,7 +84,7 @@ fn policy(work: &Work, managers: &[&str], excluded: &[&str]) -> anyhow::Result<V
     Ok(objects)
 }
 
-/// Sends every request of the tests. What was not decided as it should be is an error.
+/// Sends every request of the tests. A request that was not decided as it should be is an error.
 async fn try_requests(work: &Work) -> anyhow::Result<Result<String, String>> {
     let cluster = Cluster::start(work.folder(), "guard", &work.out, &[]).await?;
     let (client, http) = (cluster.client().await?, cluster.http().await?);
@@ -106,7 +106,7 @@ async fn try_requests(work: &Work) -> anyhow::Result<Result<String, String>> {
             .apply(&object("Namespace", &namespace, json!({})), false)
             .await?;
     }
-    // What is updated and deleted has to be there, and some of it could not be made under the guard.
+    // Objects that are updated or deleted have to be there, and some of them could not be made under the guard.
     let mut stored = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         stored.push(

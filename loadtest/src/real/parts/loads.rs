@@ -44,7 +44,7 @@ enum Limits {
     Lifted,
 }
 
-/// Changes to be made, and who watches.
+/// The changes to be made, and the watchers.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     rate: u32,

@@ -32,7 +32,7 @@ const NAMESPACE: &str = "real";
 /// Words of the log when something is refused.
 const REFUSED: [&str; 2] = ["forbidden", "does not permit"];
 
-/// What an overlay is for.
+/// The purpose of an overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// Writes Endpoints and slices.

@@ -49,13 +49,13 @@ struct Batch {
     files: Vec<PathBuf>,
 }
 
-/// What was found.
+/// The result of a scenario with one of the controllers.
 #[derive(Debug)]
 struct Played {
     contestant: Contestant,
     batch: String,
     name: String,
-    /// What `record` said, if the states were not the recorded ones.
+    /// The message of `record`, if the states were not the recorded ones.
     wrong: Option<String>,
 }
 

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long it may take until everything is right when nothing changes any more.
 const RIGHT_LIMIT: Duration = Duration::from_secs(30);
 
-/// What happens to the leader.
+/// The signal that the leader gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Term,

@@ -193,7 +193,7 @@ fn what_is_worse_by_more_than_the_limit_is_named() {
     assert_eq!(found, ["B: Changes and writes, changes failed: 3 after 0"]);
 }
 
-/// What `--fail-above 1.2` says of these, and its last line.
+/// Returns the failures of these with `--fail-above 1.2`, and the last line of the text.
 fn failed(reports: [Report; 2]) -> (Failures, String) {
     let runs = runs(reports);
     let failures = figures::failures(&runs, &figures::groups(&runs), 1.2);
@@ -215,7 +215,7 @@ fn a_figure_that_is_gone_is_a_failure() {
         failures.missing
     );
     assert!(last.contains("5 figures are missing"), "{last}");
-    // What the reference lacks is not missed.
+    // A figure that the reference lacks is not missed.
     assert!(failed([gone, sample::endpointd()]).0.missing.is_empty());
     let p50 = [100, 101, 102, 103, 104];
     let mut once = repeated(&p50, 100.0);
@@ -317,7 +317,7 @@ fn what_one_run_lacks_has_no_ratio() {
     assert_eq!(p50.text(1), "–");
     let made = figure(&groups, "Changes", "changes made");
     assert_eq!(made.standing(1).judgement, Judgement::None);
-    // What neither has is not shown at all.
+    // Figures that neither run has are not shown at all.
     let groups = figures::groups(&runs([sample::empty(), sample::empty()]));
     assert_eq!(groups.len(), 1);
     assert_eq!(groups[0].title, "Changes and writes");

@@ -82,7 +82,7 @@ pub(super) const FIGURES: [OfReport; 9] = [
     ),
 ];
 
-/// Their figures for one run, by name. Those that could not be read are left out.
+/// Returns their figures for one run, by name. Figures that could not be read are left out.
 pub(in crate::report) fn lines(report: &Report) -> Vec<(&'static str, String)> {
     let Some(claims) = &report.claims else {
         return Vec::new();

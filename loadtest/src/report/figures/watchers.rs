@@ -66,7 +66,7 @@ pub(super) const FIGURES: [OfReport; 8] = [
     ),
 ];
 
-/// Their figures for one run, by name. Those that could not be read are left out.
+/// Returns their figures for one run, by name. Figures that could not be read are left out.
 pub(in crate::report) fn lines(watchers: &Watchers) -> Vec<(&'static str, String)> {
     let number = format::number;
     let mut ended = number(watchers.ended);

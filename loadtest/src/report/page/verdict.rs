@@ -27,7 +27,7 @@ pub(super) fn kept_up(report: &Report) -> Markup {
     }
 }
 
-/// Nothing where it is not known.
+/// Returns the badge about throttling; nothing where it is not known.
 pub(super) fn throttled(report: &Report) -> Markup {
     html! {
         @match figures::throttled(report) {

@@ -1,4 +1,4 @@
-//! The figures at the end, for people.
+//! The figures at the end, as text.
 
 use std::{fmt, time::Duration};
 

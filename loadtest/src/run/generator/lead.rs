@@ -1,4 +1,4 @@
-//! Changes of who holds a Lease.
+//! Changes of the holders of Leases.
 
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{observe::latencies::Latencies, run::script::Operation};
 
-/// How many refusals are kept for people to read.
+/// How many refusals are kept to be shown.
 const SHOWN_FAILURES: usize = 3;
 
 /// Counts of what was done, which all tasks share.

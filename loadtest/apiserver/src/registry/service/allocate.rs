@@ -10,12 +10,12 @@ use crate::store::{Allocator, Held, NODE_PORTS, Store, next_address, range_of};
 use crate::validate::parse_ip;
 use serde_json::Value;
 
-/// What was taken for a Service that is not stored yet. Given back unless kept.
+/// The addresses and ports taken for a Service that is not stored yet. They are given back unless kept.
 #[derive(Debug)]
 pub(crate) struct Claims<'a> {
     store: &'a Store,
     taken: Held,
-    /// What the stored Service held and the new one does not.
+    /// The addresses and ports that the stored Service held and the new one does not.
     freed: Held,
 }
 

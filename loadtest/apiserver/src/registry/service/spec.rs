@@ -1,4 +1,4 @@
-//! What the spec of a Service says.
+//! Readers of a Service's spec.
 
 use crate::json::text;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! What two sides have settled on, Service by Service, and the differences that `docs/differences.md` explains.
+//! The states that two sides have settled on, Service by Service, and the differences that `docs/differences.md`
+//! explains.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +38,7 @@ const LINES: [&str; 7] = [
 /// The reasons of differences that were met, each with its Service.
 pub(super) type Reasons = BTreeSet<(&'static str, String)>;
 
-/// What is published of each Service.
+/// The objects that are published of each Service.
 pub(super) type Published = BTreeMap<String, Value>;
 
 /// A Service on whose objects the sides do not agree.
@@ -49,7 +50,7 @@ pub(super) struct Difference {
     lines: Vec<String>,
 }
 
-/// What is known of the Services of a history, beside what is published of them.
+/// The facts about the Services of a history, beside what is published of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) external: BTreeSet<String>,
@@ -139,7 +140,8 @@ pub(super) fn compare(
 // === impl Difference ===
 
 impl Difference {
-    /// What is left without the differences that last for as long as the Service is as it is, and the reasons of those.
+    /// Returns what is left without the differences that last for as long as the Service is as it is, and the reasons
+    /// of those.
     fn standing(&self, facts: &Facts, max: usize, met: &Reasons) -> (Self, Reasons) {
         let mut rest = self.clone();
         let mut known = Reasons::new();
@@ -353,7 +355,7 @@ mod tests {
         })
     }
 
-    /// What is not explained, and the reasons that last, of a Service with these slices on both sides.
+    /// Returns what is not explained, and the reasons that last, of a Service with these slices on both sides.
     fn compared(upstream: &[Value], own: &[Value], facts: &Facts) -> (Vec<Difference>, Vec<&'static str>) {
         let of = |slices: &[Value]| published(&json!({ "endpoints": [], "endpointslices": slices }));
         let mut reasons = Reasons::new();

@@ -1,5 +1,5 @@
-//! Random changes of a namespace, from a seed, as operations of scenarios. Nothing in them depends on what a controller does,
-//! so the same changes can be made to two clusters.
+//! Random changes of a namespace, from a seed, as operations of scenarios. They do not depend on what a controller
+//! does, so the same changes can be made to two clusters.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 /// A namespace never has more.
 const MOST_PODS: usize = 30;
 const MOST_SERVICES: usize = 6;
-/// What the chances of changes are out of.
+/// The total of the chances of all changes.
 const CHANCES: u32 = 100;
 
 /// Makes up changes.
@@ -36,7 +36,7 @@ pub(super) struct Steps {
 // === impl Steps ===
 
 impl Steps {
-    /// Of a namespace that is still empty, in a cluster with these nodes.
+    /// Begins with a namespace that is still empty, in a cluster with these nodes.
     pub(super) fn new(namespace: &str, seed: u64, nodes: [&str; 5], now: Timestamp) -> Self {
         let mut world = World::new(1);
         world.nodes.extend(nodes.map(str::to_owned));
@@ -51,12 +51,12 @@ impl Steps {
         }
     }
 
-    /// What is known of its Services.
+    /// Returns the facts about its Services.
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// What a namespace begins with.
+    /// Returns the operations with which a namespace begins.
     pub(super) fn populate(&mut self) -> Vec<Value> {
         let mut operations = Vec::new();
         for _ in 0..self.rng.usize(6..14) {
@@ -305,7 +305,7 @@ impl Steps {
         Some(json!({ "delete": { "kind": "Service", "name": service.name } }))
     }
 
-    /// All slices of a Service are edited or deleted by somebody else.
+    /// Edits or deletes all slices of a Service, as another client would.
     fn tamper_with_slices(&mut self) -> Option<Value> {
         let at = self.service()?;
         let service = self.world.services[at].name.clone();
@@ -318,7 +318,7 @@ impl Steps {
         Some(json!({ "patch_slices": { "service": service, "patch": change } }))
     }
 
-    /// The Endpoints of a Service with a selector are edited or deleted by somebody else.
+    /// Edits or deletes the Endpoints of a Service with a selector, as another client would.
     fn tamper_with_endpoints(&mut self) -> Option<Value> {
         let services = self.world.services.iter();
         let names = services.filter(|service| service.selects && !service.external);

@@ -1,4 +1,4 @@
-//! What was measured of the loads, as rows of tables.
+//! The measurements of the loads, as rows of tables.
 
 use std::fmt::Write;
 
@@ -184,7 +184,7 @@ impl Row {
         }
     }
 
-    /// The row in Markdown. What is the same as in the row before is left out.
+    /// The row in Markdown. Values that are the same as in the row before are left out.
     fn line(&self, before: Option<&Self>) -> String {
         let Measured {
             p50,
