@@ -321,6 +321,36 @@ fn a_slice_that_is_written_when_its_service_gets_a_leader_is_read() {
     assert_eq!(published, [1], "the leader");
 }
 
+/// A list shows that a slice, left over by a Service that is gone, now names one with a leader. It is another controller's
+/// there, and is read to see whether it holds endpoints.
+#[test]
+fn a_slice_that_a_list_gives_to_a_service_with_a_leader_is_read() {
+    let mut model = published(1, 3);
+    ops::happen(&mut model, &Op::StandBy);
+    ops::happen(&mut model, &Op::TakeOver);
+    model.converge();
+    let mut slice = model.store.values().next().unwrap().clone();
+    model.service_gone("svc-0");
+    let led = ServiceSpec {
+        name: 1,
+        selector: None,
+        lease: Some(0),
+        ..ServiceSpec::plain()
+    };
+    model.service(led.facts());
+    ops::happen(&mut model, &Op::Lead(0, Some(0)));
+    model.converge();
+    let published =
+        |model: &Model| -> Vec<_> { model.published().into_values().map(|pods| pods.len()).collect() };
+    assert_eq!(published(&model), [1], "the leader");
+    slice.meta.service = "svc-1".into();
+    model.put_slice(slice);
+    ops::happen(&mut model, &Op::Relist);
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+    assert_eq!(published(&model), [0], "another controller publishes endpoints");
+}
+
 /// The selector of a Service becomes unusable while another replica writes. Its pods are followed by the next leader too.
 #[test]
 fn a_selector_that_became_unusable_on_standby_empties_nothing() {

@@ -36,6 +36,8 @@ pub(super) struct History {
     /// Whether slices are given to other managers: with those Services more is done in the end.
     gives_away: bool,
     given_away: BTreeSet<(String, String)>,
+    /// Endpoints that were deleted and made again by a user, by namespace and name.
+    remade: BTreeSet<(String, String)>,
     /// Counts changes of Leases.
     renewals: u64,
     operations: BTreeMap<&'static str, Count>,
@@ -79,6 +81,7 @@ impl History {
             follow_ups: VecDeque::new(),
             gives_away: rng.usize(..4) == 0,
             given_away: BTreeSet::new(),
+            remade: BTreeSet::new(),
             renewals: 0,
             operations: BTreeMap::new(),
             trace,
@@ -137,13 +140,23 @@ impl History {
     ///
     /// A slice that was given to another manager stays with it until what it holds changes, and such a change may
     /// have come before the controller saw that the slice was another's. So those Services change once more.
+    ///
+    /// Endpoints that were made again may have appeared to the controller after their Service had gone. They stay, as
+    /// those that a client makes ahead of a Service, until their user deletes them.
     pub(super) fn has_amends(&self) -> bool {
-        !self.given_away.is_empty()
+        !(self.given_away.is_empty() && self.remade.is_empty())
     }
 
     pub(super) async fn amend(&mut self) {
         for (namespace, name) in std::mem::take(&mut self.given_away) {
             self.touch_service(&namespace, &name).await;
+        }
+        for (namespace, name) in std::mem::take(&mut self.remade) {
+            let mut services = self.world.services.iter();
+            if !services.any(|s| s.namespace == namespace && s.name == name) {
+                let ask = Ask::delete(Resource::Endpoints, &namespace, &name, Value::Null);
+                self.write("delete endpoints without a service", ask).await;
+            }
         }
     }
 

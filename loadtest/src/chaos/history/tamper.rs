@@ -221,7 +221,10 @@ impl History {
                 let ask = Ask::patch(Resource::Endpoints, &namespace, &name, patch);
                 self.write("annotate endpoints", ask).await;
             }
-            6 => self.remake(Resource::Endpoints, &namespace, object).await,
+            6 => {
+                self.remade.insert((namespace.clone(), name));
+                self.remake(Resource::Endpoints, &namespace, object).await;
+            }
             4 => {
                 object["subsets"] = json!([]);
                 self.replace("empty endpoints", Resource::Endpoints, &namespace, object)

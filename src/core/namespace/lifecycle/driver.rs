@@ -291,12 +291,15 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
     fn observed(&mut self, id: Id<Self>, facts: Facts<Self>) {
-        let epoch = object_of(self, id).epoch;
+        let object = object_mut(self, id);
+        object.needs_refetch = false;
+        let epoch = object.epoch;
         self.read(Some(id), facts, epoch);
         let objects = objects_mut(self);
+        // The number may be that of another object by now, which has to be fetched for reasons of its own.
         if let Some(object) = objects.get_mut(id).map(AsMut::as_mut) {
-            object.needs_refetch = object.is_outdated();
-            if object.needs_refetch {
+            if object.is_outdated() {
+                object.needs_refetch = true;
                 // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
                 object.fail(object.rejected);
                 if object.phase == Phase::Unmanaged {
