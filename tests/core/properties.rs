@@ -363,6 +363,30 @@ fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
     assert_eq!(model.published(), model.expected());
 }
 
+/// The slice of a Service without endpoints is given to another manager, and back. It stays, whatever the name is that its
+/// successor would have.
+#[test]
+fn an_empty_slice_given_away_and_back_stays() {
+    for service in 0..8 {
+        let mut model = start(3);
+        model.service(plain_service(service).facts());
+        model.converge();
+        let (name, ours) = model
+            .store
+            .iter()
+            .next()
+            .map(|(name, slice)| (name.clone(), slice.clone()))
+            .unwrap();
+        let mut theirs = ours.clone();
+        theirs.labels = theirs.labels.project(|key| key != LABEL_MANAGED_BY);
+        model.put_slice(theirs);
+        model.converge();
+        model.put_slice(ours);
+        model.converge();
+        assert_eq!(model.store.keys().collect::<Vec<_>>(), [&name]);
+    }
+}
+
 #[test]
 fn a_slice_given_away_and_back_keeps_its_endpoints() {
     let mut model = one_slice();
@@ -546,4 +570,35 @@ fn endpoints_that_arrive_late_go_with_their_service() {
     model.plan();
     model.converge();
     check_at_rest(&mut model, 0).unwrap();
+}
+
+/// A pod becomes ready, and three endpoints cannot be shared out to two zones. It is not ready again before that was written.
+#[test]
+fn hints_that_left_for_a_change_that_came_back_come_back_too() {
+    let pod = |name, ready| PodSpec {
+        name,
+        node: Some(name % 2),
+        ready,
+        ..PodSpec::plain()
+    };
+    let service = ServiceSpec {
+        hints: HintMode::Auto,
+        ..plain_service(0)
+    };
+    let mut model = start(10);
+    for (name, ready) in [(0, true), (1, true), (2, false)] {
+        model.pod(pod(name, ready).facts());
+    }
+    model.service(service.facts());
+    model.converge();
+    let hints = |model: &Model| -> Vec<usize> {
+        let of_slice = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.zone_hints.len()).sum();
+        model.store.values().map(of_slice).collect()
+    };
+    assert_eq!(hints(&model), [2]);
+    model.pod(pod(2, true).facts());
+    model.plan();
+    model.pod(pod(2, false).facts());
+    model.converge();
+    assert_eq!(hints(&model), [2], "two endpoints for two zones");
 }

@@ -336,12 +336,11 @@ impl Placement<'_> {
         if state.managed as usize > round.pool.len() {
             return;
         }
-        let without_ports = |id: &SliceId| self.group_ports(*id).is_empty();
-        let at = round
-            .pool
-            .iter()
-            .position(without_ports)
-            .or_else(|| (!round.pool.is_empty()).then_some(0));
+        // A slice that was given to another manager is not made anew before it changes, so it cannot stand for another.
+        let at = (0..round.pool.len()).min_by_key(|&at| {
+            let id = round.pool[at];
+            (self.slices[id].yielded, !self.group_ports(id).is_empty())
+        });
         let id = if let Some(id) = at.and_then(|at| round.pool.remove(at)) {
             self.slices[id].pooled = false;
             if !self.group_ports(id).is_empty() {

@@ -306,10 +306,13 @@ impl Placement<'_> {
         let slice = &mut self.slices[slice_id];
         let slot = &mut slice.slots[usize::from(place)];
         slot.stale |= change.content[family.index()];
-        let priority = slot.published.priority_to(desired);
+        let (priority, differed) = (slot.published.priority_to(desired), slot.dirty);
         slice.recount(usize::from(place), desired);
         if slice.slots[usize::from(place)].dirty {
             self.touch(slice_id, priority);
+        } else if differed && self.services.table[service_id].facts.hints == HintMode::Auto {
+            // A change that was never written has shifted the shares of the zones, and has come back.
+            self.services.table[service_id].family(family).rehint = true;
         }
     }
 
