@@ -7,7 +7,7 @@ use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{Granted, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Reply, Reported};
-use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher};
+use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WriteEffect};
 use endpointd::core::queue::Priority;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Simulated {
     pub(crate) fn answered(
         &mut self,
         object: usize,
-        effect: Effect,
+        effect: WriteEffect,
         took: Duration,
         again: Option<Priority>,
         now: Duration,

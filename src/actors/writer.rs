@@ -13,7 +13,7 @@ use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::throttling::{Limit, Throttled, Throttling};
-use crate::core::publish::{Effect, Landing, Next, Publisher, Replied};
+use crate::core::publish::{Landing, Next, Publisher, Replied, WriteEffect};
 use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -344,7 +344,7 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "a request was refused; it is retried slowly");
         }
-        let effect = Effect::of(&outcome, load);
+        let effect = WriteEffect::of(&outcome, load);
         // The shard reports whether the object is due again; without a shard, there is nothing left to write.
         let has_shard = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         let landing = Landing {

@@ -23,7 +23,7 @@ pub mod signals;
 pub mod throttling;
 
 pub use budget::{WatchLimits, Watchers};
-pub use echo::{Effect, LATE, Resource};
+pub use echo::{LATE, Resource, WriteEffect};
 
 use super::backoff::Retry;
 use super::body::Request;
@@ -106,7 +106,7 @@ pub struct Landing {
     /// The sign of the API server's load that it gives.
     pub load: Load,
     /// Its effect on the object.
-    pub effect: Effect,
+    pub effect: WriteEffect,
     /// How long it was out.
     pub took: Duration,
     /// The pause that the API server asks for.

@@ -18,7 +18,7 @@ use endpointd::core::publish::reports::{Report, Reports, Taken};
 use endpointd::core::publish::signals::{Signal, Signals};
 use endpointd::core::publish::throttling::Limit;
 use endpointd::core::publish::{
-    Effect, Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers,
+    Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers, WriteEffect,
 };
 use endpointd::core::role::Role;
 use std::collections::{BTreeMap, VecDeque};
@@ -568,7 +568,7 @@ impl Process {
     fn done(&mut self, object: &ObjectName, outcome: Outcome, load: Load) {
         let landing = Landing {
             load,
-            effect: Effect::of(&outcome, load),
+            effect: WriteEffect::of(&outcome, load),
             took: Duration::ZERO,
             quiet: None,
             has_shard: true,

@@ -166,7 +166,7 @@ fn next_step(object: &ObjectState) -> Step {
 
 /// The effect of an answer on the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
+enum AnswerEffect {
     /// The API server has what was sent.
     Accepted,
     /// The API server has what the answer shows.
@@ -190,21 +190,21 @@ enum Effect {
 }
 
 /// Interprets an answer. `on_server` says whether the API server was known to have the object.
-fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> Effect {
+fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> AnswerEffect {
     let managed = phase == Phase::Managed;
     match (flight, outcome) {
-        (_, Outcome::Fetched { .. }) => Effect::Read,
-        (Flight::Create | Flight::Update, Outcome::Written(_)) => Effect::Accepted,
-        (Flight::Delete, Outcome::Deleted(_) | Outcome::NotFound) => Effect::Deleted,
-        (Flight::Probe, Outcome::NotFound) => Effect::Confirmed,
-        (Flight::Probe, Outcome::Exists) => Effect::Spared,
-        (Flight::Fetch, Outcome::NotFound) if managed && !on_server => Effect::NeverCreated,
-        (Flight::Fetch, Outcome::Foreign) if managed && on_server => Effect::GivenAway,
+        (_, Outcome::Fetched { .. }) => AnswerEffect::Read,
+        (Flight::Create | Flight::Update, Outcome::Written(_)) => AnswerEffect::Accepted,
+        (Flight::Delete, Outcome::Deleted(_) | Outcome::NotFound) => AnswerEffect::Deleted,
+        (Flight::Probe, Outcome::NotFound) => AnswerEffect::Confirmed,
+        (Flight::Probe, Outcome::Exists) => AnswerEffect::Spared,
+        (Flight::Fetch, Outcome::NotFound) if managed && !on_server => AnswerEffect::NeverCreated,
+        (Flight::Fetch, Outcome::Foreign) if managed && on_server => AnswerEffect::GivenAway,
         (Flight::Create | Flight::Update | Flight::Fetch, Outcome::NotFound | Outcome::Foreign) => {
-            Effect::Lost
+            AnswerEffect::Lost
         }
-        (Flight::Create, Outcome::Terminating) => Effect::Terminating,
-        _ => Effect::Failed,
+        (Flight::Create, Outcome::Terminating) => AnswerEffect::Terminating,
+        _ => AnswerEffect::Failed,
     }
 }
 

@@ -77,7 +77,7 @@ const GONE_KEPT: usize = 1024;
 
 /// The effect of a request on the objects that others watch, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum WriteEffect {
     /// The object has this version now.
     Written(u64),
     /// The object was deleted, and is gone at this version if the server said one.
@@ -88,7 +88,7 @@ pub enum Effect {
     Nothing,
 }
 
-impl Effect {
+impl WriteEffect {
     /// Returns the effect of a request with this outcome. An answer that is an error wrote nothing, however little it says
     /// of the object; and a request that was not sent, or whose answer does not matter any more, counts as none.
     pub fn of(outcome: &Outcome, load: Load) -> Self {
@@ -276,7 +276,7 @@ impl Echoes {
     }
 
     /// Records the answer to a write, or that nothing is sent after all.
-    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
+    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: WriteEffect, now: Duration) {
         let Some(flight) = self.flights.remove(key) else {
             return;
         };
@@ -297,20 +297,24 @@ impl Echoes {
             unseen: stream.unseen() + 1,
         };
         match effect {
-            Effect::Written(version) if version > stream.shown => {
+            WriteEffect::Written(version) if version > stream.shown => {
                 stream.written.insert((version, self.order), place);
             }
-            Effect::Written(version) if version > flight.shown => self.end(output, place, now, Freed::Early),
+            WriteEffect::Written(version) if version > flight.shown => {
+                self.end(output, place, now, Freed::Early);
+            }
             // It changed nothing, or nothing was written.
-            Effect::Written(_) | Effect::Nothing => self.end(output, place, now, Freed::Otherwise),
-            Effect::Deleted(_) | Effect::Unknown if gone => self.end(output, place, now, Freed::Early),
+            WriteEffect::Written(_) | WriteEffect::Nothing => self.end(output, place, now, Freed::Otherwise),
+            WriteEffect::Deleted(_) | WriteEffect::Unknown if gone => {
+                self.end(output, place, now, Freed::Early);
+            }
             // The echo came first, and shows that it did by its version alone.
-            Effect::Deleted(Some(version)) if version <= stream.shown => {
+            WriteEffect::Deleted(Some(version)) if version <= stream.shown => {
                 self.end(output, place, now, Freed::Otherwise);
             }
-            Effect::Deleted(_) | Effect::Unknown => {
+            WriteEffect::Deleted(_) | WriteEffect::Unknown => {
                 let (bound, gone_at) = match effect {
-                    Effect::Deleted(version) => (BOUND, version),
+                    WriteEffect::Deleted(version) => (BOUND, version),
                     _ => (BOUND_OF_UNKNOWN, None),
                 };
                 let waiting = Unversioned {

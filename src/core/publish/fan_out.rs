@@ -5,7 +5,7 @@
 
 pub(super) use super::budget::Paid;
 use super::budget::{Budget, Corrected, Size, WatchLimits};
-use super::echo::{Echoes, Effect, QUICK, Resource};
+use super::echo::{Echoes, QUICK, Resource, WriteEffect};
 use super::signals::Signal;
 use super::throttling::Limit;
 use crate::core::body::Request;
@@ -237,13 +237,15 @@ impl FanOut {
     /// Records that nothing is written for an object that was granted.
     pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
         self.budget.correct(paid, None, now);
-        self.answered(key, Effect::Nothing, now);
+        self.answered(key, WriteEffect::Nothing, now);
     }
 
     /// Records the effect of a request, or that none is sent.
-    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
+    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: WriteEffect, now: Duration) {
         match self.paid.remove(key) {
-            Some(corrected) if effect == Effect::Nothing => self.budget.refund(&key.namespace, corrected),
+            Some(corrected) if effect == WriteEffect::Nothing => {
+                self.budget.refund(&key.namespace, corrected);
+            }
             Some(corrected) => self.sent += corrected.sent,
             None => {}
         }

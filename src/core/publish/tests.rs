@@ -68,7 +68,7 @@ fn hand_on(reports: &mut Reports, publisher: &mut Publisher, now: Duration) -> V
 fn landing(load: Load, took: Duration) -> Landing {
     Landing {
         load,
-        effect: Effect::Nothing,
+        effect: WriteEffect::Nothing,
         took,
         quiet: None,
         has_shard: true,
@@ -383,7 +383,7 @@ fn written_in_ten_seconds(publisher: &mut Publisher, keys: &[Hashed<ObjectKey>])
                 publisher.replied(&key, Reply::Built(update()), now);
                 publisher.wanted(&key, &want(&key, Retry::Now), now);
                 let landing = Landing {
-                    effect: Effect::Written(written as u64),
+                    effect: WriteEffect::Written(written as u64),
                     ..landing(Load::Answered, MS)
                 };
                 publisher.answered(&key, landing, now);

@@ -2,8 +2,8 @@
 
 use super::notices::Notices as _;
 use super::{
-    Effect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step, Whole,
-    context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
+    AnswerEffect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step,
+    Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
 };
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
@@ -88,17 +88,17 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         );
         let differed = flight == Flight::Fetch && differs_from_desired(self, id);
         take_effect(self, id, flight, effect, outcome);
-        if effect == Effect::Terminating && before == Phase::Managed {
+        if effect == AnswerEffect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
         let object: &ObjectState = objects(self).get(id)?.as_ref();
-        if flight == Flight::Fetch && effect != Effect::Failed {
-            let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
+        if flight == Flight::Fetch && effect != AnswerEffect::Failed {
+            let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
-            let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
+            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { blocks: false };
             let now = object.remote.as_ref().map(|remote| remote.version);
-            let changed = effect == Effect::Read && before == Phase::Managed && now != version;
+            let changed = effect == AnswerEffect::Read && before == Phase::Managed && now != version;
             let contested = object.is_contested();
             let differs = differs_from_desired(self, id);
             if appeared || (changed && !unanswered) {
@@ -131,7 +131,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         // Failures of unmanaged objects have no consequences, and a read says nothing about our requests.
-        if object.failures > failures && object.phase != Phase::Unmanaged && effect != Effect::Read {
+        if object.failures > failures && object.phase != Phase::Unmanaged && effect != AnswerEffect::Read {
             self.notify_failure(id, flight, bytes, why);
         }
         let entry = &objects(self)[id];
@@ -331,32 +331,41 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 impl<P: Publishing> Lifecycle for P {}
 
 /// Applies the effect of an answer to the object.
-fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: Effect, outcome: Outcome) {
+fn take_effect<P: Publishing>(
+    desk: &mut P,
+    id: Id<P>,
+    flight: Flight,
+    effect: AnswerEffect,
+    outcome: Outcome,
+) {
     let entry = &mut objects_mut(desk)[id];
     let object = entry.as_mut();
-    let is_gone = matches!(effect, Effect::Deleted | Effect::Lost | Effect::GivenAway);
+    let is_gone = matches!(
+        effect,
+        AnswerEffect::Deleted | AnswerEffect::Lost | AnswerEffect::GivenAway
+    );
     if is_gone && object.refetch_if_shown_since() {
         return object.undo_departure();
     }
     match (effect, outcome) {
-        (Effect::Accepted, Outcome::Written(remote)) => {
+        (AnswerEffect::Accepted, Outcome::Written(remote)) => {
             object.written(flight, remote);
             entry.accepted();
             desk.notify_corrected(id);
         }
-        (Effect::Read, Outcome::Fetched { content, .. }) => {
+        (AnswerEffect::Read, Outcome::Fetched { content, .. }) => {
             context_mut(desk).count_read(content.units());
             if let Some(facts) = Whole::from_content(content) {
                 desk.observed(id, facts);
             }
         }
-        (Effect::NeverCreated, _) => object.needs_refetch = false,
-        (Effect::Deleted, _) => {
+        (AnswerEffect::NeverCreated, _) => object.needs_refetch = false,
+        (AnswerEffect::Deleted, _) => {
             object.undo_departure();
             forget_arrival(desk, id);
             desk.gone(id, Gone::Missing);
         }
-        (Effect::Lost, _) => {
+        (AnswerEffect::Lost, _) => {
             object.undo_departure();
             // If the object was not there yet, nothing else counts this against the next try.
             if flight == Flight::Create && object.lose() {
@@ -364,24 +373,24 @@ fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: E
             }
             desk.lost(id);
         }
-        (Effect::GivenAway, _) => {
+        (AnswerEffect::GivenAway, _) => {
             object.interference = None;
             forget_arrival(desk, id);
             desk.gone(id, Gone::GivenAway);
         }
-        (Effect::Confirmed, _) => {
+        (AnswerEffect::Confirmed, _) => {
             if let Phase::Leftover { confirmed } = &mut object.phase {
                 *confirmed = true;
             }
         }
         // A Service that was created since the probe has changed the object's phase, or will when the watch shows
         // it.
-        (Effect::Spared, _) => {
+        (AnswerEffect::Spared, _) => {
             if matches!(object.phase, Phase::Leftover { .. }) {
                 object.phase = Phase::Unmanaged;
             }
         }
-        (Effect::Terminating, _) => {
+        (AnswerEffect::Terminating, _) => {
             object.undo_departure();
             object.fail(false);
         }

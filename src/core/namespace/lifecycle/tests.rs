@@ -88,27 +88,29 @@ fn an_answer_is_believed_for_what_it_proves() {
                     let what = format!("{phase:?}, {flight:?}, {outcome:?}: {effect:?}");
                     let writes = matches!(flight, Flight::Create | Flight::Update);
                     match effect {
-                        Effect::Accepted => {
+                        AnswerEffect::Accepted => {
                             assert!(writes && matches!(outcome, Outcome::Written(_)), "{what}");
                         }
-                        Effect::Read => panic!("{what}: nothing was read"),
-                        Effect::NeverCreated => {
+                        AnswerEffect::Read => panic!("{what}: nothing was read"),
+                        AnswerEffect::NeverCreated => {
                             assert!(
                                 !on_server && flight == Flight::Fetch && phase == Phase::Managed,
                                 "{what}"
                             );
                         }
-                        Effect::Deleted => assert_eq!(flight, Flight::Delete, "{what}"),
-                        Effect::Lost => {
+                        AnswerEffect::Deleted => assert_eq!(flight, Flight::Delete, "{what}"),
+                        AnswerEffect::Lost => {
                             assert!(matches!(outcome, Outcome::NotFound | Outcome::Foreign), "{what}");
                             assert!(!matches!(flight, Flight::Delete | Flight::Probe), "{what}");
                         }
-                        Effect::GivenAway => {
+                        AnswerEffect::GivenAway => {
                             assert!(flight == Flight::Fetch && outcome == Outcome::Foreign, "{what}");
                         }
-                        Effect::Confirmed | Effect::Spared => assert_eq!(flight, Flight::Probe, "{what}"),
-                        Effect::Terminating => assert_eq!(flight, Flight::Create, "{what}"),
-                        Effect::Failed => {
+                        AnswerEffect::Confirmed | AnswerEffect::Spared => {
+                            assert_eq!(flight, Flight::Probe, "{what}");
+                        }
+                        AnswerEffect::Terminating => assert_eq!(flight, Flight::Create, "{what}"),
+                        AnswerEffect::Failed => {
                             let proves = matches!(
                                 (flight, &outcome),
                                 (Flight::Create | Flight::Update, Outcome::Written(_))
@@ -128,7 +130,7 @@ fn what_failed_is_due_again_and_waits() {
     for phase in PHASES {
         for flight in FLIGHTS {
             for outcome in outcomes() {
-                if effect(phase, flight, &outcome, true) != Effect::Failed {
+                if effect(phase, flight, &outcome, true) != AnswerEffect::Failed {
                     continue;
                 }
                 let mut object = ObjectState::new(phase);
