@@ -95,7 +95,7 @@ pub(crate) struct ShardState {
 
 impl ShardState {
     /// Tells users of what has come up in this turn, yields to other tasks, and begins a new turn.
-    async fn give_way(&mut self) {
+    async fn yield_turn(&mut self) {
         self.tell().await;
         yield_now().await;
         self.turn = Budget::new(TURN);
@@ -130,7 +130,7 @@ impl ShardState {
                 let mut applying = pending.begin();
                 self.turn = Budget::new(TURN);
                 while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
-                    self.give_way().await;
+                    self.yield_turn().await;
                 }
                 return (Vec::new(), woken);
             }
@@ -139,7 +139,7 @@ impl ShardState {
                 for object in objects {
                     if self.turn.is_spent() {
                         // Each may be a megabyte.
-                        self.give_way().await;
+                        self.yield_turn().await;
                     }
                     let (kind, before) = (Kind::from(object.output), self.core.work().total());
                     let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
@@ -166,11 +166,11 @@ impl ShardState {
                 while self.core.look_at_one(now) {
                     self.turn.spend(1 + self.core.work().total() - before);
                     while !self.core.step_passes(&mut self.turn) {
-                        self.give_way().await;
+                        self.yield_turn().await;
                     }
                     before = self.core.work().total();
                     if self.turn.is_spent() {
-                        self.give_way().await;
+                        self.yield_turn().await;
                     }
                 }
             }
@@ -199,7 +199,7 @@ impl ShardState {
             if planned {
                 return;
             }
-            self.give_way().await;
+            self.yield_turn().await;
         }
     }
 
@@ -495,7 +495,7 @@ impl Actor for Shard {
         state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.
-            state.give_way().await;
+            state.yield_turn().await;
         }
         Ok(())
     }
