@@ -13,7 +13,7 @@ use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -253,7 +253,7 @@ impl World {
     /// Removes a Service.
     pub(crate) fn remove_service(&mut self, name: &str) {
         self.state.begin_removal(name);
-        assert!(self.state.step_passes(&mut Budget::unlimited()));
+        assert!(self.state.step_passes(&mut TurnBudget::unlimited()));
     }
 
     /// Plans and writes until nothing is due any more. Returns how many requests there were.

@@ -12,7 +12,7 @@ use crate::core::hash::Hashed;
 use crate::core::namespace::{Kind, NamespaceState, Notification, NotificationKind, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use crate::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log::{self, Subject};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -74,7 +74,7 @@ pub(crate) struct ShardState {
     /// The namespace's name, as reports carry it.
     namespace: Hashed<Arc<str>>,
     /// The remaining budget of the turn. One turn may handle several grants and answers.
-    turn: Budget,
+    turn: TurnBudget,
     inbox: Arc<Inbox>,
     encodings: Encodings,
     sequence: u64,
@@ -98,7 +98,7 @@ impl ShardState {
     async fn yield_turn(&mut self) {
         self.tell().await;
         yield_now().await;
-        self.turn = Budget::new(TURN);
+        self.turn = TurnBudget::new(TURN);
         self.inbox.turns(Instant::now());
     }
 
@@ -128,7 +128,7 @@ impl ShardState {
                 }
                 self.sequence = sequence;
                 let mut applying = pending.begin();
-                self.turn = Budget::new(TURN);
+                self.turn = TurnBudget::new(TURN);
                 while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
                     self.yield_turn().await;
                 }
@@ -453,7 +453,7 @@ impl Actor for Shard {
         Ok(ShardState {
             core: NamespaceState::new(namespace.clone(), settings, pending_lists),
             namespace: Hashed::new(namespace),
-            turn: Budget::new(TURN),
+            turn: TurnBudget::new(TURN),
             inbox,
             encodings,
             sequence: 0,

@@ -10,7 +10,7 @@ use endpointd::core::namespace::Outcome;
 use endpointd::core::object::Remote;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::subsets::MAX_ADDRESSES;
-use endpointd::core::work::{Budget, Work};
+use endpointd::core::work::{TurnBudget, Work};
 use std::ops::Range;
 
 /// The cost of an event and of the writes that it leads to.
@@ -260,7 +260,7 @@ fn a_node_that_changes_costs_its_own_pods() {
         let zone = fixtures::zone(2);
         let change = world.nodes.apply(&node_name(1), zone, 0).unwrap();
         world.state.begin_node(change.view);
-        assert!(world.state.step_passes(&mut Budget::unlimited()));
+        assert!(world.state.step_passes(&mut TurnBudget::unlimited()));
     });
     assert_eq!(
         (moved.endpoints_visited, moved.slices_touched),

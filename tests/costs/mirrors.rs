@@ -5,7 +5,7 @@ use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
 use endpointd::core::namespace::{Content, NamespaceState, Outcome, PendingLists, Settings, WorkItem};
 use endpointd::core::object::{ObjectName, Output, Remote};
-use endpointd::core::work::{Budget, Work};
+use endpointd::core::work::{TurnBudget, Work};
 use serde_json::{Value, json};
 
 /// The number of slices.
@@ -48,7 +48,7 @@ fn state() -> NamespaceState {
 fn plan(state: &mut NamespaceState) -> (Vec<WorkItem>, usize) {
     let mut items = Vec::new();
     let mut steps = 1;
-    while !state.step_plan(&mut items, &mut Budget::new(STEP)) {
+    while !state.step_plan(&mut items, &mut TurnBudget::new(STEP)) {
         steps += 1;
     }
     items.retain(|item| item.object.output == Output::Mirrored);
@@ -89,7 +89,7 @@ fn a_mirror_of_many_slices_is_evaluated_in_steps() {
     let mut most = 0;
     loop {
         let before = items.len();
-        let done = state.step_plan(&mut items, &mut Budget::new(STEP));
+        let done = state.step_plan(&mut items, &mut TurnBudget::new(STEP));
         most = most.max(items.len() - before);
         if done {
             break;

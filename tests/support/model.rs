@@ -17,7 +17,7 @@ use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
 use endpointd::core::time::Time;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -408,7 +408,7 @@ impl Model {
     }
 
     fn finish_passes(&mut self) {
-        assert!(self.state.step_passes(&mut Budget::unlimited()));
+        assert!(self.state.step_passes(&mut TurnBudget::unlimited()));
     }
 
     pub(crate) fn node(&mut self, name: u8, zone: Option<u8>) {

@@ -28,7 +28,7 @@ use crate::core::hash::KeyedMap;
 use crate::core::ids::{MirroredSliceId, ServiceId, SliceId};
 use crate::core::object::{Flight, Phase};
 use crate::core::slices::Slice;
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -310,7 +310,7 @@ impl Placement<'_> {
 
     /// Looks at the slices that give way, and at those that take their place, as far as something has changed and as the budget
     /// goes. Returns true when all is done.
-    pub(super) fn step_replacements(&mut self, budget: &mut Budget) -> bool {
+    pub(super) fn step_replacements(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some(name) = self.replacements.changed.first().cloned() {
             if budget.is_spent() {
                 return false;

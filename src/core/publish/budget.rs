@@ -149,7 +149,7 @@ struct Groups {
 
 /// The budget. Owned by the publisher, which passes in the time.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct WatchBudget {
     limits: WatchLimits,
     watchers: f64,
     /// Bytes per second to all watchers; infinite if there is no limit.
@@ -168,7 +168,7 @@ pub(super) struct Budget {
     usual: f64,
 }
 
-impl Budget {
+impl WatchBudget {
     /// Creates a full budget for a cluster of which no node is known yet.
     pub(super) fn new(limits: WatchLimits) -> Self {
         let mut budget = Self {

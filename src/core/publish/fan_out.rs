@@ -4,7 +4,7 @@
 //! On a server that keeps up, and within the budget, nothing waits.
 
 pub(super) use super::budget::Paid;
-use super::budget::{Budget, Corrected, Size, WatchLimits};
+use super::budget::{Corrected, Size, WatchBudget, WatchLimits};
 use super::echo::{Echoes, QUICK, Resource, WriteEffect};
 use super::signals::Signal;
 use super::throttling::Limit;
@@ -48,7 +48,7 @@ pub(super) struct FanOut {
     beyond_at: [Option<Duration>; 2],
     /// The largest number of places while there are other watchers.
     places: u16,
-    budget: Budget,
+    budget: WatchBudget,
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
     /// The costs of the requests in flight.
@@ -61,7 +61,7 @@ pub(super) struct FanOut {
 
 impl FanOut {
     pub(super) fn new(limits: WatchLimits) -> Self {
-        let budget = Budget::new(limits);
+        let budget = WatchBudget::new(limits);
         let mut fan_out = Self {
             echoes: Echoes::default(),
             beyond: [(); 2].map(|()| TokenBucket::new(UPSTREAM_QPS, 1)),

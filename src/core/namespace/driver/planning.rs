@@ -10,7 +10,7 @@ use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::namespace::services::{Start, Trigger};
 use crate::core::object::{ObjectName, Output};
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -72,14 +72,14 @@ impl NamespaceState {
     /// list is pending, there are none.
     pub fn plan(&mut self) -> Vec<WorkItem> {
         let mut wants = Vec::new();
-        let done = self.step_plan(&mut wants, &mut Budget::unlimited());
+        let done = self.step_plan(&mut wants, &mut TurnBudget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
         wants
     }
 
     /// Does what [`Self::plan`] does, as far as the budget goes; returns true when the plan is complete. Adds the
     /// objects that are due by what has been evaluated so far. No event, grant or outcome may come in between.
-    pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+    pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
         if self.ctx.pending_lists.any() {
             return true;
         }
@@ -126,7 +126,7 @@ impl NamespaceState {
     }
 
     /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
-    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
         // Slices first: few clients still read Endpoints.
         self.placement().plan_due(wants, budget)
             && self.endpoints_desk().plan_due(wants, budget)
@@ -145,7 +145,7 @@ impl NamespaceState {
             || self.replacements.has_to_plan()
     }
 
-    fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+    fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
         if !self.adopt_some(budget)
             || !self.forget_some_triggers(planning, budget)
             || !self.start_some(planning, budget)
@@ -193,7 +193,7 @@ impl NamespaceState {
     }
 
     /// Adopts the objects that were listed before their pods and Services were known, as far as the budget goes.
-    fn adopt_some(&mut self, budget: &mut Budget) -> bool {
+    fn adopt_some(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some((epoch, facts)) = self.slices.take_arrival() {
             let before = self.ctx.work.total();
             self.ctx.count_read(facts.units());
@@ -225,7 +225,7 @@ impl NamespaceState {
     }
 
     /// Forgets the trigger times of changes from before this process wrote, as far as the budget goes.
-    fn forget_some_triggers(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+    fn forget_some_triggers(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
         while self.ctx.starting && planning.untriggered < self.services.end() {
             self.services.forget_triggers(planning.untriggered);
             planning.untriggered += STRIDE;
@@ -238,7 +238,7 @@ impl NamespaceState {
     }
 
     /// Notifies users of what was there before this process wrote, as far as the budget goes.
-    fn start_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+    fn start_some(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
         while self.ctx.starting {
             if budget.is_spent() {
                 return false;

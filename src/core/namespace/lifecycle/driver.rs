@@ -10,7 +10,7 @@ use crate::core::compact::table::Named as _;
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
 use crate::core::object::{Editor, Flight, Interference, ObjectState, Phase};
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -157,7 +157,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 
     /// Adds the work items of a kind that are due, in the order in which they should go. Returns false if the budget ends
     /// before all have been looked at.
-    fn plan_due(&mut self, items: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+    fn plan_due(&mut self, items: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
         while objects(self).wanted.len() > MOST_PLANNED || !objects(self).last.is_empty() {
             plan_some(self, items);
             budget.spend(MOST_PLANNED as u64);
