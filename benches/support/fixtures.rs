@@ -226,8 +226,8 @@ impl World {
 
     /// Has an object's request built and accepted. Returns the body's size, or `None` if nothing was due.
     pub(crate) fn write(&mut self, object: &ObjectName) -> Option<usize> {
-        let granted = self.state.grant(object, &mut self.encoding)?;
-        let (size, outcome) = match granted.request {
+        let built = self.state.build_request(object, &mut self.encoding)?;
+        let (size, outcome) = match built.request {
             Request::Create(body) | Request::Update(body) => {
                 self.version += 1;
                 let remote = Remote {

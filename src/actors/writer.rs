@@ -9,7 +9,7 @@ use super::router::Routes;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
 use crate::core::hash::Hashed;
-use crate::core::namespace::{Granted, Outcome};
+use crate::core::namespace::{BuiltRequest, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::throttling::{Limit, Throttled, Throttling};
@@ -305,7 +305,7 @@ impl WriterState {
         let wanted = reported.wanted.as_ref();
         let wanted = wanted.map(|(want, noticed)| (want.retry != Retry::Now, *noticed));
         match self.publisher.reported(key, reported, now) {
-            Replied::Send(granted) => self.send(key.clone(), granted, myself),
+            Replied::Send(built) => self.send(key.clone(), built, myself),
             Replied::Unsent => self.done(key, Answer::unsent(), now),
             Replied::Nothing => {}
         }
@@ -317,8 +317,8 @@ impl WriterState {
         }
     }
 
-    fn send(&mut self, key: Hashed<ObjectKey>, granted: Granted, myself: &ActorRef<WriterMsg>) {
-        let Granted { request, changes } = granted;
+    fn send(&mut self, key: Hashed<ObjectKey>, built: BuiltRequest, myself: &ActorRef<WriterMsg>) {
+        let BuiltRequest { request, changes } = built;
         self.metrics.sent(&key, &request, changes);
         let (objects, myself, term) = (self.objects.clone(), myself.clone(), self.publisher.term());
         // Boxed where it is made: the runtime moves a task several times, and this one is of some kilobytes.

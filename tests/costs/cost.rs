@@ -169,7 +169,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     assert_eq!(
         world
             .state
-            .grant(&item.object, &mut Encoding::Protobuf)
+            .build_request(&item.object, &mut Encoding::Protobuf)
             .unwrap()
             .changes,
         1
@@ -189,7 +189,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     assert_eq!(
         world
             .state
-            .grant(&again.object, &mut Encoding::Protobuf)
+            .build_request(&again.object, &mut Encoding::Protobuf)
             .unwrap()
             .changes,
         501,

@@ -130,10 +130,10 @@ fn take(world: &mut World, change: Option<Change>, version: u64) -> Cost {
         for item in items {
             let mut written = 0;
             cost.step(world, |world| {
-                let Some(granted) = world.state.grant(&item.object, &mut Encoding::Json) else {
+                let Some(built) = world.state.build_request(&item.object, &mut Encoding::Json) else {
                     return true;
                 };
-                let outcome = match granted.request {
+                let outcome = match built.request {
                     Request::Create(body) | Request::Update(body) => {
                         written = body.len();
                         Outcome::Written(Remote {

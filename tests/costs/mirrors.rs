@@ -61,9 +61,9 @@ fn answer(
     name: &ObjectName,
     outcome: impl FnOnce(&Request) -> Outcome,
 ) -> Vec<u8> {
-    let granted = state.grant(name, &mut Encoding::Json).unwrap();
-    state.outcome(name, outcome(&granted.request), None);
-    match granted.request {
+    let built = state.build_request(name, &mut Encoding::Json).unwrap();
+    state.outcome(name, outcome(&built.request), None);
+    match built.request {
         Request::Create(body) | Request::Update(body) => body,
         Request::Delete(_) | Request::Fetch | Request::Probe => Vec::new(),
     }

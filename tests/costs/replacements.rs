@@ -126,10 +126,10 @@ impl Costs {
     }
 
     fn carry_out(&mut self, name: &ObjectName) {
-        let granted = self.step(|world| world.state.grant(name, &mut Encoding::Json));
-        let Some(granted) = granted else { return };
+        let built = self.step(|world| world.state.build_request(name, &mut Encoding::Json));
+        let Some(built) = built else { return };
         self.version += 1;
-        let outcome = match granted.request {
+        let outcome = match built.request {
             Request::Create(_) | Request::Update(_) => Outcome::Written(Remote {
                 uid: "u".into(),
                 version: self.version,

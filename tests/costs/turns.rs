@@ -97,8 +97,8 @@ fn work_in_steps_ends_as_work_at_once_does() {
             assert_eq!(names(&items), names(&cut_items));
             for item in &items {
                 let (one, other) = (
-                    whole.state.grant(&item.object, &mut Encoding::Protobuf),
-                    cut.state.grant(&item.object, &mut Encoding::Protobuf),
+                    whole.state.build_request(&item.object, &mut Encoding::Protobuf),
+                    cut.state.build_request(&item.object, &mut Encoding::Protobuf),
                 );
                 assert_eq!(one, other, "{item:?}");
                 if one.is_some() {

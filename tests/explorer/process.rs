@@ -522,7 +522,7 @@ impl Process {
                         Taken::Reported(key, reported) => (key, reported),
                     };
                     match self.publisher.change().reported(&key, reported, self.now) {
-                        Replied::Send(granted) => self.send(key.into_key().object, granted.request),
+                        Replied::Send(built) => self.send(key.into_key().object, built.request),
                         Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
                         Replied::Nothing => {}
                     }

@@ -10,7 +10,9 @@ use endpointd::core::facts::{
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
-use endpointd::core::namespace::{Granted, Kind, NamespaceState, Outcome, PendingLists, Settings, WorkItem};
+use endpointd::core::namespace::{
+    BuiltRequest, Kind, NamespaceState, Outcome, PendingLists, Settings, WorkItem,
+};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::outputs::Outputs;
@@ -498,11 +500,11 @@ impl Model {
         } else {
             Encoding::Json
         };
-        let granted = self.state.grant(&name, &mut encoding);
+        let built = self.state.build_request(&name, &mut encoding);
         if self.in_flight.contains_key(&name) {
-            assert_eq!(granted, None, "{name:?}: a second request while one is in flight");
+            assert_eq!(built, None, "{name:?}: a second request while one is in flight");
         }
-        let Granted { request, .. } = granted?;
+        let BuiltRequest { request, .. } = built?;
         self.in_flight.insert(name, request.clone());
         Some(request)
     }

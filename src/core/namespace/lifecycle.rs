@@ -118,16 +118,16 @@ impl Content {
 
 /// A request whose turn has come. `B` is an encoded object.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Granted<B = Vec<u8>> {
+pub struct BuiltRequest<B = Vec<u8>> {
     /// The request to send.
     pub request: Request<B>,
     /// The number of changes it carries.
     pub changes: u32,
 }
 
-impl fmt::Debug for Granted {
+impl fmt::Debug for BuiltRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("Granted");
+        let mut out = f.debug_struct("BuiltRequest");
         out.field("request", &self.request)
             .field("changes", &self.changes)
             .finish()

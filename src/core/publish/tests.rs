@@ -75,8 +75,8 @@ fn landing(load: Load, took: Duration) -> Landing {
     }
 }
 
-fn update() -> Granted {
-    Granted {
+fn update() -> BuiltRequest {
+    BuiltRequest {
         request: Request::Update(Vec::new()),
         changes: 1,
     }
@@ -230,7 +230,7 @@ fn neither_looks_in_between_nor_slowness_of_one_object_make_the_window_small() {
     let mut one = |key: &Hashed<ObjectKey>, request: Request, load: Load, took: Duration| {
         publisher.wanted(key, &want(key, Retry::Now), now);
         assert_eq!(granted(&mut publisher, now), Some(key.clone()));
-        publisher.replied(key, Reply::Built(Granted { request, changes: 1 }), now);
+        publisher.replied(key, Reply::Built(BuiltRequest { request, changes: 1 }), now);
         now += took.max(MS * 10);
         publisher.answered(key, landing(load, took), now);
         publisher.window()

@@ -5,7 +5,7 @@ use super::NamespaceState;
 use crate::core::body::Encode;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::WorkItem;
-use crate::core::namespace::lifecycle::{Granted, Lifecycle as _, Outcome};
+use crate::core::namespace::lifecycle::{BuiltRequest, Lifecycle as _, Outcome};
 use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::namespace::services::{Start, Trigger};
@@ -34,14 +34,18 @@ pub(super) struct Planning {
 impl NamespaceState {
     /// Builds the request of an object whose turn has come, from the state at that moment, or returns `None` if
     /// nothing is due any more. At most one request of an object is in flight at a time.
-    pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
-        let granted = match object.output {
-            Output::Slice => self.placement().grant(&object.name, encoder),
-            Output::Endpoints => self.endpoints_desk().grant(&object.name, encoder),
-            Output::Mirrored => self.mirroring().grant(&object.name, encoder),
+    pub fn build_request<E: Encode>(
+        &mut self,
+        object: &ObjectName,
+        encoder: &mut E,
+    ) -> Option<BuiltRequest<E::Body>> {
+        let built = match object.output {
+            Output::Slice => self.placement().build_request(&object.name, encoder),
+            Output::Endpoints => self.endpoints_desk().build_request(&object.name, encoder),
+            Output::Mirrored => self.mirroring().build_request(&object.name, encoder),
         };
         self.pass_on();
-        granted
+        built
     }
 
     /// Handles the answer to an object's request; `why` is what the API server said of a refusal. Returns the object

@@ -2,8 +2,8 @@
 
 use super::notices::Notices as _;
 use super::{
-    AnswerEffect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step,
-    Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
+    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, Outcome, Published as _, Publishing,
+    Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
 };
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
@@ -24,7 +24,8 @@ const FIRST_THAT_REMOVES: u8 = 2;
 /// The operations on objects of any kind.
 pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Builds the request of an object whose turn has come, or returns `None` if nothing is due any more.
-    fn grant_one<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<Granted<E::Body>> {
+    /// A kind that has more to do at this moment has a method of the same name, which calls this one.
+    fn build_request<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<BuiltRequest<E::Body>> {
         let id = objects(self).find(name)?;
         let entry = &objects(self)[id];
         let object: &ObjectState = entry.as_ref();
@@ -67,7 +68,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let object = object_mut(self, id);
         let changes = object.changes;
         object.depart(request.flight());
-        Some(Granted { request, changes })
+        Some(BuiltRequest { request, changes })
     }
 
     /// Handles the answer to an object's request. Returns the object if it is due again.

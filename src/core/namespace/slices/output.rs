@@ -10,7 +10,7 @@ use crate::core::ids::{SliceId, Uid};
 use crate::core::inputs::Pod;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    Content, Gone, Granted, Lifecycle as _, Metadata, Notices as _, Objects, Outcome, Published, Publishing,
+    BuiltRequest, Content, Gone, Lifecycle, Metadata, Notices as _, Objects, Outcome, Published, Publishing,
     Trouble, Whole,
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
@@ -199,14 +199,14 @@ impl Publishing for Placement<'_> {
 
 impl Placement<'_> {
     /// Builds the request of a slice whose turn has come.
-    pub(in crate::core::namespace) fn grant<E: Encode>(
+    pub(in crate::core::namespace) fn build_request<E: Encode>(
         &mut self,
         name: &str,
         encoder: &mut E,
-    ) -> Option<Granted<E::Body>> {
-        let granted = self.grant_one(name, encoder);
+    ) -> Option<BuiltRequest<E::Body>> {
+        let built = Lifecycle::build_request(self, name, encoder);
         self.note_turn(name);
-        granted
+        built
     }
 
     /// Handles the answer to a slice's request. Returns the slice if it is due again.

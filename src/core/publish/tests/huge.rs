@@ -56,12 +56,12 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) 
         match publisher.next(now) {
             Next::Grant { key, .. } => {
                 let size = if key == small { 13_000 } else { bytes };
-                let granted = Granted {
+                let built = BuiltRequest {
                     request: Request::Update(vec![0; size]),
                     changes: 1,
                 };
                 let reported = Reported {
-                    reply: Some(Reply::Built(granted)),
+                    reply: Some(Reply::Built(built)),
                     wanted: None,
                 };
                 assert!(matches!(
@@ -169,7 +169,7 @@ fn removals_of_a_namespace_that_owed_delayed_those_of_all_others() {
                 let size = if is_huge { 1_200_000 } else { 13_000 };
                 sent += size;
                 let request = Request::Update(vec![0; size]);
-                publisher.replied(&key, Reply::Built(Granted { request, changes: 1 }), now);
+                publisher.replied(&key, Reply::Built(BuiltRequest { request, changes: 1 }), now);
                 version += 1;
                 let landing = Landing {
                     effect: WriteEffect::Written(version),
@@ -212,7 +212,7 @@ fn a_huge_write_that_is_refused_does_not_make_its_namespace_wait() {
         publisher.wanted(&first, &want(&first, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), Some(first.clone()));
         let request = Request::Update(vec![0; 1_200_000]);
-        let built = Reply::Built(Granted { request, changes: 1 });
+        let built = Reply::Built(BuiltRequest { request, changes: 1 });
         publisher.replied(&first, built, NOW);
         publisher.wanted(&second, &want(&second, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), None, "it is not answered yet");
