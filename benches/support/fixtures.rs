@@ -239,7 +239,7 @@ impl World {
             Request::Delete(_) => (0, Outcome::Deleted(None)),
             Request::Fetch | Request::Probe => panic!("all that the server has, we wrote"),
         };
-        let again = self.state.outcome(object, outcome, None);
+        let again = self.state.apply_outcome(object, outcome, None);
         assert_eq!(again, None, "an accepted write leaves nothing due");
         Some(size)
     }

@@ -3,7 +3,7 @@
 //! Events go in through [`NamespaceState::apply_pod`] and its siblings and mark Services dirty;
 //! [`NamespaceState::plan`] evaluates the dirty Services and returns the objects that are due;
 //! [`NamespaceState::build_request`] builds the request for one of them when its turn comes, from the state at that moment;
-//! [`NamespaceState::outcome`] takes the API server's answer. The work of each call grows with what changed, except
+//! [`NamespaceState::apply_outcome`] takes the API server's answer. The work of each call grows with what changed, except
 //! that a change of a Service itself takes a pass over its pods.
 
 mod context;

@@ -29,10 +29,10 @@ pub(super) fn due(
                 break;
             };
             if matches!(built.request, Request::Probe) {
-                next = core.outcome(&object, Outcome::NotFound, None);
+                next = core.apply_outcome(&object, Outcome::NotFound, None);
                 continue;
             }
-            core.outcome(&object, Outcome::Throttled, None);
+            core.apply_outcome(&object, Outcome::Throttled, None);
             let (verb, desired) = match built.request {
                 Request::Create(desired) => (Verb::Create, Some(desired)),
                 Request::Update(desired) => (Verb::Update, Some(desired)),

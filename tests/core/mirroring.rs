@@ -62,12 +62,12 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     // Deleted, and made again; the server looked in between.
     state.endpoints_gone("s", 12);
     state.apply_endpoints_meta(&facts("e2", 13, &json!([])).meta, 0);
-    let due = state.outcome(&name, Outcome::NotFound, None);
+    let due = state.apply_outcome(&name, Outcome::NotFound, None);
     assert!(due.is_some() || !state.plan().is_empty());
     let built = state.build_request(&name, &mut Encoding::Json).unwrap();
     assert_eq!(built.request, Request::Fetch);
     let read = Outcome::fetched(Content::Endpoints(Box::new(facts("e2", 13, &one("10.0.0.2")))));
-    state.outcome(&name, read, None);
+    state.apply_outcome(&name, read, None);
     let planned = state.plan();
     assert!(
         planned.iter().any(|item| item.object.output == Output::Mirrored),
@@ -79,7 +79,7 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     state.plan();
     assert!(state.build_request(&name, &mut Encoding::Json).is_some());
     state.endpoints_gone("s", 15);
-    assert_eq!(state.outcome(&name, Outcome::NotFound, None), None);
+    assert_eq!(state.apply_outcome(&name, Outcome::NotFound, None), None);
     assert!(
         state
             .plan()
@@ -164,7 +164,7 @@ fn endpoints_that_are_refused_are_read_once_for_each_version() {
                 } else {
                     Outcome::Written(written.clone())
                 };
-                state.outcome(&item.object, outcome, None);
+                state.apply_outcome(&item.object, outcome, None);
             }
         }
         assert_eq!(reads, version - 10);
@@ -202,7 +202,7 @@ fn a_slice_that_cannot_be_read_holds_up_no_other() {
     };
     assert_eq!(ours(&mut state), None, "it may show the same");
     assert!(
-        state.outcome(&other, Outcome::Unknown, None).is_some(),
+        state.apply_outcome(&other, Outcome::Unknown, None).is_some(),
         "it is read again"
     );
     assert!(matches!(ours(&mut state), Some(Request::Create(_))));

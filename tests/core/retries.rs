@@ -87,7 +87,7 @@ impl Loop {
             self.now += Duration::from_millis(1);
             let outcome = answer(&mut self.model, &object, &request)
                 .unwrap_or_else(|| self.model.carry_out(&object, &request));
-            let again = self.model.state.outcome(&object, outcome, None);
+            let again = self.model.state.apply_outcome(&object, outcome, None);
             self.queue.landed(&object, false, self.now);
             match again {
                 Some(item) => self.enqueue(item),

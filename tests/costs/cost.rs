@@ -184,7 +184,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     };
     let again = world
         .state
-        .outcome(&item.object, Outcome::Written(remote), None)
+        .apply_outcome(&item.object, Outcome::Written(remote), None)
         .unwrap();
     assert_eq!(
         world
@@ -200,7 +200,9 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         version: 3,
     };
     assert_eq!(
-        world.state.outcome(&again.object, Outcome::Written(remote), None),
+        world
+            .state
+            .apply_outcome(&again.object, Outcome::Written(remote), None),
         None
     );
     assert_eq!(world.settle(), 0);

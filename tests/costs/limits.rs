@@ -144,7 +144,7 @@ fn take(world: &mut World, change: Option<Change>, version: u64) -> Cost {
                     Request::Delete(_) => Outcome::Deleted(None),
                     Request::Fetch | Request::Probe => Outcome::NotFound,
                 };
-                world.state.outcome(&item.object, outcome, None);
+                world.state.apply_outcome(&item.object, outcome, None);
                 true
             });
             cost.written += written;

@@ -62,7 +62,7 @@ fn answer(
     outcome: impl FnOnce(&Request) -> Outcome,
 ) -> Vec<u8> {
     let built = state.build_request(name, &mut Encoding::Json).unwrap();
-    state.outcome(name, outcome(&built.request), None);
+    state.apply_outcome(name, outcome(&built.request), None);
     match built.request {
         Request::Create(body) | Request::Update(body) => body,
         Request::Delete(_) | Request::Fetch | Request::Probe => Vec::new(),

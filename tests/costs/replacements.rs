@@ -147,7 +147,7 @@ impl Costs {
             }
             Request::Probe => Outcome::NotFound,
         };
-        self.step(|world| world.state.outcome(name, outcome, None));
+        self.step(|world| world.state.apply_outcome(name, outcome, None));
     }
 
     /// Another client has made a slice.

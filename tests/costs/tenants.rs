@@ -166,7 +166,7 @@ fn history() -> String {
                 version: u64::from(round) + 1,
             };
             let written = endpointd::core::namespace::Outcome::Written(remote);
-            world.state.outcome(&item.object, written, None);
+            world.state.apply_outcome(&item.object, written, None);
         }
     }
     text

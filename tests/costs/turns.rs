@@ -114,8 +114,8 @@ fn work_in_steps_ends_as_work_at_once_does() {
                             _ => endpointd::core::namespace::Outcome::Written(remote),
                         }
                     };
-                    let again = whole.state.outcome(&item.object, outcome(), None);
-                    assert_eq!(again, cut.state.outcome(&item.object, outcome(), None));
+                    let again = whole.state.apply_outcome(&item.object, outcome(), None);
+                    assert_eq!(again, cut.state.apply_outcome(&item.object, outcome(), None));
                 }
             }
         });

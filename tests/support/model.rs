@@ -536,7 +536,7 @@ impl Model {
         {
             self.orphans.insert(made.meta.uid.to_string());
         }
-        if let Some(item) = self.state.outcome(name, outcome, None) {
+        if let Some(item) = self.state.apply_outcome(name, outcome, None) {
             self.enqueue(item.object);
         }
     }

@@ -64,7 +64,7 @@ impl NamespaceState {
     /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a
     /// refusal.
     pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
-        match self.outcome(object, outcome, why) {
+        match self.apply_outcome(object, outcome, why) {
             Some(want) => Report::Wanted(want),
             None => Report::Replied(Reply::Settled),
         }

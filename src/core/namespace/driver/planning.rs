@@ -50,18 +50,23 @@ impl NamespaceState {
 
     /// Handles the answer to an object's request; `why` is what the API server said of a refusal. Returns the object
     /// if it is due again.
-    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+    pub fn apply_outcome(
+        &mut self,
+        object: &ObjectName,
+        outcome: Outcome,
+        why: Option<&str>,
+    ) -> Option<WorkItem> {
         let name = &object.name;
         let due = match object.output {
-            Output::Slice => self.placement().answer(name, outcome, why),
+            Output::Slice => self.placement().apply_outcome(name, outcome, why),
             Output::Endpoints => {
-                let due = self.endpoints_desk().answer(name, outcome, why);
+                let due = self.endpoints_desk().apply_outcome(name, outcome, why);
                 self.pass_on();
                 self.mirroring().read_to_mirror(name);
                 due
             }
             Output::Mirrored => {
-                let due = self.mirroring().answered(name, outcome, why);
+                let due = self.mirroring().apply_outcome(name, outcome, why);
                 self.mirroring().stop_waiting_for_mirrored(name);
                 self.mirrors.note_answer(name);
                 due

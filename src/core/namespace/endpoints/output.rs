@@ -419,7 +419,7 @@ impl EndpointsDesk<'_> {
     }
 
     /// Handles the answer to a request. Returns the object if it is due again.
-    pub(in crate::core::namespace) fn answer(
+    pub(in crate::core::namespace) fn apply_outcome(
         &mut self,
         name: &str,
         outcome: Outcome,
@@ -429,7 +429,7 @@ impl EndpointsDesk<'_> {
             self.answered_late(name, &outcome);
             return None;
         }
-        self.answered(name, outcome, why)
+        Lifecycle::apply_outcome(self, name, outcome, why)
     }
 
     /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may

@@ -72,7 +72,8 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     }
 
     /// Handles the answer to an object's request. Returns the object if it is due again.
-    fn answered(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+    /// A kind that has more to do at this moment has a method of the same name, which calls this one.
+    fn apply_outcome(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         let id = objects(self).in_flight(name)?;
         let object = object_mut(self, id);
         let (before, failures) = (object.phase, object.failures);

@@ -210,14 +210,14 @@ impl Placement<'_> {
     }
 
     /// Handles the answer to a slice's request. Returns the slice if it is due again.
-    pub(in crate::core::namespace) fn answer(
+    pub(in crate::core::namespace) fn apply_outcome(
         &mut self,
         name: &str,
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
         let id = self.slices.objects.find(name);
-        let due = self.answered(name, outcome, why);
+        let due = Lifecycle::apply_outcome(self, name, outcome, why);
         if let Some(id) = id {
             self.slices.recount(id);
             self.decide(id);
