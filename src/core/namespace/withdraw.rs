@@ -26,7 +26,7 @@ use crate::core::events::Source;
 use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{MirroredSliceId, ServiceId, SliceId};
-use crate::core::object::{Flight, Phase};
+use crate::core::object::{Phase, RequestKind};
 use crate::core::slices::Slice;
 use crate::core::work::TurnBudget;
 use std::collections::BTreeSet;
@@ -403,7 +403,7 @@ impl Placement<'_> {
         match object.phase {
             Phase::Managed | Phase::Adopting { .. } => {
                 let managed = object.phase == Phase::Managed;
-                let writes = matches!(object.flight, Some(Flight::Create | Flight::Update));
+                let writes = matches!(object.flight, Some(RequestKind::Create | RequestKind::Update));
                 let settled = managed && !object.needs_refetch && !writes && !slice.differs();
                 let holds = managed && object.remote.is_some() && !writes && {
                     let mut slots = slice.slots.iter();

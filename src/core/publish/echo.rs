@@ -42,7 +42,7 @@ mod unanswered;
 use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
 use self::stalls::Stalls;
-use self::stream::{Flight, Place, Stream, Unversioned};
+use self::stream::{GrantedWrite, Place, Stream, Unversioned};
 use self::unanswered::Unanswered;
 use super::Load;
 use crate::core::hash::{Hashed, HashedMap, hash_of};
@@ -149,7 +149,7 @@ pub(super) struct Echoes {
     /// By output.
     streams: [Stream; 3],
     /// The writes that are granted and not answered.
-    flights: HashedMap<ObjectKey, Flight>,
+    granted: HashedMap<ObjectKey, GrantedWrite>,
     /// The number of these writes, by resource.
     unanswered: [Unanswered; 2],
     /// The writes in flight that hold a place, in the order of their grants, with the times of these.
@@ -264,12 +264,12 @@ impl Echoes {
         if places.is_full() {
             places.filled = self.order;
         }
-        let flight = Flight {
+        let write = GrantedWrite {
             removes,
             sent: self.order,
             shown: self.streams[output as usize].shown,
         };
-        if self.flights.insert(key.clone(), flight).is_none() {
+        if self.granted.insert(key.clone(), write).is_none() {
             self.unanswered[Resource::from(output) as usize].sent();
         }
         self.holding.insert(self.order, (now, key.clone()));
@@ -277,22 +277,22 @@ impl Echoes {
 
     /// Records the answer to a write, or that nothing is sent after all.
     pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: WriteEffect, now: Duration) {
-        let Some(flight) = self.flights.remove(key) else {
+        let Some(write) = self.granted.remove(key) else {
             return;
         };
         self.order += 1;
         let output = key.object.output;
         let resource = Resource::from(output) as usize;
-        if self.holding.remove(&flight.sent).is_some() {
+        if self.holding.remove(&write.sent).is_some() {
             self.unanswered[resource].answered();
         } else {
             self.unanswered[resource].answered_late(hash_of(&*key.namespace));
-            self.places[resource].take(flight.removes);
+            self.places[resource].take(write.removes);
         }
         let stream = &mut self.streams[output as usize];
         let gone = stream.gone.remove(key);
         let place = Place {
-            flight,
+            write,
             answered: now,
             unseen: stream.unseen() + 1,
         };
@@ -300,7 +300,7 @@ impl Echoes {
             WriteEffect::Written(version) if version > stream.shown => {
                 stream.written.insert((version, self.order), place);
             }
-            WriteEffect::Written(version) if version > flight.shown => {
+            WriteEffect::Written(version) if version > write.shown => {
                 self.end(output, place, now, Freed::Early);
             }
             // It changed nothing, or nothing was written.
@@ -332,7 +332,7 @@ impl Echoes {
     fn end(&mut self, output: Output, place: Place, at: Duration, freed: Freed) {
         let took = self.took(place.answered, at);
         let places = &mut self.places[Resource::from(output) as usize];
-        places.free(place.flight.removes);
+        places.free(place.write.removes);
         match freed {
             Freed::Echoed => {
                 places.echoed(place, took, at);
@@ -340,7 +340,7 @@ impl Echoes {
                 lateness.came(place.answered, place.unseen, took, at);
                 self.heard.push((output, took));
             }
-            Freed::Early => places.proved(place.flight.sent),
+            Freed::Early => places.proved(place.write.sent),
             Freed::Otherwise => {}
         }
     }
@@ -366,17 +366,17 @@ impl Echoes {
     fn forget(&mut self, output: Output) {
         let places = &mut self.places[Resource::from(output) as usize];
         for place in self.streams[output as usize].clear() {
-            places.free(place.flight.removes);
+            places.free(place.write.removes);
         }
         let holding = &mut self.holding;
         let unanswered = &mut self.unanswered[Resource::from(output) as usize];
-        self.flights.retain(|key, flight| {
+        self.granted.retain(|key, write| {
             if key.object.output != output {
                 return true;
             }
-            if holding.remove(&flight.sent).is_some() {
+            if holding.remove(&write.sent).is_some() {
                 unanswered.answered();
-                places.free(flight.removes);
+                places.free(write.removes);
             } else {
                 unanswered.answered_late(hash_of(&*key.namespace));
             }
@@ -409,7 +409,7 @@ impl Echoes {
             && first.key().0 <= version
         {
             let place = first.remove();
-            sent = sent.max(place.flight.sent);
+            sent = sent.max(place.write.sent);
             self.end(output, place, at, Freed::Echoed);
         }
         sent
@@ -450,7 +450,7 @@ impl Echoes {
             && let Some(this) = stream.unversioned.remove(&order)
         {
             self.end(output, this.place, at, Freed::Echoed);
-        } else if self.flights.contains_key(key) && stream.gone.len() < GONE_KEPT {
+        } else if self.granted.contains_key(key) && stream.gone.len() < GONE_KEPT {
             stream.gone.insert(key.clone());
         }
     }
@@ -470,9 +470,9 @@ impl Echoes {
             && first.get().0 + BOUND_OF_FLIGHT <= now
         {
             let (_, key) = first.remove();
-            if let Some(flight) = self.flights.get(&key) {
+            if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
-                self.places[resource].free(flight.removes);
+                self.places[resource].free(write.removes);
                 self.unanswered[resource].grew_old(hash_of(&*key.namespace));
             }
         }
@@ -516,9 +516,9 @@ impl Echoes {
             let bound = stream.unversioned.values().map(|this| this.until).min();
             [late, silent, bound].into_iter().flatten()
         });
-        let flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
+        let unanswered = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
         // Past the very moment, since `pass` asks for more than the bound.
-        let wake = wakes.chain(flight.take(1)).min();
+        let wake = wakes.chain(unanswered.take(1)).min();
         wake.map(|at| at.max(now) + Duration::from_nanos(1))
     }
 

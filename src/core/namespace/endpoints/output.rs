@@ -15,7 +15,7 @@ use crate::core::namespace::lifecycle::{
     BuiltRequest, Content, Gone, Lifecycle, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
 };
 use crate::core::namespace::services::{ServiceEndpoints, address_of, by_uid};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
+use crate::core::object::{ObjectName, ObjectState, Phase, Remote, RequestKind};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
@@ -210,7 +210,7 @@ impl Publishing for EndpointsDesk<'_> {
             },
             warning: true,
             reason: match flight {
-                Flight::Create => "FailedToCreateEndpoint",
+                RequestKind::Create => "FailedToCreateEndpoint",
                 _ => "FailedToUpdateEndpoint",
             },
             message,

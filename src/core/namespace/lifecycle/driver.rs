@@ -9,7 +9,7 @@ use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
-use crate::core::object::{Editor, Flight, Interference, ObjectState, Phase};
+use crate::core::object::{Editor, Interference, ObjectState, Phase, RequestKind};
 use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -67,7 +67,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         };
         let object = object_mut(self, id);
         let changes = object.changes;
-        object.depart(request.flight());
+        object.depart(request.kind());
         Some(BuiltRequest { request, changes })
     }
 
@@ -88,14 +88,14 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             object.remote.as_ref().map(|remote| remote.version),
             object.unanswered,
         );
-        let differed = flight == Flight::Fetch && differs_from_desired(self, id);
+        let differed = flight == RequestKind::Fetch && differs_from_desired(self, id);
         take_effect(self, id, flight, effect, outcome);
         if effect == AnswerEffect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
         let object: &ObjectState = objects(self).get(id)?.as_ref();
-        if flight == Flight::Fetch && effect != AnswerEffect::Failed {
+        if flight == RequestKind::Fetch && effect != AnswerEffect::Failed {
             let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
             let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { blocks: false };
@@ -275,11 +275,11 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let object = object_mut(self, id);
         // A delete of ours in flight is meant for the object of an earlier Service of this name, and is no
         // interference.
-        let ours = object.flight == Some(Flight::Delete);
+        let ours = object.flight == Some(RequestKind::Delete);
         if object.remote.is_some() && object.phase == Phase::Managed && !ours {
             object.interference = Some(Box::new(Interference::Removed));
         }
-        if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {
+        if (object.remote.is_some() || object.flight == Some(RequestKind::Create)) && object.lose() {
             self.notify_contested(id);
         }
         forget_arrival(self, id);
@@ -336,7 +336,7 @@ impl<P: Publishing> Lifecycle for P {}
 fn take_effect<P: Publishing>(
     desk: &mut P,
     id: Id<P>,
-    flight: Flight,
+    flight: RequestKind,
     effect: AnswerEffect,
     outcome: Outcome,
 ) {
@@ -370,7 +370,7 @@ fn take_effect<P: Publishing>(
         (AnswerEffect::Lost, _) => {
             object.undo_departure();
             // If the object was not there yet, nothing else counts this against the next try.
-            if flight == Flight::Create && object.lose() {
+            if flight == RequestKind::Create && object.lose() {
                 desk.notify_contested(id);
             }
             desk.lost(id);

@@ -15,7 +15,7 @@ use crate::core::namespace::lifecycle::{
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
+use crate::core::object::{ObjectName, ObjectState, Phase, RequestKind};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
@@ -335,7 +335,7 @@ impl Placement<'_> {
                 slice.object.mark_stale();
                 self.slices.objects.want(id);
             }
-        } else if slice.object.flight != Some(Flight::Create) {
+        } else if slice.object.flight != Some(RequestKind::Create) {
             self.drop_slice(id);
         }
     }

@@ -89,7 +89,7 @@ impl Places {
                 self.shrink(at);
             }
         } else if took <= QUICK {
-            self.proved(place.flight.sent);
+            self.proved(place.write.sent);
         }
     }
 

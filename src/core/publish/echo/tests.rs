@@ -417,7 +417,7 @@ fn no_place_is_lost_whatever_happens() {
         echoes.shown(Output::Slice, version, now);
         echoes.pass(now + BOUND);
         assert_eq!(held(&echoes), 0);
-        assert!(echoes.flights.is_empty() && echoes.wake(now).is_none());
+        assert!(echoes.granted.is_empty() && echoes.wake(now).is_none());
     }
 }
 
