@@ -175,9 +175,9 @@ enum Freed {
 
 impl Echoes {
     /// Sets the largest number of places; `None` if there are no other watchers.
-    pub(super) fn watched(&mut self, most: Option<u16>) {
+    pub(super) fn set_most_places(&mut self, most: Option<u16>) {
         for places in &mut self.places {
-            places.watched(most);
+            places.set_most_places(most);
         }
     }
 

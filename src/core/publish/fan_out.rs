@@ -79,7 +79,7 @@ impl FanOut {
 
     fn count_watchers(&mut self) {
         let watched = self.budget.watchers() > 0.0;
-        self.echoes.watched(watched.then_some(self.places));
+        self.echoes.set_most_places(watched.then_some(self.places));
     }
 
     /// Lets the time pass.

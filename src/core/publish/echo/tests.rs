@@ -19,7 +19,7 @@ fn key(number: u64) -> Hashed<ObjectKey> {
 /// Places of slices, whose watch is open, on a server that others watch.
 fn echoes() -> Echoes {
     let mut echoes = Echoes::default();
-    echoes.watched(Some(16));
+    echoes.set_most_places(Some(16));
     echoes.opened(Output::Slice, Some(0), Duration::ZERO);
     echoes
 }
@@ -245,10 +245,10 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
     );
     rounds(&mut echoes, &mut now, 10 * MS, 30);
     assert_eq!(limit(&echoes), 16);
-    echoes.watched(None);
+    echoes.set_most_places(None);
     rounds(&mut echoes, &mut now, MS, 300);
     assert!(limit(&echoes) > 100, "nobody has to keep up");
-    echoes.watched(Some(16));
+    echoes.set_most_places(Some(16));
     assert_eq!(limit(&echoes), 16);
 }
 
