@@ -33,17 +33,17 @@
 //! or shows nothing at all for long while echoes are awaited, echoes tell nothing: no write needs a place until it
 //! shows something again, and [`super::budget`] alone limits what is sent.
 
+mod awaiting_answer;
 mod lateness;
 mod places;
 mod stalls;
 mod stream;
-mod unanswered;
 
+use self::awaiting_answer::AwaitingAnswer;
 use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
 use self::stalls::Stalls;
 use self::stream::{GrantedWrite, Place, Stream, Unversioned};
-use self::unanswered::Unanswered;
 use super::Load;
 use crate::core::hash::{Hashed, HashedMap, hash_of};
 use crate::core::namespace::Outcome;
@@ -151,7 +151,7 @@ pub(super) struct Echoes {
     /// The writes that are granted and not answered.
     granted: HashedMap<ObjectKey, GrantedWrite>,
     /// The number of these writes, by resource.
-    unanswered: [Unanswered; 2],
+    awaiting_answer: [AwaitingAnswer; 2],
     /// The writes in flight that hold a place, in the order of their grants, with the times of these.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
@@ -204,8 +204,8 @@ impl Echoes {
     /// Returns whether a write may go that has no place, as far as what is awaited allows it: while our own watches are merely
     /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
     pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
-        let unanswered = self.unanswered[resource as usize].count();
-        if unanswered >= UPSTREAM_WORKERS {
+        let awaiting_answer = self.awaiting_answer[resource as usize].count();
+        if awaiting_answer >= UPSTREAM_WORKERS {
             return Err(None);
         }
         // A watch that shows nothing tells nothing of how many writes are on their way.
@@ -270,7 +270,7 @@ impl Echoes {
             shown: self.streams[output as usize].shown,
         };
         if self.granted.insert(key.clone(), write).is_none() {
-            self.unanswered[Resource::from(output) as usize].sent();
+            self.awaiting_answer[Resource::from(output) as usize].sent();
         }
         self.holding.insert(self.order, (now, key.clone()));
     }
@@ -284,9 +284,9 @@ impl Echoes {
         let output = key.object.output;
         let resource = Resource::from(output) as usize;
         if self.holding.remove(&write.sent).is_some() {
-            self.unanswered[resource].answered();
+            self.awaiting_answer[resource].answered();
         } else {
-            self.unanswered[resource].answered_late(hash_of(&*key.namespace));
+            self.awaiting_answer[resource].answered_late(hash_of(&*key.namespace));
             self.places[resource].take(write.removes);
         }
         let stream = &mut self.streams[output as usize];
@@ -369,16 +369,16 @@ impl Echoes {
             places.free(place.write.removes);
         }
         let holding = &mut self.holding;
-        let unanswered = &mut self.unanswered[Resource::from(output) as usize];
+        let awaiting_answer = &mut self.awaiting_answer[Resource::from(output) as usize];
         self.granted.retain(|key, write| {
             if key.object.output != output {
                 return true;
             }
             if holding.remove(&write.sent).is_some() {
-                unanswered.answered();
+                awaiting_answer.answered();
                 places.free(write.removes);
             } else {
-                unanswered.answered_late(hash_of(&*key.namespace));
+                awaiting_answer.answered_late(hash_of(&*key.namespace));
             }
             false
         });
@@ -473,7 +473,7 @@ impl Echoes {
             if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
                 self.places[resource].free(write.removes);
-                self.unanswered[resource].grew_old(hash_of(&*key.namespace));
+                self.awaiting_answer[resource].grew_old(hash_of(&*key.namespace));
             }
         }
         for output in Output::ALL {
@@ -516,9 +516,9 @@ impl Echoes {
             let bound = stream.unversioned.values().map(|this| this.until).min();
             [late, silent, bound].into_iter().flatten()
         });
-        let unanswered = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
+        let in_flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
         // Past the very moment, since `pass` asks for more than the bound.
-        let wake = wakes.chain(unanswered.take(1)).min();
+        let wake = wakes.chain(in_flight.take(1)).min();
         wake.map(|at| at.max(now) + Duration::from_nanos(1))
     }
 

@@ -499,7 +499,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
         "four do not say so"
     );
     echoes.opened(Output::Slice, None, now);
-    assert_eq!(echoes.unanswered[Resource::Slices as usize].count(), 0);
+    assert_eq!(echoes.awaiting_answer[Resource::Slices as usize].count(), 0);
 }
 
 #[test]
