@@ -134,7 +134,7 @@ impl Process {
         let picture = ListState::new(settings.outputs);
         Self {
             shard: Part::new(Shard {
-                state: NamespaceState::new(NAMESPACE.into(), settings, picture.blocked()),
+                state: NamespaceState::new(NAMESPACE.into(), settings, picture.holding_back()),
                 nodes: NodeTable::default(),
             }),
             inbox: Part::new(Pending::default()),
@@ -614,7 +614,7 @@ impl Process {
         {
             return Some("the place of a write is lost".to_owned());
         }
-        if self.picture.blocked().any() {
+        if self.picture.holding_back().any() {
             return Some("a kind is never shown to be as new as the term".to_owned());
         }
         let planned = self.shard.change().state.plan();
