@@ -1,7 +1,7 @@
 //! Leadership: which process may write, and how current its state must be first.
 //!
 //! ```text
-//!  election (core::lease)      a Lease decides which process may write
+//!  core::election              a Lease decides which process may write
 //!       │ the lease is won
 //!       ▼
 //!  ListState                   one per process: every kind holds plans back, and each is asked for a proof
@@ -21,8 +21,6 @@
 
 pub mod list_state;
 pub mod list_watch;
-
-pub use super::lease as election;
 
 /// The number of a period during which this process may write, or may not. Grants and requests of one term do not count
 /// in the next.

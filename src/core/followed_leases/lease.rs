@@ -16,7 +16,7 @@
 //! A watch may have been cut without notice. So before a published pod is removed because its time has run out, the
 //! Lease is read once more.
 
-use crate::core::lease::Record;
+use crate::core::election::Record;
 use std::sync::Arc;
 use std::time::Duration;
 
