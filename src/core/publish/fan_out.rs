@@ -4,7 +4,7 @@
 //! On a server that keeps up, and within the budget, nothing waits.
 
 pub(super) use super::budget::Paid;
-use super::budget::{Corrected, Size, WatchBudget, WatchLimits};
+use super::budget::{FinalCost, Size, WatchBudget, WatchLimits};
 use super::echo::{Echoes, QUICK, Resource, WriteEffect};
 use super::signals::Signal;
 use super::throttling::Limit;
@@ -52,7 +52,7 @@ pub(super) struct FanOut {
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
     /// The costs of the requests in flight.
-    paid: HashedMap<ObjectKey, Corrected>,
+    paid: HashedMap<ObjectKey, FinalCost>,
     /// The bytes that watchers received since they were last taken.
     sent: f64,
     /// Writes that went beyond the places since they were last taken, of each resource.
@@ -226,10 +226,10 @@ impl FanOut {
             Request::Delete(_) => Size::Unknown,
         };
         if Resource::from(key.object.output) == Resource::Slices {
-            let corrected = self.budget.correct(paid, Some(size), now);
-            self.budget.owe(&key.namespace, corrected, now);
+            let cost = self.budget.correct(paid, Some(size), now);
+            self.budget.owe(&key.namespace, cost, now);
             if self.budget.watchers() > 0.0 {
-                self.paid.insert(key.clone(), corrected);
+                self.paid.insert(key.clone(), cost);
             }
         }
     }
@@ -243,10 +243,8 @@ impl FanOut {
     /// Records the effect of a request, or that none is sent.
     pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: WriteEffect, now: Duration) {
         match self.paid.remove(key) {
-            Some(corrected) if effect == WriteEffect::Nothing => {
-                self.budget.refund(&key.namespace, corrected);
-            }
-            Some(corrected) => self.sent += corrected.sent,
+            Some(cost) if effect == WriteEffect::Nothing => self.budget.refund(&key.namespace, cost),
+            Some(cost) => self.sent += cost.sent,
             None => {}
         }
         self.echoes.answered(key, effect, now);

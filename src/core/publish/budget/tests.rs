@@ -182,8 +182,8 @@ fn what_was_owed_on_five_thousand_nodes_was_owed_in_full_on_one() {
     budget.set_nodes(5_000, Duration::ZERO);
     while budget.allow(Duration::ZERO).1 {
         let paid = budget.pay(false);
-        let corrected = budget.correct(paid, Some(Size::Bytes(1_000_000)), Duration::ZERO);
-        budget.owe(&"huge".into(), corrected, Duration::ZERO);
+        let cost = budget.correct(paid, Some(Size::Bytes(1_000_000)), Duration::ZERO);
+        budget.owe(&"huge".into(), cost, Duration::ZERO);
     }
     let owed_until = |budget: &WatchBudget, now: Duration| {
         let debt = budget.debts.missing().unwrap();
@@ -212,9 +212,9 @@ fn a_small_write_was_almost_free() {
     while now < SECOND * 100 {
         if budget.allow(now).1 {
             let paid = budget.pay(false);
-            let corrected = budget.correct(paid, Some(Size::Bytes(400)), now);
+            let cost = budget.correct(paid, Some(Size::Bytes(400)), now);
             assert!(
-                (corrected.sent - 40_000.0).abs() < 1.0,
+                (cost.sent - 40_000.0).abs() < 1.0,
                 "that is what watchers receive"
             );
             writes += 1;
@@ -239,8 +239,8 @@ fn one_namespace_alone_made_huge_slices_usual_and_deletes_as_dear() {
         let removes = budget.debts.len() == 0;
         if removes && budget.allow(now).0 {
             let paid = budget.pay(removes);
-            let corrected = budget.correct(paid, Some(Size::Bytes(1_200_000)), now);
-            budget.owe(&namespace, corrected, now);
+            let cost = budget.correct(paid, Some(Size::Bytes(1_200_000)), now);
+            budget.owe(&namespace, cost, now);
             assert!(budget.debts.len() > 0, "it owes what is beyond the usual");
         }
         now += SECOND / 10;
