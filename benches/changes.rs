@@ -17,7 +17,7 @@ use criterion::{BenchmarkGroup, SamplingMode};
 use endpointd::core::facts::{PodFacts, ServiceFacts};
 use endpointd::core::namespace::{Kind, PendingLists};
 use endpointd::core::ports::TargetPort;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use fixtures::{SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, measure, ratio, timed};
 use mimalloc::MiMalloc;
@@ -157,7 +157,7 @@ fn node_zone_change(criterion: &mut Criterion, goals: &mut Goals) {
                 let change = world.nodes.apply(&node_name(7), facts, 0);
                 if let Some(change) = change {
                     world.state.begin_node(change.view);
-                    assert!(world.state.step_passes(&mut Budget::unlimited()));
+                    assert!(world.state.step_passes(&mut TurnBudget::unlimited()));
                 }
                 world.state.plan()
             });

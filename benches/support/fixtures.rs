@@ -13,7 +13,7 @@ use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -226,8 +226,8 @@ impl World {
 
     /// Has an object's request built and accepted. Returns the body's size, or `None` if nothing was due.
     pub(crate) fn write(&mut self, object: &ObjectName) -> Option<usize> {
-        let granted = self.state.grant(object, &mut self.encoding)?;
-        let (size, outcome) = match granted.request {
+        let built = self.state.build_request(object, &mut self.encoding)?;
+        let (size, outcome) = match built.request {
             Request::Create(body) | Request::Update(body) => {
                 self.version += 1;
                 let remote = Remote {
@@ -239,7 +239,7 @@ impl World {
             Request::Delete(_) => (0, Outcome::Deleted(None)),
             Request::Fetch | Request::Probe => panic!("all that the server has, we wrote"),
         };
-        let again = self.state.outcome(object, outcome, None);
+        let again = self.state.apply_outcome(object, outcome, None);
         assert_eq!(again, None, "an accepted write leaves nothing due");
         Some(size)
     }
@@ -253,7 +253,7 @@ impl World {
     /// Removes a Service.
     pub(crate) fn remove_service(&mut self, name: &str) {
         self.state.begin_removal(name);
-        assert!(self.state.step_passes(&mut Budget::unlimited()));
+        assert!(self.state.step_passes(&mut TurnBudget::unlimited()));
     }
 
     /// Plans and writes until nothing is due any more. Returns how many requests there were.

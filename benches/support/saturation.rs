@@ -12,7 +12,7 @@ pub(crate) mod ideal;
 mod server;
 
 use crate::simulated::Simulated;
-use endpointd::core::publish::{Effect, Pacing};
+use endpointd::core::publish::{Pacing, WriteEffect};
 use endpointd::core::queue::Priority;
 use server::Server;
 use std::cmp::Reverse;
@@ -306,7 +306,8 @@ impl Writer for Product {
     }
 
     fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration) {
-        self.simulated.answered(object, Effect::Nothing, took, again, now);
+        self.simulated
+            .answered(object, WriteEffect::Nothing, took, again, now);
     }
 
     fn window(&self) -> usize {

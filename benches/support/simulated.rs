@@ -4,10 +4,10 @@
 use endpointd::core::backoff::Retry;
 use endpointd::core::body::Request;
 use endpointd::core::hash::Hashed;
-use endpointd::core::namespace::{Granted, WorkItem};
+use endpointd::core::namespace::{BuiltRequest, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Reply, Reported};
-use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher};
+use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WriteEffect};
 use endpointd::core::queue::Priority;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,11 +106,11 @@ impl Simulated {
             Next::Wait { until, .. } => return Err(until),
         };
         let object = self.numbers[&key];
-        let granted = Granted {
+        let built = BuiltRequest {
             request: Request::Update(vec![0; bytes]),
             changes: 1,
         };
-        self.report(object, Some(Reply::Built(granted)), None, now);
+        self.report(object, Some(Reply::Built(built)), None, now);
         Ok(object)
     }
 
@@ -118,7 +118,7 @@ impl Simulated {
     pub(crate) fn answered(
         &mut self,
         object: usize,
-        effect: Effect,
+        effect: WriteEffect,
         took: Duration,
         again: Option<Priority>,
         now: Duration,

@@ -315,7 +315,7 @@ impl Router {
             namespace,
             settings: self.settings,
             encodings: self.encodings.clone(),
-            pending_lists: self.picture.lock().blocked(),
+            pending_lists: self.picture.lock().holding_back(),
             inbox: inbox.clone(),
             nodes: self.nodes.clone(),
             writer: self.writer.clone(),
@@ -406,12 +406,12 @@ impl WatchHandler for Router {
         let mut complete = false;
         self.announce(|picture| {
             let before = picture.is_complete();
-            let lift = picture.end_list(kind, epoch, version, asked);
+            let released = picture.end_list(kind, epoch, version, asked);
             if picture.has_inputs() {
                 self.inputs_listed.notify_waiters();
             }
             complete = !before && picture.is_complete();
-            lift
+            released
         });
         if complete {
             tracing::info!(

@@ -117,11 +117,11 @@ async fn shards_that_are_made_during_a_list_wait_for_its_end() {
         router.end_list(kind, 1, 1, Demand::of(0));
     }
     assert!(router.is_synced());
-    assert!(!router.picture.lock().blocked().any());
+    assert!(!router.picture.lock().holding_back().any());
     router.begin_list(Kind::Pod);
-    assert!(router.is_synced() && router.picture.lock().blocked().has(Kind::Pod));
+    assert!(router.is_synced() && router.picture.lock().holding_back().has(Kind::Pod));
     router.end_list(Kind::Pod, 2, 2, Demand::of(0));
-    assert!(!router.picture.lock().blocked().any());
+    assert!(!router.picture.lock().holding_back().any());
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::core::hash::Hashed;
 use crate::core::namespace::{Kind, NamespaceState, Notification, NotificationKind, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use crate::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log::{self, Subject};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -74,7 +74,7 @@ pub(crate) struct ShardState {
     /// The namespace's name, as reports carry it.
     namespace: Hashed<Arc<str>>,
     /// The remaining budget of the turn. One turn may handle several grants and answers.
-    turn: Budget,
+    turn: TurnBudget,
     inbox: Arc<Inbox>,
     encodings: Encodings,
     sequence: u64,
@@ -95,10 +95,10 @@ pub(crate) struct ShardState {
 
 impl ShardState {
     /// Tells users of what has come up in this turn, yields to other tasks, and begins a new turn.
-    async fn give_way(&mut self) {
+    async fn yield_turn(&mut self) {
         self.tell().await;
         yield_now().await;
-        self.turn = Budget::new(TURN);
+        self.turn = TurnBudget::new(TURN);
         self.inbox.turns(Instant::now());
     }
 
@@ -128,9 +128,9 @@ impl ShardState {
                 }
                 self.sequence = sequence;
                 let mut applying = pending.begin();
-                self.turn = Budget::new(TURN);
+                self.turn = TurnBudget::new(TURN);
                 while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
-                    self.give_way().await;
+                    self.yield_turn().await;
                 }
                 return (Vec::new(), woken);
             }
@@ -139,7 +139,7 @@ impl ShardState {
                 for object in objects {
                     if self.turn.is_spent() {
                         // Each may be a megabyte.
-                        self.give_way().await;
+                        self.yield_turn().await;
                     }
                     let (kind, before) = (Kind::from(object.output), self.core.work().total());
                     let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
@@ -166,11 +166,11 @@ impl ShardState {
                 while self.core.look_at_one(now) {
                     self.turn.spend(1 + self.core.work().total() - before);
                     while !self.core.step_passes(&mut self.turn) {
-                        self.give_way().await;
+                        self.yield_turn().await;
                     }
                     before = self.core.work().total();
                     if self.turn.is_spent() {
-                        self.give_way().await;
+                        self.yield_turn().await;
                     }
                 }
             }
@@ -199,7 +199,7 @@ impl ShardState {
             if planned {
                 return;
             }
-            self.give_way().await;
+            self.yield_turn().await;
         }
     }
 
@@ -453,7 +453,7 @@ impl Actor for Shard {
         Ok(ShardState {
             core: NamespaceState::new(namespace.clone(), settings, pending_lists),
             namespace: Hashed::new(namespace),
-            turn: Budget::new(TURN),
+            turn: TurnBudget::new(TURN),
             inbox,
             encodings,
             sequence: 0,
@@ -495,7 +495,7 @@ impl Actor for Shard {
         state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.
-            state.give_way().await;
+            state.yield_turn().await;
         }
         Ok(())
     }

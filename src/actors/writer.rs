@@ -9,11 +9,11 @@ use super::router::Routes;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
 use crate::core::hash::Hashed;
-use crate::core::namespace::{Granted, Outcome};
+use crate::core::namespace::{BuiltRequest, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::throttling::{Limit, Throttled, Throttling};
-use crate::core::publish::{Effect, Landing, Next, Publisher, Replied};
+use crate::core::publish::{Landing, Next, Publisher, Replied, WriteEffect};
 use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -305,7 +305,7 @@ impl WriterState {
         let wanted = reported.wanted.as_ref();
         let wanted = wanted.map(|(want, noticed)| (want.retry != Retry::Now, *noticed));
         match self.publisher.reported(key, reported, now) {
-            Replied::Send(granted) => self.send(key.clone(), granted, myself),
+            Replied::Send(built) => self.send(key.clone(), built, myself),
             Replied::Unsent => self.done(key, Answer::unsent(), now),
             Replied::Nothing => {}
         }
@@ -317,8 +317,8 @@ impl WriterState {
         }
     }
 
-    fn send(&mut self, key: Hashed<ObjectKey>, granted: Granted, myself: &ActorRef<WriterMsg>) {
-        let Granted { request, changes } = granted;
+    fn send(&mut self, key: Hashed<ObjectKey>, built: BuiltRequest, myself: &ActorRef<WriterMsg>) {
+        let BuiltRequest { request, changes } = built;
         self.metrics.sent(&key, &request, changes);
         let (objects, myself, term) = (self.objects.clone(), myself.clone(), self.publisher.term());
         // Boxed where it is made: the runtime moves a task several times, and this one is of some kilobytes.
@@ -344,7 +344,7 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "a request was refused; it is retried slowly");
         }
-        let effect = Effect::of(&outcome, load);
+        let effect = WriteEffect::of(&outcome, load);
         // The shard reports whether the object is due again; without a shard, there is nothing left to write.
         let has_shard = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         let landing = Landing {

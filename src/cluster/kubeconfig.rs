@@ -29,7 +29,7 @@ pub struct KubeconfigError {
     /// The file; `None` if there is no file to look at.
     pub file: Option<PathBuf>,
     /// The line and the column in it, from 1.
-    pub place: Option<(u64, u64)>,
+    pub position: Option<(u64, u64)>,
     /// The fault.
     pub fault: String,
 }
@@ -40,7 +40,7 @@ impl fmt::Display for KubeconfigError {
         if let Some(file) = &self.file {
             write!(f, " {}", Excerpt::new(&file.to_string_lossy(), LONGEST_PATH))?;
         }
-        if let Some((line, column)) = self.place {
+        if let Some((line, column)) = self.position {
             write!(f, ", line {line}, column {column}")?;
         }
         write!(f, ": {}", self.fault)
@@ -56,7 +56,7 @@ pub(super) struct Loaded {
     pub(super) config: Config,
     /// The plugin whose tokens requests carry.
     pub(super) plugin: Option<Arc<Plugin>>,
-    places: Chosen,
+    positions: Chosen,
 }
 
 impl Loaded {
@@ -65,13 +65,13 @@ impl Loaded {
         if self.config.proxy_url.is_none() {
             return Ok(());
         }
-        let place = self.places.proxy;
-        let fault = if place.is_some() {
+        let position = self.positions.proxy;
+        let fault = if position.is_some() {
             "the controller connects directly, but proxy-url names a proxy: take it out, or run the controller in the cluster"
         } else {
             "the controller connects directly, but HTTPS_PROXY names a proxy: unset it, or add the API server's host to NO_PROXY"
         };
-        Err(self.places.error(place, fault.to_owned()))
+        Err(self.positions.error(position, fault.to_owned()))
     }
 
     /// Gets the first credential of the plugin, if one is configured and used, and has requests carry its token from then on.
@@ -90,8 +90,8 @@ impl Loaded {
         }
         let plugin = Plugin::of(&exec, patience);
         let credential = plugin.first().await.map_err(|error| {
-            let place = self.places.exec.or(self.places.user);
-            self.places.error(place, error.to_string())
+            let position = self.positions.exec.or(self.positions.user);
+            self.positions.error(position, error.to_string())
         })?;
         if let Some((certificate, mut key)) = credential.identity {
             let auth = &mut self.config.auth_info;
@@ -106,28 +106,31 @@ impl Loaded {
 
     /// Adds the position of the credentials to an error that they caused.
     pub(super) fn blame(&self, error: kube::Error) -> KubeconfigError {
-        let places = &self.places;
-        let first = |fields: &[Option<Place>]| fields.iter().flatten().next().copied();
-        let place = match &error {
-            kube::Error::Auth(_) => {
-                first(&[places.auth_provider, places.token_file, places.exec, places.user])
-            }
+        let positions = &self.positions;
+        let first = |fields: &[Option<FilePosition>]| fields.iter().flatten().next().copied();
+        let position = match &error {
+            kube::Error::Auth(_) => first(&[
+                positions.auth_provider,
+                positions.token_file,
+                positions.exec,
+                positions.user,
+            ]),
             kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
-                places.proxy
+                positions.proxy
             }
-            kube::Error::InferKubeconfig(error) => places.of(error),
+            kube::Error::InferKubeconfig(error) => positions.of(error),
             kube::Error::RustlsTls(error) => {
                 use kube::client::RustlsTlsError as E;
                 match error {
-                    E::AddRootCertificate(_) => places.authority,
-                    E::MissingCertificate => places.certificate,
-                    E::InvalidServerName(_) => places.server_name,
-                    _ => first(&[places.key, places.certificate, places.exec]),
+                    E::AddRootCertificate(_) => positions.authority,
+                    E::MissingCertificate => positions.certificate,
+                    E::InvalidServerName(_) => positions.server_name,
+                    _ => first(&[positions.key, positions.certificate, positions.exec]),
                 }
             }
             _ => None,
         };
-        places.error(place, ClientError::from(error).to_string())
+        positions.error(position, ClientError::from(error).to_string())
     }
 }
 
@@ -205,9 +208,9 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
     let mut merged = Kubeconfig::default();
     let mut documents = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        let wrong = |(place, fault)| KubeconfigError {
+        let wrong = |(position, fault)| KubeconfigError {
             file: Some(file.clone()),
-            place,
+            position,
             fault,
         };
         let text = text_of(file).map_err(|fault| wrong((None, fault)))?;
@@ -216,17 +219,17 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
         merged = merged
             .merge(parsed)
             .map_err(|error| wrong((None, client_error::kubeconfig(&error))))?;
-        let places = serde_saphyr::from_multiple::<Document>(&text).map_err(|error| wrong(yaml(&error)))?;
-        documents.extend(places.into_iter().map(|document| (index, document)));
+        let found = serde_saphyr::from_multiple::<Document>(&text).map_err(|error| wrong(yaml(&error)))?;
+        documents.extend(found.into_iter().map(|document| (index, document)));
     }
-    let mut places = Chosen::find(files, &documents, chosen.context.as_deref());
-    if let Some((place, fault)) = places.fault.take() {
-        return Err(places.error(place, fault));
+    let mut positions = Chosen::find(files, &documents, chosen.context.as_deref());
+    if let Some((position, fault)) = positions.fault.take() {
+        return Err(positions.error(position, fault));
     }
     let named_proxy = proxy::of_kubeconfig(&merged, chosen.context.as_deref());
     if named_proxy.is_none() {
         // An empty one names none, and is not to be blamed for the environment's.
-        places.proxy = None;
+        positions.proxy = None;
     }
     let options = KubeConfigOptions {
         context: chosen.context.clone(),
@@ -240,18 +243,20 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
             config.proxy_url = match named_proxy {
                 Some(proxy) => match proxy.parse() {
                     Ok(url) => Some(url),
-                    Err(_) => return Err(places.error(places.proxy, "proxy-url is not a URL".to_owned())),
+                    Err(_) => {
+                        return Err(positions.error(positions.proxy, "proxy-url is not a URL".to_owned()));
+                    }
                 },
                 None => proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
-                    .map_err(|fault| places.error(None, fault.to_owned()))?,
+                    .map_err(|fault| positions.error(None, fault.to_owned()))?,
             };
             if let Some(exec) = &mut config.auth_info.exec {
-                prepare_plugin(exec).map_err(|fault| places.error(places.exec, fault))?;
+                prepare_plugin(exec).map_err(|fault| positions.error(positions.exec, fault))?;
             }
             Ok(Loaded {
                 config,
                 plugin: None,
-                places,
+                positions,
             })
         }
         Err(error) => {
@@ -262,7 +267,7 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 }
                 _ => client_error::kubeconfig(&error),
             };
-            Err(places.error(places.of(&error), fault))
+            Err(positions.error(positions.of(&error), fault))
         }
     }
 }
@@ -292,7 +297,7 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
         Some(named) if named.is_empty() => {
             return Err(KubeconfigError {
                 file: None,
-                place: None,
+                position: None,
                 fault: "$KUBECONFIG names no file that exists".to_owned(),
             });
         }
@@ -303,7 +308,7 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
         Some(home) => Ok(vec![home.join(".kube").join("config")]),
         None => Err(KubeconfigError {
             file: None,
-            place: None,
+            position: None,
             fault: "there is no home directory in which to look for .kube/config".to_owned(),
         }),
     }
@@ -391,10 +396,10 @@ fn unparsed(error: &kube::config::KubeconfigError) -> Fault {
 /// Describes why a text cannot be parsed as a kubeconfig. Only the parser's own words, or the names of our own types,
 /// are repeated, never the text that it found.
 fn yaml(error: &YamlError) -> Fault {
-    let place = error.location().and_then(position);
+    let position = error.location().and_then(position);
     let error = error.without_snippet();
     let fault = match error {
-        YamlError::AliasError { error, .. } => return (place, yaml(error).1),
+        YamlError::AliasError { error, .. } => return (position, yaml(error).1),
         YamlError::Unexpected { expected, .. } => format!("{expected} is expected"),
         YamlError::SerdeInvalidType { expected, .. }
         | YamlError::SerdeInvalidValue { expected, .. }
@@ -417,7 +422,7 @@ fn yaml(error: &YamlError) -> Fault {
         YamlError::Eof { .. } => "it ends too early".to_owned(),
         _ => "it is not well-formed YAML".to_owned(),
     };
-    (place, fault)
+    (position, fault)
 }
 
 fn position(location: Location) -> Option<(u64, u64)> {
@@ -484,16 +489,16 @@ struct User {
 
 /// A position in one of the files.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct FilePosition {
     file: usize,
-    position: Option<(u64, u64)>,
+    line_and_column: Option<(u64, u64)>,
 }
 
-impl Place {
+impl FilePosition {
     fn of<T>(file: usize, value: &Spanned<T>) -> Self {
         Self {
             file,
-            position: position(value.referenced),
+            line_and_column: position(value.referenced),
         }
     }
 }
@@ -502,20 +507,20 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 struct Chosen {
     files: Vec<PathBuf>,
-    context: Option<Place>,
-    cluster: Option<Place>,
-    server: Option<Place>,
-    authority: Option<Place>,
-    proxy: Option<Place>,
-    server_name: Option<Place>,
-    user: Option<Place>,
-    token_file: Option<Place>,
-    certificate: Option<Place>,
-    key: Option<Place>,
-    auth_provider: Option<Place>,
-    exec: Option<Place>,
+    context: Option<FilePosition>,
+    cluster: Option<FilePosition>,
+    server: Option<FilePosition>,
+    authority: Option<FilePosition>,
+    proxy: Option<FilePosition>,
+    server_name: Option<FilePosition>,
+    user: Option<FilePosition>,
+    token_file: Option<FilePosition>,
+    certificate: Option<FilePosition>,
+    key: Option<FilePosition>,
+    auth_provider: Option<FilePosition>,
+    exec: Option<FilePosition>,
     /// A fault that kube would not find, or not survive.
-    fault: Option<(Option<Place>, String)>,
+    fault: Option<(Option<FilePosition>, String)>,
 }
 
 impl Chosen {
@@ -527,12 +532,12 @@ impl Chosen {
         };
         let current = documents.iter().find_map(|(file, document)| {
             let current = document.current_context.as_ref()?;
-            Some((&*current.value, Place::of(*file, current)))
+            Some((&*current.value, FilePosition::of(*file, current)))
         });
         let context_name = match (named, current) {
             (Some(name), _) => name,
-            (None, Some((name, place))) => {
-                chosen.context = Some(place);
+            (None, Some((name, position))) => {
+                chosen.context = Some(position);
                 name
             }
             (None, None) => return chosen,
@@ -548,7 +553,7 @@ impl Chosen {
         let Some((file, context)) = context else {
             return chosen;
         };
-        chosen.cluster = Some(Place::of(file, &context.cluster));
+        chosen.cluster = Some(FilePosition::of(file, &context.cluster));
         let cluster = documents.iter().find_map(|(file, document)| {
             let mut clusters = document.clusters.iter().flatten();
             clusters
@@ -573,41 +578,46 @@ impl Chosen {
     }
 
     fn cluster_found(&mut self, file: usize, named: &NamedCluster) {
-        let place = |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| Place::of(file, value));
+        let position =
+            |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| FilePosition::of(file, value));
         let Some(cluster) = &named.cluster else { return };
         let server = cluster.server.as_ref();
-        self.server =
-            Some(server.map_or_else(|| Place::of(file, &named.name), |server| Place::of(file, server)));
+        self.server = Some(server.map_or_else(
+            || FilePosition::of(file, &named.name),
+            |server| FilePosition::of(file, server),
+        ));
         if let Some(server) = server
             && let Err(fault) = check_url(&server.value)
         {
             self.fault = Some((self.server, format!("server {fault}")));
         }
-        self.authority = place(&cluster.certificate_authority_data).or(place(&cluster.certificate_authority));
-        self.proxy = place(&cluster.proxy_url);
-        self.server_name = place(&cluster.tls_server_name);
+        self.authority =
+            position(&cluster.certificate_authority_data).or(position(&cluster.certificate_authority));
+        self.proxy = position(&cluster.proxy_url);
+        self.server_name = position(&cluster.tls_server_name);
     }
 
     fn user_found(&mut self, file: usize, named: &NamedUser) {
-        let place = |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| Place::of(file, value));
-        self.user = Some(Place::of(file, &named.name));
+        let position =
+            |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| FilePosition::of(file, value));
+        self.user = Some(FilePosition::of(file, &named.name));
         let Some(user) = &named.user else { return };
-        self.token_file = place(&user.token_file);
-        self.certificate = place(&user.client_certificate_data).or(place(&user.client_certificate));
-        self.key = place(&user.client_key_data).or(place(&user.client_key));
-        self.auth_provider = place(&user.auth_provider);
-        self.exec = place(&user.exec);
+        self.token_file = position(&user.token_file);
+        self.certificate = position(&user.client_certificate_data).or(position(&user.client_certificate));
+        self.key = position(&user.client_key_data).or(position(&user.client_key));
+        self.auth_provider = position(&user.auth_provider);
+        self.exec = position(&user.exec);
         if let Some(token) = &user.token
             && self.fault.is_none()
             && HeaderValue::try_from(token.value.as_str()).is_err()
         {
             let fault = "the token holds a character that cannot be sent, such as the end of a line";
-            self.fault = Some((Some(Place::of(file, token)), fault.to_owned()));
+            self.fault = Some((Some(FilePosition::of(file, token)), fault.to_owned()));
         }
     }
 
     /// Returns the position that one of kube's errors refers to.
-    fn of(&self, error: &kube::config::KubeconfigError) -> Option<Place> {
+    fn of(&self, error: &kube::config::KubeconfigError) -> Option<FilePosition> {
         use kube::config::KubeconfigError as E;
         match error {
             E::LoadContext(_) => self.context,
@@ -621,14 +631,14 @@ impl Chosen {
         }
     }
 
-    fn error(&self, place: Option<Place>, fault: String) -> KubeconfigError {
+    fn error(&self, position: Option<FilePosition>, fault: String) -> KubeconfigError {
         let only = (self.files.len() == 1).then_some(0);
         KubeconfigError {
-            file: place
-                .map(|place| place.file)
+            file: position
+                .map(|position| position.file)
                 .or(only)
                 .map(|file| self.files[file].clone()),
-            place: place.and_then(|place| place.position),
+            position: position.and_then(|position| position.line_and_column),
             fault,
         }
     }

@@ -8,7 +8,7 @@ use super::event_stream::EventStream;
 use super::http::{self, Head};
 use super::outage::OutageLog;
 use crate::cluster::Status;
-use crate::core::lease::{Ask, Record, Reply};
+use crate::core::election::{Ask, Record, Reply};
 use crate::core::time::Time;
 use ::http::{Method, StatusCode};
 use kube::Client;
@@ -34,7 +34,7 @@ const KEPT: usize = 4;
 
 /// An event of the watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LeaseEvent {
+pub enum ElectionEvent {
     /// The version of the Lease, and its record.
     Record(u64, Record),
     /// The Lease was deleted, as of a version.
@@ -191,11 +191,11 @@ impl LeaseClient {
     }
 
     /// Parses an event of the watch. `None` ends the watch.
-    fn event(&self, event: Event<'_>) -> Option<LeaseEvent> {
+    fn event(&self, event: Event<'_>) -> Option<ElectionEvent> {
         let (version, record) = self.learn(serde_json::from_slice(event.object).ok()?)?;
         match event.kind {
-            EventKind::Applied => Some(LeaseEvent::Record(version, record)),
-            EventKind::Deleted => Some(LeaseEvent::Gone(version)),
+            EventKind::Applied => Some(ElectionEvent::Record(version, record)),
+            EventKind::Deleted => Some(ElectionEvent::Gone(version)),
             EventKind::Bookmark | EventKind::Error => None,
         }
     }
@@ -236,7 +236,7 @@ fn micro_time(time: Time) -> String {
 
 /// Watches the Lease until the receiver is dropped. This only speeds things up: a lease that was released is acquired
 /// at once instead of at the next poll. Without permission to watch, everything else still works.
-pub async fn follow(client: LeaseClient, events: mpsc::Sender<LeaseEvent>) {
+pub async fn follow(client: LeaseClient, events: mpsc::Sender<ElectionEvent>) {
     let mut refused = false;
     while !events.is_closed() {
         let pause = match watch(&client, &events).await {
@@ -259,7 +259,7 @@ pub async fn follow(client: LeaseClient, events: mpsc::Sender<LeaseEvent>) {
 }
 
 /// Runs one watch. The error is a refusal, in the server's words.
-async fn watch(client: &LeaseClient, events: &mpsc::Sender<LeaseEvent>) -> Result<(), String> {
+async fn watch(client: &LeaseClient, events: &mpsc::Sender<ElectionEvent>) -> Result<(), String> {
     let uri = format!(
         "{}?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=600",
         http::leases(&client.location.namespace),
@@ -343,9 +343,9 @@ mod tests {
         };
         assert_eq!(
             event("ADDED", "3"),
-            Some(LeaseEvent::Record(3, Record::default()))
+            Some(ElectionEvent::Record(3, Record::default()))
         );
-        assert_eq!(event("DELETED", "2"), Some(LeaseEvent::Gone(2)));
+        assert_eq!(event("DELETED", "2"), Some(ElectionEvent::Gone(2)));
         assert_eq!(event("ERROR", "1"), None);
         // A version that the watch has shown can be replaced, as it was shown; no other can.
         let replace = |version| client.request(&Ask::Replace(version, Record::default()));

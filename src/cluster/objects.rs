@@ -12,7 +12,7 @@ use super::transport::{Transport, read_all};
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
-use crate::core::object::{Flight, ObjectName};
+use crate::core::object::{ObjectName, RequestKind};
 use crate::core::publish::Load;
 use crate::tenant_log;
 use ::http::{Method, StatusCode};
@@ -150,7 +150,7 @@ impl ObjectClient {
     ) -> Answer {
         let start = Instant::now();
         let asked = Asked {
-            verb: request.flight(),
+            verb: request.kind(),
             bytes: request.size(),
             output: object.output,
             namespace,
@@ -174,7 +174,7 @@ impl ObjectClient {
         term: Term,
     ) -> Result<(Head, Bytes), Failure> {
         let kind = match (asked.output, asked.verb) {
-            (_, Flight::Probe) => Kind::Service,
+            (_, RequestKind::Probe) => Kind::Service,
             (output, _) => Kind::from(output),
         };
         let collection = http::collection(kind, Some(asked.namespace));

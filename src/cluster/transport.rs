@@ -60,18 +60,18 @@ impl Transport {
         let mut connector = TimeoutConnector::new(connector);
         connector.set_connect_timeout(config.connect_timeout);
         let url = &config.cluster_url;
-        let place = Place::of(url);
-        let server = place.is_some().then(|| url.clone());
+        let address = ServerAddress::of(url);
+        let server = address.is_some().then(|| url.clone());
         let connector = connector.map_request(move |asked| server.clone().unwrap_or(asked));
         let client = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
         let service = client.map_err(BoxError::from);
         let service = config.extra_headers_layer()?.layer(service);
         let service = option_layer(config.auth_layer()?).layer(service);
-        let Some(place) = place else {
+        let Some(address) = address else {
             let service = config.base_uri_layer().layer(service);
             return Ok(Self::of(requests.layer(service)));
         };
-        let service = service.map_request(move |request| place.take(request));
+        let service = service.map_request(move |request| address.take(request));
         Ok(Self::of(requests.layer(service)))
     }
 
@@ -109,7 +109,7 @@ impl Transport {
 
 /// The only server that requests go to. Nearly all are at the root of theirs.
 #[derive(Clone)]
-struct Place {
+struct ServerAddress {
     scheme: Scheme,
     /// Stands for the server where connections are pooled. The connector knows the real one.
     short: Authority,
@@ -117,7 +117,7 @@ struct Place {
     host: HeaderValue,
 }
 
-impl Place {
+impl ServerAddress {
     /// Returns `None` if paths have to be put after one of the server's.
     fn of(url: &Uri) -> Option<Self> {
         let (scheme, host) = (url.scheme()?.clone(), url.host()?);
@@ -126,12 +126,12 @@ impl Place {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
-        let place = Self {
+        let address = Self {
             scheme,
             short: Authority::from_static("k"),
             host: HeaderValue::try_from(host).ok()?,
         };
-        (url.path() == "/" && url.query().is_none()).then_some(place)
+        (url.path() == "/" && url.query().is_none()).then_some(address)
     }
 
     /// Addresses a request, which has a path only, to this server.
@@ -189,13 +189,16 @@ mod tests {
             ("http://localhost:8080", "localhost:8080"),
         ] {
             let request = Request::get("/api/v1/pods?limit=1").body(Body::empty()).unwrap();
-            let place = Place::of(&server.parse().unwrap()).unwrap();
-            let request = place.take(request);
+            let address = ServerAddress::of(&server.parse().unwrap()).unwrap();
+            let request = address.take(request);
             assert_eq!(request.uri().path_and_query().unwrap(), "/api/v1/pods?limit=1");
             assert_eq!(request.headers()[HOST], host);
         }
         for elsewhere in ["https://rancher/k8s/clusters/c-1", "/relative"] {
-            assert!(Place::of(&elsewhere.parse().unwrap()).is_none(), "{elsewhere}");
+            assert!(
+                ServerAddress::of(&elsewhere.parse().unwrap()).is_none(),
+                "{elsewhere}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use super::hash::LongHasher;
 use super::hints::Hint;
 use super::ids::Uid;
 use super::mirror::{MirroredEndpoints, MirroredObject};
-use super::object::{Flight, Remote};
+use super::object::{Remote, RequestKind};
 use super::ports::SlicePort;
 use super::slices::Conditions;
 use super::subsets::{ANNOTATION_OVER_CAPACITY, Subset, TRUNCATED};
@@ -54,13 +54,13 @@ pub enum Request<B = Vec<u8>> {
 
 impl<B> Request<B> {
     /// Returns the kind of request.
-    pub fn flight(&self) -> Flight {
+    pub fn kind(&self) -> RequestKind {
         match self {
-            Self::Create(_) => Flight::Create,
-            Self::Update(_) => Flight::Update,
-            Self::Delete(_) => Flight::Delete,
-            Self::Fetch => Flight::Fetch,
-            Self::Probe => Flight::Probe,
+            Self::Create(_) => RequestKind::Create,
+            Self::Update(_) => RequestKind::Update,
+            Self::Delete(_) => RequestKind::Delete,
+            Self::Fetch => RequestKind::Fetch,
+            Self::Probe => RequestKind::Probe,
         }
     }
 }

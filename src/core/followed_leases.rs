@@ -15,7 +15,7 @@ pub use following::LeaderStatus;
 pub(crate) use following::{Following, Settled};
 pub(crate) use rounds::{Applied, LeaseRound};
 
-use self::lease::{Effect, FollowedLease, LeaseRequest, Vacancy, Verdict, holder_name, is_lease_name};
+use self::lease::{FollowedLease, LeaseEffect, LeaseRequest, Vacancy, Verdict, holder_name, is_lease_name};
 use super::compact::small::SmallSet;
 use super::hash::KeyedMap;
 use super::ids::{PodId, ServiceId};
@@ -229,7 +229,7 @@ impl FollowedLeases {
     fn apply_to_one(
         &mut self,
         name: &Arc<str>,
-        apply: impl FnOnce(&mut FollowedLease) -> Effect,
+        apply: impl FnOnce(&mut FollowedLease) -> LeaseEffect,
     ) -> Option<Concerned> {
         let followed = self.followed.get_mut(name)?;
         let effect = apply(&mut followed.lease);
@@ -237,17 +237,17 @@ impl FollowedLeases {
     }
 
     /// Returns the Services that follow a Lease, as far as a change of it concerns them.
-    fn enact(&mut self, name: &Arc<str>, effect: Effect) -> Option<Concerned> {
+    fn enact(&mut self, name: &Arc<str>, effect: LeaseEffect) -> Option<Concerned> {
         self.rearm(name);
         let followed = self.followed.get(name)?;
         let holder = followed.lease.holder().map(|holder| holder_name(holder).into());
         self.index_holder(name, holder);
         let followed = self.followed.get(name)?;
         let (services, joins) = match effect {
-            Effect::None => return None,
-            Effect::Judge => (&followed.services, false),
-            Effect::Renewed { moved: true } => (&followed.services, true),
-            Effect::Renewed { moved: false } => (&followed.vacant, true),
+            LeaseEffect::None => return None,
+            LeaseEffect::Judge => (&followed.services, false),
+            LeaseEffect::Renewed { moved: true } => (&followed.services, true),
+            LeaseEffect::Renewed { moved: false } => (&followed.vacant, true),
         };
         let services = services.iter().collect();
         Some(Concerned { services, joins })

@@ -12,7 +12,7 @@ use super::followed_leases::lease::LeaseChange;
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;
-use super::work::Budget;
+use super::work::TurnBudget;
 use latest::Latest;
 use leases::WaitingLeases;
 use smallvec::SmallVec;
@@ -335,7 +335,7 @@ impl Pending {
 
     /// Applies everything that waits, as [`Applying`] does.
     pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
-        let done = self.begin().step(state, nodes, &mut Budget::unlimited());
+        let done = self.begin().step(state, nodes, &mut TurnBudget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
     }
 

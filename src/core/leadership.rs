@@ -1,16 +1,16 @@
 //! Leadership: which process may write, and how current its state must be first.
 //!
 //! ```text
-//!  election (core::lease)      a Lease decides which process may write
+//!  core::election              a Lease decides which process may write
 //!       │ the lease is won
 //!       ▼
-//!  ListState                   one per process: every kind is blocked, and each is asked for a proof
+//!  ListState                   one per process: every kind holds plans back, and each is asked for a proof
 //!       │ Demand                  that it is as new as this moment
 //!       ▼
 //!  ListWatch                   one per kind: reads a version, and shows that its list or watch reaches it
 //!       │ Proven
 //!       ▼
-//!  ListState                   the kind's block is lifted; when none is left, shards plan
+//!  ListState                   the kind is released; when all are, shards plan
 //! ```
 //!
 //! The lease alone does not make a writer safe. A standby whose watch of pods was broken knows the pods of some
@@ -21,8 +21,6 @@
 
 pub mod list_state;
 pub mod list_watch;
-
-pub use super::lease as election;
 
 /// The number of a period during which this process may write, or may not. Grants and requests of one term do not count
 /// in the next.

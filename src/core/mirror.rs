@@ -18,7 +18,7 @@ use super::hash::{LongHasher, hash_of};
 use super::ids::Uid;
 use super::labels::Labels;
 use super::ports::SlicePorts;
-use super::work::{Budget, Work};
+use super::work::{TurnBudget, Work};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -129,7 +129,7 @@ impl MirroredObject {
     /// Lays out the slices of an Endpoints object at once, as [`Layout`] does in steps. `None` if they would be too large.
     pub fn new(namespace: &str, facts: &EndpointsFacts, limit: usize) -> Option<Self> {
         let mut layout = Layout::new(namespace.into(), Box::new(facts.clone()), limit);
-        let mut budget = Budget::unlimited();
+        let mut budget = TurnBudget::unlimited();
         loop {
             match layout.step(&mut budget, &mut Work::default()) {
                 Laid::Partly => {}

@@ -2,8 +2,8 @@
 //!
 //! Events go in through [`NamespaceState::apply_pod`] and its siblings and mark Services dirty;
 //! [`NamespaceState::plan`] evaluates the dirty Services and returns the objects that are due;
-//! [`NamespaceState::grant`] builds the request for one of them when its turn comes, from the state at that moment;
-//! [`NamespaceState::outcome`] takes the API server's answer. The work of each call grows with what changed, except
+//! [`NamespaceState::build_request`] builds the request for one of them when its turn comes, from the state at that moment;
+//! [`NamespaceState::apply_outcome`] takes the API server's answer. The work of each call grows with what changed, except
 //! that a change of a Service itself takes a pass over its pods.
 
 mod context;
@@ -23,7 +23,7 @@ mod withdraw;
 pub use super::followed_leases::LeaderStatus;
 pub use driver::NamespaceState;
 pub use kind::{Kind, PendingLists};
-pub use lifecycle::{Content, Granted, Outcome};
+pub use lifecycle::{BuiltRequest, Content, Outcome};
 pub use mirror::{MirrorSync, MirrorTotals};
 pub use notifications::{Notification, NotificationKind};
 pub use services::{FamilyHealth, ServiceHealth, SyncReport, Totals};

@@ -119,9 +119,9 @@ impl Verb {
     }
 }
 
-/// A request in flight for one object.
+/// The kind of a request for one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flight {
+pub enum RequestKind {
     /// POST.
     Create,
     /// PUT.
@@ -224,7 +224,7 @@ pub struct ObjectState {
     /// Metadata that others added to the object, if any.
     pub extras: Option<Box<Extras>>,
     /// The request in flight; at most one.
-    pub flight: Option<Flight>,
+    pub flight: Option<RequestKind>,
     /// The highest resourceVersion that a watch showed. If it exceeds the acknowledged one, another client wrote.
     pub seen: u64,
     /// The highest resourceVersion as of which the object is known to be gone, or another controller's.
@@ -345,31 +345,31 @@ impl ObjectState {
     }
 
     /// Records that a request was built from the current desired content and is now in flight.
-    pub fn depart(&mut self, flight: Flight) {
+    pub fn depart(&mut self, flight: RequestKind) {
         self.flight = Some(flight);
         let fresh = std::mem::replace(&mut self.fresh, false);
         if self.losses >= TRUCE_AFTER && !fresh {
             self.losses = AFTER_TRUCE;
         }
         match flight {
-            Flight::Create | Flight::Update => {
+            RequestKind::Create | RequestKind::Update => {
                 self.carried = std::mem::take(&mut self.changes) > 0;
                 self.flight_trigger = self.trigger.take();
                 self.flight_priority = std::mem::replace(&mut self.priority, Priority::Rest);
                 self.rewrite = false;
             }
             // Only versions that a watch shows from now on can be newer than the fetched object.
-            Flight::Fetch => self.seen = 0,
-            Flight::Delete => self.changes = 0,
-            Flight::Probe => {}
+            RequestKind::Fetch => self.seen = 0,
+            RequestKind::Delete => self.changes = 0,
+            RequestKind::Probe => {}
         }
     }
 
     /// Records that the write was accepted and left the object at this version.
-    pub fn written(&mut self, flight: Flight, remote: Remote) {
+    pub fn written(&mut self, flight: RequestKind, remote: Remote) {
         self.flight_trigger = None;
         self.succeed();
-        if flight == Flight::Update {
+        if flight == RequestKind::Update {
             self.updated = true;
             if self.carried {
                 self.losses = 0;

@@ -23,14 +23,14 @@ pub mod signals;
 pub mod throttling;
 
 pub use budget::{WatchLimits, Watchers};
-pub use echo::{Effect, LATE, Resource};
+pub use echo::{LATE, Resource, WriteEffect};
 
 use super::backoff::Retry;
 use super::body::Request;
 use super::bucket::TokenBucket;
 use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use super::leadership::Term;
-use super::namespace::{Granted, WorkItem};
+use super::namespace::{BuiltRequest, WorkItem};
 use super::object::{ObjectKey, Output};
 use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
@@ -106,7 +106,7 @@ pub struct Landing {
     /// The sign of the API server's load that it gives.
     pub load: Load,
     /// Its effect on the object.
-    pub effect: Effect,
+    pub effect: WriteEffect,
     /// How long it was out.
     pub took: Duration,
     /// The pause that the API server asks for.
@@ -140,7 +140,7 @@ pub enum Next {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replied {
     /// Send the request.
-    Send(Granted),
+    Send(BuiltRequest),
     /// Do not send the request: this process has lost the lease. The shard must be told so.
     Unsent,
     /// Send nothing now.
@@ -361,7 +361,7 @@ impl Publisher {
     /// Applies a shard's reply to a grant, or to an answer.
     fn replied(&mut self, key: &Hashed<ObjectKey>, reply: Reply, now: Duration) -> Replied {
         match reply {
-            Reply::Built(granted) => {
+            Reply::Built(built) => {
                 self.queue.built(key);
                 let Some((term, paid)) = self.granted.remove(key) else {
                     return Replied::Unsent;
@@ -370,11 +370,11 @@ impl Publisher {
                     self.fan_out.nothing(key, paid, now);
                     return Replied::Unsent;
                 }
-                if matches!(granted.request, Request::Fetch | Request::Probe) {
+                if matches!(built.request, Request::Fetch | Request::Probe) {
                     self.reading.insert(key.clone());
                 }
-                self.fan_out.built(key, paid, &granted.request, now);
-                Replied::Send(granted)
+                self.fan_out.built(key, paid, &built.request, now);
+                Replied::Send(built)
             }
             Reply::Nothing => {
                 self.nothing(key, now);

@@ -12,13 +12,13 @@
 //! lasting load there are none, so now and then the window shrinks to a quarter for the time of a few answers. A base
 //! that is too short makes the window shrink, and does not last: if half as many requests are in flight and answers take
 //! as long as before, it is not our requests that make them slow, but those of others, or the server itself. In the
-//! smallest window, where there cannot be fewer, two slow rounds are enough.
+//! smallest window, where there cannot be fewer, two slow samples are enough.
 
 use std::time::Duration;
 
 /// How many times longer than the base answers take when the window has the right size.
 const STRETCH: f64 = 2.0;
-/// The part of the difference that one round of answers makes up for. More would follow chance.
+/// The part of the difference that one sample of answers makes up for. More would follow chance.
 const GAIN: f64 = 0.6;
 /// The largest logarithm by which a single answer may differ from the base.
 const BOUND: f64 = 1.5;
@@ -29,13 +29,13 @@ const LEFT: f64 = 0.5;
 /// Answers that became faster by no more than this logarithm, while the requests in flight became fewer by [`LEFT`], do
 /// not depend on them.
 const ALIKE: f64 = 0.3;
-/// A round whose answers were faster than the base by this logarithm proves that the base is too long.
+/// A sample whose answers were faster than the base by this logarithm proves that the base is too long.
 const FASTER: f64 = 0.5;
 /// The weight of one answer in the base.
 const WEIGHT: f64 = 1.0 / 16.0;
 /// The same in the smallest window, where the base may be far off.
 const WEIGHT_IN_LEAST: f64 = 1.0 / 8.0;
-/// The number of answers in a round and in a probe is at least this.
+/// The number of answers in a sample and in a probe is at least this.
 const ENOUGH: u32 = 8;
 /// The part of the window that counts as few requests.
 const FEW: f64 = 0.25;
@@ -94,10 +94,10 @@ pub(crate) struct Window {
     alone: u32,
     /// The last time at which more than few requests were in flight.
     crowded: Duration,
-    round: Round,
-    /// The slowest round since the window began to shrink.
+    sample: AnswerSample,
+    /// The slowest sample since the window began to shrink.
     slowest: Option<Slow>,
-    /// The usual time of an answer, by the last round.
+    /// The usual time of an answer, by the last sample.
     usual: Option<Duration>,
     /// The time from one answer to the next, by the same.
     pace: Option<Duration>,
@@ -113,7 +113,7 @@ pub(crate) struct Window {
 
 /// The answers to requests that were sent since the window got its present size.
 #[derive(Clone, Copy, Debug, Default)]
-struct Round {
+struct AnswerSample {
     since: Duration,
     answers: u32,
     /// The sum of the logarithms by which they took longer than the base.
@@ -126,7 +126,7 @@ struct Round {
     in_flight: usize,
 }
 
-/// A round of slow answers.
+/// A sample of slow answers.
 #[derive(Clone, Copy, Debug)]
 struct Slow {
     /// The window.
@@ -135,7 +135,7 @@ struct Slow {
     in_flight: f64,
     /// The logarithm of the seconds that an answer took.
     time: f64,
-    /// True if few requests were in flight in the last round.
+    /// True if few requests were in flight in the last sample.
     few: bool,
 }
 
@@ -156,7 +156,7 @@ impl Window {
             base: None,
             alone: 0,
             crowded: Duration::ZERO,
-            round: Round::default(),
+            sample: AnswerSample::default(),
             slowest: None,
             usual: None,
             pace: None,
@@ -224,16 +224,16 @@ impl Window {
                     if self.alone >= self.enough() {
                         self.end_probe(probe, now);
                     }
-                } else if held_back && sent >= self.round.since {
-                    if self.round.answers == 0 {
-                        self.round.base = base;
+                } else if held_back && sent >= self.sample.since {
+                    if self.sample.answers == 0 {
+                        self.sample.base = base;
                     }
-                    self.round.answers += 1;
-                    self.round.longer += longer;
-                    self.round.far += (time - self.round.base).clamp(-FAR, FAR);
-                    self.round.in_flight += in_flight;
-                    if self.round.answers >= ENOUGH.max(self.size as u32) {
-                        self.end_round(now);
+                    self.sample.answers += 1;
+                    self.sample.longer += longer;
+                    self.sample.far += (time - self.sample.base).clamp(-FAR, FAR);
+                    self.sample.in_flight += in_flight;
+                    if self.sample.answers >= ENOUGH.max(self.size as u32) {
+                        self.end_sample(now);
                     }
                 }
             }
@@ -277,15 +277,15 @@ impl Window {
         now + self.usual.unwrap_or_default() * count
     }
 
-    /// Adjusts the window to the answers of a round.
-    fn end_round(&mut self, now: Duration) {
-        let answers = f64::from(self.round.answers);
-        let mut longer = self.round.longer / answers;
-        let time = self.round.base + self.round.far / answers;
-        let in_flight = self.round.in_flight as f64 / answers;
-        self.round = Round {
+    /// Adjusts the window to the answers of a sample.
+    fn end_sample(&mut self, now: Duration) {
+        let answers = f64::from(self.sample.answers);
+        let mut longer = self.sample.longer / answers;
+        let time = self.sample.base + self.sample.far / answers;
+        let in_flight = self.sample.in_flight as f64 / answers;
+        self.sample = AnswerSample {
             since: now,
-            ..Round::default()
+            ..AnswerSample::default()
         };
         let Some(mut base) = self.base else { return };
         let usual = Duration::from_secs_f64(time.exp());
@@ -302,7 +302,7 @@ impl Window {
         self.base = Some(base);
         let grown = self.size * (GAIN * (STRETCH.ln() - longer)).exp();
         self.size = match self.refused {
-            // As many may be too many again: one more a round.
+            // As many may be too many again: one more a sample.
             Some(_) if grown > self.size => self.size + 1.0,
             _ => grown,
         };
@@ -319,8 +319,8 @@ impl Window {
         }
     }
 
-    /// Takes in a round of slow answers. If it shows that fewer requests in flight do not make them faster, returns the
-    /// window before it shrank for nothing. In the smallest windows there are no fewer: there, two rounds in a row show
+    /// Takes in a sample of slow answers. If it shows that fewer requests in flight do not make them faster, returns the
+    /// window before it shrank for nothing. In the smallest windows there are no fewer: there, two samples in a row show
     /// how long answers take now.
     fn slow_all_the_same(&mut self, longer: f64, in_flight: f64, time: f64) -> Option<f64> {
         if longer <= STRETCH.ln() {
@@ -365,9 +365,9 @@ impl Window {
         self.probe = None;
         self.slowest = None;
         self.alone = 0;
-        self.round = Round {
+        self.sample = AnswerSample {
             since: now,
-            ..Round::default()
+            ..AnswerSample::default()
         };
     }
 
@@ -377,9 +377,9 @@ impl Window {
             self.size = (self.size * AFTER_REFUSAL).max(LEAST.min(self.limit));
             self.shrunk = now;
             self.slowest = None;
-            self.round = Round {
+            self.sample = AnswerSample {
                 since: now,
-                ..Round::default()
+                ..AnswerSample::default()
             };
         }
     }

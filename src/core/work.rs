@@ -77,9 +77,9 @@ impl Work {
 
 /// A limit on the work done in one go, in units of [`Work::total`], so that others get their turn.
 #[derive(Debug)]
-pub struct Budget(u64);
+pub struct TurnBudget(u64);
 
-impl Budget {
+impl TurnBudget {
     /// Creates a budget without a limit.
     pub fn unlimited() -> Self {
         Self(u64::MAX)

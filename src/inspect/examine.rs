@@ -25,15 +25,15 @@ pub(super) fn due(
     for want in core.plan() {
         let mut next = Some(want).filter(|want| concerns(&want.service));
         while let Some(WorkItem { object, service, .. }) = next.take() {
-            let Some(granted) = core.grant(&object, &mut Values) else {
+            let Some(built) = core.build_request(&object, &mut Values) else {
                 break;
             };
-            if matches!(granted.request, Request::Probe) {
-                next = core.outcome(&object, Outcome::NotFound, None);
+            if matches!(built.request, Request::Probe) {
+                next = core.apply_outcome(&object, Outcome::NotFound, None);
                 continue;
             }
-            core.outcome(&object, Outcome::Throttled, None);
-            let (verb, desired) = match granted.request {
+            core.apply_outcome(&object, Outcome::Throttled, None);
+            let (verb, desired) = match built.request {
                 Request::Create(desired) => (Verb::Create, Some(desired)),
                 Request::Update(desired) => (Verb::Update, Some(desired)),
                 Request::Delete(_) => (Verb::Delete, None),

@@ -43,7 +43,7 @@ pub(crate) struct WriterMetrics {
     noticed: HashedMap<ObjectKey, Duration>,
     /// The times of the objects in flight; the queue has their number. They are not in the publisher, because its states
     /// are enumerated by a test, and each moment would make another one.
-    flights: HashedMap<ObjectKey, Flight>,
+    times_in_flight: HashedMap<ObjectKey, InFlight>,
     /// By output, in the order of [`Output::ALL`].
     echoes: [Histogram; 3],
     /// By resource, in the order of [`Resource::ALL`].
@@ -103,7 +103,7 @@ impl QueueMetrics {
 
 /// An object in flight.
 #[derive(Debug)]
-struct Flight {
+struct InFlight {
     since: Duration,
     /// How long the limits held it back.
     limited: Duration,
@@ -154,7 +154,7 @@ impl WriterMetrics {
             failed: syncs("error"),
             limited: METHODS.map(limited),
             noticed: HashedMap::default(),
-            flights: HashedMap::default(),
+            times_in_flight: HashedMap::default(),
             echoes: Output::ALL
                 .map(|output| histogram!("endpointd_echo_seconds", "output" => output.as_str())),
             without_echo: Resource::ALL
@@ -218,9 +218,9 @@ impl WriterMetrics {
                 .depth
                 .set(queue.waiting_of(|key| key.object.output == output) as f64);
             let (mut sum, mut longest) = (Duration::ZERO, Duration::ZERO);
-            for (key, flight) in &self.flights {
+            for (key, times) in &self.times_in_flight {
                 if key.object.output == output {
-                    let age = now.saturating_sub(flight.since);
+                    let age = now.saturating_sub(times.since);
                     (sum, longest) = (sum + age, longest.max(age));
                 }
             }
@@ -277,13 +277,13 @@ impl WriterMetrics {
         self.held_back(now, None);
         self.age[priority as usize].record(age);
         self.queues[key.object.output as usize].waited.record(age);
-        let flight = Flight {
+        let times = InFlight {
             since: now,
             limited: limited.min(age),
             carries: None,
             verb: None,
         };
-        self.flights.insert(key.clone(), flight);
+        self.times_in_flight.insert(key.clone(), times);
     }
 
     /// Records that a request was sent with this many changes in it.
@@ -298,12 +298,12 @@ impl WriterMetrics {
         if at < 3 {
             self.changes.record(f64::from(changes));
         }
-        if let Some(flight) = self.flights.get_mut(key) {
-            self.limited[at].record(flight.limited);
-            flight.verb = Some(at);
+        if let Some(times) = self.times_in_flight.get_mut(key) {
+            self.limited[at].record(times.limited);
+            times.verb = Some(at);
             // A read carries no changes: they go on waiting.
             if at < 3 {
-                flight.carries = self.noticed.remove(key);
+                times.carries = self.noticed.remove(key);
             }
         }
     }
@@ -320,13 +320,13 @@ impl WriterMetrics {
         self.outcomes[at].increment(1);
         self.duration.record(took);
         let output = key.object.output;
-        let Some(flight) = self.flights.remove(key) else {
+        let Some(times) = self.times_in_flight.remove(key) else {
             return;
         };
         self.queues[output as usize]
             .worked
-            .record(now.saturating_sub(flight.since));
-        match (at, flight.carries) {
+            .record(now.saturating_sub(times.since));
+        match (at, times.carries) {
             // An object that should be deleted and does not exist counts as acknowledged.
             (0 | 2, Some(noticed)) => {
                 self.acknowledged[output as usize].record(now.saturating_sub(noticed));
@@ -335,7 +335,7 @@ impl WriterMetrics {
             (_, None) => {}
         }
         if output == Output::Slice {
-            match (outcome, flight.verb) {
+            match (outcome, times.verb) {
                 (Outcome::Written(_) | Outcome::Deleted(_), Some(verb @ 0..=2)) => {
                     for counter in &self.written[verb] {
                         counter.increment(1);
@@ -347,7 +347,7 @@ impl WriterMetrics {
             }
         }
         if let (Output::Mirrored, Outcome::Written(_) | Outcome::Deleted(_), Some(verb @ 0..=2)) =
-            (output, outcome, flight.verb)
+            (output, outcome, times.verb)
         {
             self.mirrored[verb].increment(1);
         }
@@ -360,7 +360,7 @@ impl WriterMetrics {
 
     /// Records that an object was granted, and was not due any more.
     pub(crate) fn nothing(&mut self, key: &Hashed<ObjectKey>) {
-        self.flights.remove(key);
+        self.times_in_flight.remove(key);
         self.noticed.remove(key);
     }
 

@@ -1,4 +1,4 @@
-//! Runs leader election as a task: supplies time, requests and randomness to [`crate::core::lease`], and passes
+//! Runs leader election as a task: supplies time, requests and randomness to [`crate::core::election`], and passes
 //! its outcome on to the writers.
 
 use super::admin::Renewal;
@@ -7,9 +7,9 @@ use crate::actors::events::WallClock;
 use crate::actors::messages::{EventHandle, WriterHandle};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
-use crate::cluster::lease::{LeaseClient, LeaseEvent, Location, follow};
+use crate::cluster::lease::{ElectionEvent, LeaseClient, Location, follow};
 use crate::cluster::outage::OutageLog;
-use crate::core::lease::{Ask, Election, Reply, Timing};
+use crate::core::election::{Ask, Election, Reply, Timing};
 use crate::core::role::{Leadership, Role};
 use crate::metrics::LeaseMetrics;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
@@ -186,11 +186,11 @@ impl Elector {
         }
     }
 
-    fn see(&mut self, shown: LeaseEvent) {
+    fn see(&mut self, shown: ElectionEvent) {
         let now = self.clock.now();
         match shown {
-            LeaseEvent::Record(version, record) => self.election.see(version, record, now),
-            LeaseEvent::Gone(version) => self.election.see_gone(version, now),
+            ElectionEvent::Record(version, record) => self.election.see(version, record, now),
+            ElectionEvent::Gone(version) => self.election.see_gone(version, now),
         }
     }
 

@@ -72,7 +72,7 @@ fn our_own_event_comes_before_the_answer() {
             );
             assert!(matches!(outcome, Outcome::Written(_)));
             assert_eq!(
-                model.state.outcome(object, outcome, None),
+                model.state.apply_outcome(object, outcome, None),
                 None,
                 "the version is then known as our own"
             );
@@ -104,7 +104,7 @@ fn an_answer_to_a_fetch_is_older_than_what_the_watch_has_shown_since() {
     model.in_flight.remove(object);
     let item = model
         .state
-        .outcome(object, old, None)
+        .apply_outcome(object, old, None)
         .expect("what was fetched is old");
     model.enqueue(item.object);
     let granted = grant_all(&mut model, Output::Slice);

@@ -93,7 +93,7 @@ fn answer_late(model: &mut Model, name: &ObjectName, between: impl FnOnce(&mut M
     let outcome = model.carry_out(name, &request);
     between(model);
     watch_all(model);
-    if let Some(item) = model.state.outcome(name, outcome, None) {
+    if let Some(item) = model.state.apply_outcome(name, outcome, None) {
         model.enqueue(item.object);
     }
 }

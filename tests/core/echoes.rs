@@ -7,7 +7,7 @@
 use crate::simulated::Simulated;
 use endpointd::core::object::Output;
 use endpointd::core::publish::signals::Signal;
-use endpointd::core::publish::{Effect, Pacing, Resource, WatchLimits, Watchers};
+use endpointd::core::publish::{Pacing, Resource, WatchLimits, Watchers, WriteEffect};
 use endpointd::core::queue::Priority;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -270,13 +270,14 @@ impl Play<'_> {
         let took = now.saturating_sub(sent);
         let again = (object < OBJECTS).then_some(self.world.priority);
         if object == UNCHANGED {
-            self.writer.answered(object, Effect::Written(1), took, again, now);
+            self.writer
+                .answered(object, WriteEffect::Written(1), took, again, now);
             return;
         }
         self.version += 1;
         let version = self.version;
         self.writer
-            .answered(object, Effect::Written(version), took, again, now);
+            .answered(object, WriteEffect::Written(version), took, again, now);
         // Events of others come between ours.
         while self.world.others > 0.0 && self.foreign < now {
             self.foreign += Duration::from_secs_f64(1.0 / self.world.others);

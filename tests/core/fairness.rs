@@ -5,7 +5,7 @@ mod fair;
 mod opponents;
 
 use crate::simulated::Simulated;
-use endpointd::core::publish::{Effect, Pacing};
+use endpointd::core::publish::{Pacing, WriteEffect};
 use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
 use fair::Fair;
 use opponents::{Opponents, World, opponents};
@@ -148,7 +148,7 @@ fn first_written(every: Option<Duration>) -> Duration {
             if object == OTHERS {
                 return now;
             }
-            writer.answered(object, Effect::Nothing, SECOND / 1000, None, now);
+            writer.answered(object, WriteEffect::Nothing, SECOND / 1000, None, now);
         }
     }
 }

@@ -57,17 +57,17 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
         .unwrap();
     assert!(read.reads && read.priority == Priority::Remove, "{read:?}");
     let name = read.object.clone();
-    let granted = state.grant(&name, &mut Encoding::Json).unwrap();
-    assert_eq!(granted.request, Request::Fetch);
+    let built = state.build_request(&name, &mut Encoding::Json).unwrap();
+    assert_eq!(built.request, Request::Fetch);
     // Deleted, and made again; the server looked in between.
     state.endpoints_gone("s", 12);
     state.apply_endpoints_meta(&facts("e2", 13, &json!([])).meta, 0);
-    let due = state.outcome(&name, Outcome::NotFound, None);
+    let due = state.apply_outcome(&name, Outcome::NotFound, None);
     assert!(due.is_some() || !state.plan().is_empty());
-    let granted = state.grant(&name, &mut Encoding::Json).unwrap();
-    assert_eq!(granted.request, Request::Fetch);
+    let built = state.build_request(&name, &mut Encoding::Json).unwrap();
+    assert_eq!(built.request, Request::Fetch);
     let read = Outcome::fetched(Content::Endpoints(Box::new(facts("e2", 13, &one("10.0.0.2")))));
-    state.outcome(&name, read, None);
+    state.apply_outcome(&name, read, None);
     let planned = state.plan();
     assert!(
         planned.iter().any(|item| item.object.output == Output::Mirrored),
@@ -77,9 +77,9 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     // One that is deleted for good is forgotten with one answer.
     state.apply_endpoints_meta(&facts("e2", 14, &json!([])).meta, 0);
     state.plan();
-    assert!(state.grant(&name, &mut Encoding::Json).is_some());
+    assert!(state.build_request(&name, &mut Encoding::Json).is_some());
     state.endpoints_gone("s", 15);
-    assert_eq!(state.outcome(&name, Outcome::NotFound, None), None);
+    assert_eq!(state.apply_outcome(&name, Outcome::NotFound, None), None);
     assert!(
         state
             .plan()
@@ -154,17 +154,17 @@ fn endpoints_that_are_refused_are_read_once_for_each_version() {
         // Plans, reads, and whatever comes of it, for as long as something is due.
         for _ in 0..20 {
             for item in state.plan() {
-                let Some(granted) = state.grant(&item.object, &mut Encoding::Json) else {
+                let Some(built) = state.build_request(&item.object, &mut Encoding::Json) else {
                     continue;
                 };
-                let outcome = if granted.request == Request::Fetch {
+                let outcome = if built.request == Request::Fetch {
                     assert_eq!(item.object, endpoints);
                     reads += 1;
                     Outcome::fetched(Content::Endpoints(Box::new(whole.clone())))
                 } else {
                     Outcome::Written(written.clone())
                 };
-                state.outcome(&item.object, outcome, None);
+                state.apply_outcome(&item.object, outcome, None);
             }
         }
         assert_eq!(reads, version - 10);
@@ -190,19 +190,19 @@ fn a_slice_that_cannot_be_read_holds_up_no_other() {
     state.apply_mirrored_meta(&meta, 0);
     let other = ObjectName::mirrored("s-other".into());
     state.plan();
-    let granted = state.grant(&other, &mut Encoding::Json).unwrap();
-    assert_eq!(granted.request, Request::Fetch);
+    let built = state.build_request(&other, &mut Encoding::Json).unwrap();
+    assert_eq!(built.request, Request::Fetch);
     state.apply_endpoints(facts("e1", 40, &one("10.0.0.9")), 0);
     let ours = |state: &mut NamespaceState| -> Option<Request> {
         let planned = state.plan();
         let item = planned
             .iter()
             .find(|item| item.object.output == Output::Mirrored && item.object != other)?;
-        Some(state.grant(&item.object, &mut Encoding::Json)?.request)
+        Some(state.build_request(&item.object, &mut Encoding::Json)?.request)
     };
     assert_eq!(ours(&mut state), None, "it may show the same");
     assert!(
-        state.outcome(&other, Outcome::Unknown, None).is_some(),
+        state.apply_outcome(&other, Outcome::Unknown, None).is_some(),
         "it is read again"
     );
     assert!(matches!(ours(&mut state), Some(Request::Create(_))));

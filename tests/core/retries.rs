@@ -7,7 +7,7 @@ use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
-use endpointd::core::namespace::{Granted, Outcome, WorkItem};
+use endpointd::core::namespace::{BuiltRequest, Outcome, WorkItem};
 use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
 use std::time::Duration;
@@ -75,9 +75,9 @@ impl Loop {
                 self.now = at;
                 continue;
             };
-            let granted = self.model.state.grant(&object, &mut Encoding::Protobuf);
+            let built = self.model.state.build_request(&object, &mut Encoding::Protobuf);
             self.queue.built(&object);
-            let Some(Granted { request, .. }) = granted else {
+            let Some(BuiltRequest { request, .. }) = built else {
                 self.queue.landed(&object, true, self.now);
                 self.plan();
                 continue;
@@ -87,7 +87,7 @@ impl Loop {
             self.now += Duration::from_millis(1);
             let outcome = answer(&mut self.model, &object, &request)
                 .unwrap_or_else(|| self.model.carry_out(&object, &request));
-            let again = self.model.state.outcome(&object, outcome, None);
+            let again = self.model.state.apply_outcome(&object, outcome, None);
             self.queue.landed(&object, false, self.now);
             match again {
                 Some(item) => self.enqueue(item),

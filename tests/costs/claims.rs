@@ -11,7 +11,7 @@ use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, PendingLists};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::SlicePort;
-use endpointd::core::work::{Budget, Work};
+use endpointd::core::work::{TurnBudget, Work};
 use std::time::Duration;
 
 /// Everything but mirrors: a Service that is gone costs nothing there.
@@ -179,9 +179,9 @@ fn turns(world: &mut World, events: impl IntoIterator<Item = Change>) -> (usize,
         done
     };
     let mut applying = pending.begin();
-    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(TURN))) {}
+    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))) {}
     let mut items = Vec::new();
-    while !turn(&mut || world.state.step_plan(&mut items, &mut Budget::new(TURN))) {}
+    while !turn(&mut || world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))) {}
     (turns, longest.as_secs_f64() / all.as_secs_f64())
 }
 

@@ -10,7 +10,7 @@ use endpointd::core::namespace::Outcome;
 use endpointd::core::object::Remote;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::subsets::MAX_ADDRESSES;
-use endpointd::core::work::{Budget, Work};
+use endpointd::core::work::{TurnBudget, Work};
 use std::ops::Range;
 
 /// The cost of an event and of the writes that it leads to.
@@ -169,7 +169,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     assert_eq!(
         world
             .state
-            .grant(&item.object, &mut Encoding::Protobuf)
+            .build_request(&item.object, &mut Encoding::Protobuf)
             .unwrap()
             .changes,
         1
@@ -184,12 +184,12 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     };
     let again = world
         .state
-        .outcome(&item.object, Outcome::Written(remote), None)
+        .apply_outcome(&item.object, Outcome::Written(remote), None)
         .unwrap();
     assert_eq!(
         world
             .state
-            .grant(&again.object, &mut Encoding::Protobuf)
+            .build_request(&again.object, &mut Encoding::Protobuf)
             .unwrap()
             .changes,
         501,
@@ -200,7 +200,9 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         version: 3,
     };
     assert_eq!(
-        world.state.outcome(&again.object, Outcome::Written(remote), None),
+        world
+            .state
+            .apply_outcome(&again.object, Outcome::Written(remote), None),
         None
     );
     assert_eq!(world.settle(), 0);
@@ -260,7 +262,7 @@ fn a_node_that_changes_costs_its_own_pods() {
         let zone = fixtures::zone(2);
         let change = world.nodes.apply(&node_name(1), zone, 0).unwrap();
         world.state.begin_node(change.view);
-        assert!(world.state.step_passes(&mut Budget::unlimited()));
+        assert!(world.state.step_passes(&mut TurnBudget::unlimited()));
     });
     assert_eq!(
         (moved.endpoints_visited, moved.slices_touched),

@@ -6,12 +6,12 @@ use crate::processor::Processor;
 use crate::replacements::{Costs, other};
 use crate::tenants::assert_near_linear;
 use endpointd::cluster::codec::{Namespaced, object};
+use endpointd::core::election::Record;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::lease::Record;
 use endpointd::core::namespace::{Kind, Notification, PendingLists};
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use serde_json::json;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn steps(world: &mut World, changes: Vec<Change>) -> (usize, Vec<Vec<Notificatio
     let (mut steps, mut told) = (0, Vec::new());
     let mut applying = pending.begin();
     loop {
-        let done = applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(STEP));
+        let done = applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(STEP));
         told.push(world.state.take_notifications());
         steps += 1;
         if done {
@@ -111,7 +111,7 @@ fn steps(world: &mut World, changes: Vec<Change>) -> (usize, Vec<Vec<Notificatio
     }
     let mut items = Vec::new();
     loop {
-        let done = world.state.step_plan(&mut items, &mut Budget::new(STEP));
+        let done = world.state.step_plan(&mut items, &mut TurnBudget::new(STEP));
         told.push(world.state.take_notifications());
         if done {
             return (steps, told);

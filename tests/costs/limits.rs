@@ -14,7 +14,7 @@ use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::Outcome;
 use endpointd::core::object::Remote;
 use endpointd::core::outputs::Outputs;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use objects::{Field, Kind, fields};
 use std::time::Duration;
 
@@ -116,13 +116,13 @@ fn take(world: &mut World, change: Option<Change>, version: u64) -> Cost {
     pending.push(change);
     let mut applying = pending.begin();
     while !cost.step(world, |world| {
-        applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(TURN))
+        applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))
     }) {}
     for round in 0.. {
         assert!(round < 20, "it comes to no end");
         let mut items = Vec::new();
         while !cost.step(world, |world| {
-            world.state.step_plan(&mut items, &mut Budget::new(TURN))
+            world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))
         }) {}
         if items.is_empty() {
             break;
@@ -130,10 +130,10 @@ fn take(world: &mut World, change: Option<Change>, version: u64) -> Cost {
         for item in items {
             let mut written = 0;
             cost.step(world, |world| {
-                let Some(granted) = world.state.grant(&item.object, &mut Encoding::Json) else {
+                let Some(built) = world.state.build_request(&item.object, &mut Encoding::Json) else {
                     return true;
                 };
-                let outcome = match granted.request {
+                let outcome = match built.request {
                     Request::Create(body) | Request::Update(body) => {
                         written = body.len();
                         Outcome::Written(Remote {
@@ -144,7 +144,7 @@ fn take(world: &mut World, change: Option<Change>, version: u64) -> Cost {
                     Request::Delete(_) => Outcome::Deleted(None),
                     Request::Fetch | Request::Probe => Outcome::NotFound,
                 };
-                world.state.outcome(&item.object, outcome, None);
+                world.state.apply_outcome(&item.object, outcome, None);
                 true
             });
             cost.written += written;

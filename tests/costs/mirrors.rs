@@ -5,7 +5,7 @@ use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
 use endpointd::core::namespace::{Content, NamespaceState, Outcome, PendingLists, Settings, WorkItem};
 use endpointd::core::object::{ObjectName, Output, Remote};
-use endpointd::core::work::{Budget, Work};
+use endpointd::core::work::{TurnBudget, Work};
 use serde_json::{Value, json};
 
 /// The number of slices.
@@ -48,7 +48,7 @@ fn state() -> NamespaceState {
 fn plan(state: &mut NamespaceState) -> (Vec<WorkItem>, usize) {
     let mut items = Vec::new();
     let mut steps = 1;
-    while !state.step_plan(&mut items, &mut Budget::new(STEP)) {
+    while !state.step_plan(&mut items, &mut TurnBudget::new(STEP)) {
         steps += 1;
     }
     items.retain(|item| item.object.output == Output::Mirrored);
@@ -61,9 +61,9 @@ fn answer(
     name: &ObjectName,
     outcome: impl FnOnce(&Request) -> Outcome,
 ) -> Vec<u8> {
-    let granted = state.grant(name, &mut Encoding::Json).unwrap();
-    state.outcome(name, outcome(&granted.request), None);
-    match granted.request {
+    let built = state.build_request(name, &mut Encoding::Json).unwrap();
+    state.apply_outcome(name, outcome(&built.request), None);
+    match built.request {
         Request::Create(body) | Request::Update(body) => body,
         Request::Delete(_) | Request::Fetch | Request::Probe => Vec::new(),
     }
@@ -89,7 +89,7 @@ fn a_mirror_of_many_slices_is_evaluated_in_steps() {
     let mut most = 0;
     loop {
         let before = items.len();
-        let done = state.step_plan(&mut items, &mut Budget::new(STEP));
+        let done = state.step_plan(&mut items, &mut TurnBudget::new(STEP));
         most = most.max(items.len() - before);
         if done {
             break;

@@ -9,7 +9,7 @@ use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Content, Kind, Outcome, PendingLists};
 use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,7 +96,10 @@ impl Costs {
             pending.push(change);
         }
         let mut applying = pending.begin();
-        while !self.step(|world| applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(TURN))) {}
+        while !self
+            .step(|world| applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN)))
+        {
+        }
         self.settle();
     }
 
@@ -104,7 +107,7 @@ impl Costs {
     fn settle(&mut self) {
         loop {
             let mut items = Vec::new();
-            while !self.step(|world| world.state.step_plan(&mut items, &mut Budget::new(TURN))) {}
+            while !self.step(|world| world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))) {}
             if items.is_empty() {
                 return;
             }
@@ -113,7 +116,7 @@ impl Costs {
                 self.carry_out(&item.object);
                 // The work that an answer leaves is planned at once, as in a shard.
                 let mut more = Vec::new();
-                while !self.step(|world| world.state.step_plan(&mut more, &mut Budget::new(TURN))) {}
+                while !self.step(|world| world.state.step_plan(&mut more, &mut TurnBudget::new(TURN))) {}
                 self.wants += more.len();
                 for item in more {
                     self.carry_out(&item.object);
@@ -123,10 +126,10 @@ impl Costs {
     }
 
     fn carry_out(&mut self, name: &ObjectName) {
-        let granted = self.step(|world| world.state.grant(name, &mut Encoding::Json));
-        let Some(granted) = granted else { return };
+        let built = self.step(|world| world.state.build_request(name, &mut Encoding::Json));
+        let Some(built) = built else { return };
         self.version += 1;
-        let outcome = match granted.request {
+        let outcome = match built.request {
             Request::Create(_) | Request::Update(_) => Outcome::Written(Remote {
                 uid: "u".into(),
                 version: self.version,
@@ -144,7 +147,7 @@ impl Costs {
             }
             Request::Probe => Outcome::NotFound,
         };
-        self.step(|world| world.state.outcome(name, outcome, None));
+        self.step(|world| world.state.apply_outcome(name, outcome, None));
     }
 
     /// Another client has made a slice.

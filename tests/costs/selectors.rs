@@ -6,7 +6,7 @@ use endpointd::cluster::codec::{Namespaced, object};
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::outputs::Outputs;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ fn memory(services: usize, selector: impl Fn(usize) -> String) -> [usize; 2] {
         pending.push(Change::Service(service.unwrap().facts, 0));
     }
     let mut applying = pending.begin();
-    while !applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(10_000)) {}
+    while !applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(10_000)) {}
     drop(applying);
     [memory.peak(), memory.live()]
 }

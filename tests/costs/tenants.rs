@@ -159,14 +159,14 @@ fn history() -> String {
         pending.push(Change::End(Kind::Pod, round, u64::from(round)));
         pending.apply(&mut world.state, &mut world.nodes);
         for item in world.state.plan() {
-            let granted = world.state.grant(&item.object, &mut Encoding::Protobuf);
-            writeln!(text, "{item:?} {granted:?}").unwrap();
+            let built = world.state.build_request(&item.object, &mut Encoding::Protobuf);
+            writeln!(text, "{item:?} {built:?}").unwrap();
             let remote = endpointd::core::object::Remote {
                 uid: "u".into(),
                 version: u64::from(round) + 1,
             };
             let written = endpointd::core::namespace::Outcome::Written(remote);
-            world.state.outcome(&item.object, written, None);
+            world.state.apply_outcome(&item.object, written, None);
         }
     }
     text

@@ -10,7 +10,7 @@ use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, WorkItem};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol};
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -86,19 +86,19 @@ fn work_in_steps_ends_as_work_at_once_does() {
             }
             same.apply(&mut whole.state, &mut whole.nodes);
             let mut applying = pending.begin();
-            while !applying.step(&mut cut.state, &mut cut.nodes, &mut Budget::new(units)) {
+            while !applying.step(&mut cut.state, &mut cut.nodes, &mut TurnBudget::new(units)) {
                 steps += 1;
             }
             let items = whole.state.plan();
             let mut cut_items = Vec::new();
-            while !cut.state.step_plan(&mut cut_items, &mut Budget::new(units)) {
+            while !cut.state.step_plan(&mut cut_items, &mut TurnBudget::new(units)) {
                 steps += 1;
             }
             assert_eq!(names(&items), names(&cut_items));
             for item in &items {
                 let (one, other) = (
-                    whole.state.grant(&item.object, &mut Encoding::Protobuf),
-                    cut.state.grant(&item.object, &mut Encoding::Protobuf),
+                    whole.state.build_request(&item.object, &mut Encoding::Protobuf),
+                    cut.state.build_request(&item.object, &mut Encoding::Protobuf),
                 );
                 assert_eq!(one, other, "{item:?}");
                 if one.is_some() {
@@ -114,8 +114,8 @@ fn work_in_steps_ends_as_work_at_once_does() {
                             _ => endpointd::core::namespace::Outcome::Written(remote),
                         }
                     };
-                    let again = whole.state.outcome(&item.object, outcome(), None);
-                    assert_eq!(again, cut.state.outcome(&item.object, outcome(), None));
+                    let again = whole.state.apply_outcome(&item.object, outcome(), None);
+                    assert_eq!(again, cut.state.apply_outcome(&item.object, outcome(), None));
                 }
             }
         });
@@ -141,7 +141,7 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
     let mut most = 0;
     loop {
         let before = world.state.work().total();
-        let done = applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(UNITS));
+        let done = applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(UNITS));
         most = most.max(world.state.work().total() - before);
         if done {
             break;
@@ -154,7 +154,7 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
     }
     let mut items = Vec::new();
     let mut steps = 0;
-    while !world.state.step_plan(&mut items, &mut Budget::new(UNITS)) {
+    while !world.state.step_plan(&mut items, &mut TurnBudget::new(UNITS)) {
         steps += 1;
     }
     assert_eq!(
@@ -185,9 +185,9 @@ fn turns(world: &mut World, events: Vec<Change>) -> (usize, f64) {
         done
     };
     let mut applying = pending.begin();
-    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(TURN))) {}
+    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))) {}
     let mut items = Vec::new();
-    while !turn(&mut || world.state.step_plan(&mut items, &mut Budget::new(TURN))) {}
+    while !turn(&mut || world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))) {}
     world.write_all(&items);
     (turns, longest.as_secs_f64() / all.as_secs_f64())
 }

@@ -3,7 +3,7 @@
 //! few steps.
 
 use crate::search::System;
-use endpointd::core::lease::{Ask, Election, Record, Reply, Timing};
+use endpointd::core::election::{Ask, Election, Record, Reply, Timing};
 use endpointd::core::time::Time;
 use std::iter;
 use std::time::Duration;

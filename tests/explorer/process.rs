@@ -18,7 +18,7 @@ use endpointd::core::publish::reports::{Report, Reports, Taken};
 use endpointd::core::publish::signals::{Signal, Signals};
 use endpointd::core::publish::throttling::Limit;
 use endpointd::core::publish::{
-    Effect, Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers,
+    Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers, WriteEffect,
 };
 use endpointd::core::role::Role;
 use std::collections::{BTreeMap, VecDeque};
@@ -134,7 +134,7 @@ impl Process {
         let picture = ListState::new(settings.outputs);
         Self {
             shard: Part::new(Shard {
-                state: NamespaceState::new(NAMESPACE.into(), settings, picture.blocked()),
+                state: NamespaceState::new(NAMESPACE.into(), settings, picture.holding_back()),
                 nodes: NodeTable::default(),
             }),
             inbox: Part::new(Pending::default()),
@@ -522,7 +522,7 @@ impl Process {
                         Taken::Reported(key, reported) => (key, reported),
                     };
                     match self.publisher.change().reported(&key, reported, self.now) {
-                        Replied::Send(granted) => self.send(key.into_key().object, granted.request),
+                        Replied::Send(built) => self.send(key.into_key().object, built.request),
                         Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
                         Replied::Nothing => {}
                     }
@@ -568,7 +568,7 @@ impl Process {
     fn done(&mut self, object: &ObjectName, outcome: Outcome, load: Load) {
         let landing = Landing {
             load,
-            effect: Effect::of(&outcome, load),
+            effect: WriteEffect::of(&outcome, load),
             took: Duration::ZERO,
             quiet: None,
             has_shard: true,
@@ -614,7 +614,7 @@ impl Process {
         {
             return Some("the place of a write is lost".to_owned());
         }
-        if self.picture.blocked().any() {
+        if self.picture.holding_back().any() {
             return Some("a kind is never shown to be as new as the term".to_owned());
         }
         let planned = self.shard.change().state.plan();

@@ -6,7 +6,7 @@ use endpointd::cluster::codec::Encoding;
 use endpointd::cluster::connect::Clients;
 use endpointd::cluster::fence::Clock;
 use endpointd::cluster::lease::Location;
-use endpointd::core::lease::Timing;
+use endpointd::core::election::Timing;
 use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::time::Time;

@@ -10,14 +10,16 @@ use endpointd::core::facts::{
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
-use endpointd::core::namespace::{Granted, Kind, NamespaceState, Outcome, PendingLists, Settings, WorkItem};
+use endpointd::core::namespace::{
+    BuiltRequest, Kind, NamespaceState, Outcome, PendingLists, Settings, WorkItem,
+};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
 use endpointd::core::time::Time;
-use endpointd::core::work::Budget;
+use endpointd::core::work::TurnBudget;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -408,7 +410,7 @@ impl Model {
     }
 
     fn finish_passes(&mut self) {
-        assert!(self.state.step_passes(&mut Budget::unlimited()));
+        assert!(self.state.step_passes(&mut TurnBudget::unlimited()));
     }
 
     pub(crate) fn node(&mut self, name: u8, zone: Option<u8>) {
@@ -498,11 +500,11 @@ impl Model {
         } else {
             Encoding::Json
         };
-        let granted = self.state.grant(&name, &mut encoding);
+        let built = self.state.build_request(&name, &mut encoding);
         if self.in_flight.contains_key(&name) {
-            assert_eq!(granted, None, "{name:?}: a second request while one is in flight");
+            assert_eq!(built, None, "{name:?}: a second request while one is in flight");
         }
-        let Granted { request, .. } = granted?;
+        let BuiltRequest { request, .. } = built?;
         self.in_flight.insert(name, request.clone());
         Some(request)
     }
@@ -534,7 +536,7 @@ impl Model {
         {
             self.orphans.insert(made.meta.uid.to_string());
         }
-        if let Some(item) = self.state.outcome(name, outcome, None) {
+        if let Some(item) = self.state.apply_outcome(name, outcome, None) {
             self.enqueue(item.object);
         }
     }

@@ -4,7 +4,7 @@ use super::{Case, Controller, Grant};
 use crate::simulated::Simulated;
 use endpointd::core::object::Output;
 use endpointd::core::publish::signals::Signal;
-use endpointd::core::publish::{Effect, Pacing, WatchLimits, Watchers};
+use endpointd::core::publish::{Pacing, WatchLimits, Watchers, WriteEffect};
 use endpointd::core::queue::Priority;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -136,7 +136,7 @@ impl Controller for Product {
         now: Duration,
     ) {
         self.simulated
-            .answered(object, Effect::Written(version), took, again, now);
+            .answered(object, WriteEffect::Written(version), took, again, now);
     }
 
     fn echoed(&mut self, _object: usize, version: u64, now: Duration) {

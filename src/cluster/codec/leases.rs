@@ -3,8 +3,8 @@
 use super::decode::{Decode, DecodeError, Namespaced, required, version};
 use super::fields::{Str, Timestamp};
 use super::protobuf::message::message;
+use crate::core::election::Record;
 use crate::core::followed_leases::lease::LeaseFacts;
-use crate::core::lease::Record;
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -5,13 +5,13 @@
 use crate::cluster::codec::{self, DecodeError, Identity, Namespaced, Status};
 use crate::core::facts::{CUSTOM_MANAGED_BY, EndpointsFacts, MANAGED_BY, MIRRORED_BY, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
-use crate::core::object::{Flight, Output, Remote};
+use crate::core::object::{Output, Remote, RequestKind};
 use http::StatusCode;
 
 /// The parts of a request that its answer must match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
-    pub(super) verb: Flight,
+    pub(super) verb: RequestKind,
     /// The size of the object in the request.
     pub(super) bytes: usize,
     pub(super) output: Output,
@@ -36,7 +36,7 @@ const METADATA: &str = "PartialObjectMetadata";
 impl Asked<'_> {
     fn resource(&self) -> Resource {
         let (group, plural, kind) = match (self.verb, self.output) {
-            (Flight::Probe, _) => ("", "services", "Service"),
+            (RequestKind::Probe, _) => ("", "services", "Service"),
             (_, Output::Slice | Output::Mirrored) => ("discovery.k8s.io", "endpointslices", "EndpointSlice"),
             (_, Output::Endpoints) => ("", "endpoints", "Endpoints"),
         };
@@ -47,7 +47,7 @@ impl Asked<'_> {
     fn object<'b>(&self, body: &'b [u8]) -> Result<Identity<'b>, Unreadable> {
         let object = codec::identity(body)?;
         let whole = *object.kind == *self.resource().kind;
-        let fits = (whole || (self.verb != Flight::Fetch && *object.kind == *METADATA))
+        let fits = (whole || (self.verb != RequestKind::Fetch && *object.kind == *METADATA))
             && *object.name == *self.name
             && *object.namespace == *self.namespace
             && !object.uid.is_none();
@@ -105,22 +105,24 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
     let about_its_namespace = || NAMESPACES.is_subject(status, asked.namespace);
     match (code, asked.verb) {
         // Whatever the conflict is about, the object is looked at next.
-        (StatusCode::CONFLICT, Flight::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
+        (StatusCode::CONFLICT, RequestKind::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
         (StatusCode::CONFLICT, _) => Outcome::Conflict,
         (StatusCode::NOT_FOUND, verb) if status.reason == "NotFound" => match verb {
-            Flight::Create if about_its_namespace() => Outcome::Terminating,
+            RequestKind::Create if about_its_namespace() => Outcome::Terminating,
             // The object to create is missing anyway, so this says nothing.
-            Flight::Create => Outcome::Unknown,
+            RequestKind::Create => Outcome::Unknown,
             _ if about_it() || about_its_namespace() => Outcome::NotFound,
             _ => Outcome::Unknown,
         },
         // Sent by something that does not know the path: a proxy, or a server without this API.
         (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
-        (StatusCode::FORBIDDEN, Flight::Create) if status.is_of_terminating_namespace() && about_it() => {
+        (StatusCode::FORBIDDEN, RequestKind::Create)
+            if status.is_of_terminating_namespace() && about_it() =>
+        {
             Outcome::Terminating
         }
         (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Throttled,
-        (code, Flight::Create | Flight::Update) if is_too_large(code, status) => {
+        (code, RequestKind::Create | RequestKind::Update) if is_too_large(code, status) => {
             Outcome::TooLarge { bytes: asked.bytes }
         }
         (code, _) if code.is_client_error() && code != StatusCode::REQUEST_TIMEOUT => Outcome::Rejected,
@@ -143,7 +145,7 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
 }
 
 fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
-    if asked.verb == Flight::Delete {
+    if asked.verb == RequestKind::Delete {
         // The answer shows the object itself while finalizers keep it.
         let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
@@ -155,20 +157,20 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
     }
     let object = asked.object(body)?;
     Ok(match (asked.verb, asked.output) {
-        (Flight::Probe, _) => Outcome::Exists,
-        (Flight::Create | Flight::Update | Flight::Delete, _) => match object.version {
+        (RequestKind::Probe, _) => Outcome::Exists,
+        (RequestKind::Create | RequestKind::Update | RequestKind::Delete, _) => match object.version {
             Some(version) => Outcome::Written(Remote {
                 uid: object.uid,
                 version,
             }),
             None => return Err(DecodeError::Field("metadata.resourceVersion").into()),
         },
-        (Flight::Fetch, Output::Endpoints) => {
+        (RequestKind::Fetch, Output::Endpoints) => {
             let endpoints = codec::object::<Namespaced<EndpointsFacts>>(body)?;
             fetched(body, Content::Endpoints(Box::new(endpoints.facts)))
         }
-        (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY, MIRRORED_BY])?,
-        (Flight::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY])?,
+        (RequestKind::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY, MIRRORED_BY])?,
+        (RequestKind::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY])?,
     })
 }
 

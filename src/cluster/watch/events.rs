@@ -1,13 +1,13 @@
 //! Parses the events of a watch.
 
-use super::sources::Gone;
+use super::sources::DeletedAt;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Decode, Event, EventKind, Undecodable};
 
 /// The contents of some events.
 pub(super) struct Decoded<T> {
     /// Objects in order, each with whether it was deleted.
-    pub(super) items: Vec<(T, Option<Gone>)>,
+    pub(super) items: Vec<(T, Option<DeletedAt>)>,
     /// Objects that cannot be decoded, and why.
     pub(super) errors: Vec<Undecodable>,
     /// The version of the last event that was parsed, even if its object cannot be decoded.
@@ -65,7 +65,7 @@ pub(super) fn take_events<T: Decode>(data: &[u8], listing: bool) -> Decoded<T> {
 /// The content of an event.
 enum Content<T> {
     /// An object, its version, and whether it was deleted.
-    Object(T, String, Option<Gone>),
+    Object(T, String, Option<DeletedAt>),
     /// A bookmark and its version.
     Bookmark(String, Bookmark),
     /// An object that cannot be decoded, why, and its version.
@@ -87,7 +87,7 @@ fn take_event<T: Decode>(event: Event<'_>) -> Result<Content<T>, Cause> {
         EventKind::Applied | EventKind::Deleted => match codec::versioned(event.object) {
             Ok((item, at)) => {
                 let gone = match event.kind {
-                    EventKind::Deleted => Some(Gone(codec::version(&at)?)),
+                    EventKind::Deleted => Some(DeletedAt(codec::version(&at)?)),
                     _ => None,
                 };
                 Ok(Content::Object(item, at, gone))

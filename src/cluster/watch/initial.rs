@@ -3,7 +3,7 @@
 use super::events::{Bookmark, take_events};
 use super::handler::WatchHandler;
 use super::reader::Reader;
-use super::sources::{Gone, Source};
+use super::sources::{DeletedAt, Source};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::Undecodable;
 use crate::cluster::encodings::Form;
@@ -43,7 +43,7 @@ impl Way {
 pub(super) struct Listing<S: Source> {
     /// The epoch to hand it on under as it arrives; `None` to buffer it.
     passing: Option<u8>,
-    kept: Vec<(S::Listed, Option<Gone>)>,
+    kept: Vec<(S::Listed, Option<DeletedAt>)>,
     /// Number of objects.
     pub(super) objects: usize,
     /// The version that the list shows.
@@ -51,7 +51,7 @@ pub(super) struct Listing<S: Source> {
 }
 
 impl<S: Source> Listing<S> {
-    fn take(&mut self, reader: &Reader, items: Vec<(S::Listed, Option<Gone>)>, errors: &[Undecodable]) {
+    fn take(&mut self, reader: &Reader, items: Vec<(S::Listed, Option<DeletedAt>)>, errors: &[Undecodable]) {
         reader.complain::<S>(errors);
         reader.metrics.alive();
         reader.metrics.listed.increment(items.len() as u64);

@@ -27,14 +27,14 @@ pub(crate) trait Source: Send + Sync + 'static {
     type Watched: Decode;
 
     /// Hands on the items of a list in order, each with whether it was deleted while it was listed.
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8);
     /// Hands on the items of a watch in order, each with whether it was deleted.
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8);
 }
 
 /// Marks an object as deleted, as of a version.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gone(pub(super) u64);
+pub(crate) struct DeletedAt(pub(super) u64);
 
 /// Nodes.
 #[derive(Debug)]
@@ -45,11 +45,11 @@ impl Source for Nodes {
     type Listed = NamedNode;
     type Watched = NamedNode;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, epoch: u8) {
         Self::watched(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, epoch: u8) {
         for (node, gone) in items {
             match gone {
                 None => handler.node_applied(&node.name, node.facts, &node.capacity, epoch),
@@ -70,11 +70,11 @@ impl Source for Pods {
     type Listed = Namespaced<PodFacts>;
     type Watched = Namespaced<PodFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Self::watched(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |pod, gone| match gone {
             None => Change::Pod(pod, epoch),
             Some(_) => Change::PodGone(pod.name),
@@ -93,11 +93,11 @@ impl Source for Services {
     type Listed = Namespaced<ServiceFacts>;
     type Watched = Namespaced<ServiceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Self::watched(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |service, gone| match gone {
             None => Change::Service(service, epoch),
             Some(_) => Change::ServiceGone(service.name),
@@ -120,17 +120,17 @@ impl Source for Slices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |slice, gone| match gone {
             None => Change::Slice(Box::new(slice), epoch),
-            Some(Gone(version)) => Change::SliceGone(slice.meta.name, version),
+            Some(DeletedAt(version)) => Change::SliceGone(slice.meta.name, version),
         });
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |slice, gone| match gone {
             None => Change::SliceMeta(slice, epoch),
-            Some(Gone(version)) => Change::SliceGone(slice.name, version),
+            Some(DeletedAt(version)) => Change::SliceGone(slice.name, version),
         });
     }
 }
@@ -147,17 +147,17 @@ impl Source for Endpoints {
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |endpoints, gone| match gone {
             None => Change::Endpoints(Box::new(endpoints), epoch),
-            Some(Gone(version)) => Change::EndpointsGone(endpoints.meta.name, version),
+            Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.meta.name, version),
         });
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |endpoints, gone| match gone {
             None => Change::EndpointsMeta(endpoints, epoch),
-            Some(Gone(version)) => Change::EndpointsGone(endpoints.name, version),
+            Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.name, version),
         });
     }
 }
@@ -176,17 +176,17 @@ impl Source for Mirrored {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |slice, gone| match gone {
             None => Change::Mirrored(Box::new(slice), epoch),
-            Some(Gone(version)) => Change::MirroredGone(slice.meta.name, version),
+            Some(DeletedAt(version)) => Change::MirroredGone(slice.meta.name, version),
         });
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         deliver(handler, items, |slice, gone| match gone {
             None => Change::MirroredMeta(slice, epoch),
-            Some(Gone(version)) => Change::MirroredGone(slice.name, version),
+            Some(DeletedAt(version)) => Change::MirroredGone(slice.name, version),
         });
     }
 }
@@ -205,11 +205,11 @@ impl Source for AllSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Slices::listed(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         Slices::watched(handler, items, epoch);
     }
 }
@@ -226,11 +226,11 @@ impl Source for WholeAllSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Slices::listed(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         Slices::listed(handler, items, epoch);
     }
 }
@@ -247,11 +247,11 @@ impl Source for WholeSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Slices::listed(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         Slices::listed(handler, items, epoch);
     }
 }
@@ -266,11 +266,11 @@ impl Source for WholeEndpoints {
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Endpoints::listed(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         Endpoints::listed(handler, items, epoch);
     }
 }
@@ -287,19 +287,19 @@ impl Source for WholeMirrored {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
         Mirrored::listed(handler, items, epoch);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
         Mirrored::listed(handler, items, epoch);
     }
 }
 
 fn deliver<T>(
     handler: &dyn WatchHandler,
-    items: Vec<(Namespaced<T>, Option<Gone>)>,
-    event: impl Fn(T, Option<Gone>) -> Change,
+    items: Vec<(Namespaced<T>, Option<DeletedAt>)>,
+    event: impl Fn(T, Option<DeletedAt>) -> Change,
 ) {
     let deliveries = items.into_iter();
     let deliveries = deliveries.map(|(item, gone)| Delivery {

@@ -16,7 +16,7 @@
 //! A watch may have been cut without notice. So before a published pod is removed because its time has run out, the
 //! Lease is read once more.
 
-use crate::core::lease::Record;
+use crate::core::election::Record;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ pub enum Vacancy {
 
 /// The consequence of a change of a Lease for the Services that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum LeaseEffect {
     /// No consequence.
     None,
     /// The Lease may have another holder, or none.
@@ -199,34 +199,34 @@ impl FollowedLease {
     }
 
     /// Handles a list of all Leases, which shows this one or does not. A list is no renewal.
-    pub fn listed(&mut self, shown: Option<(u64, &Record)>, at: Duration) -> Effect {
+    pub fn listed(&mut self, shown: Option<(u64, &Record)>, at: Duration) -> LeaseEffect {
         (self.reading, self.overtaken, self.failures) = (false, false, 0);
         match (&mut self.observed, shown) {
-            (ObservedLease::Missing, None) => Effect::None,
+            (ObservedLease::Missing, None) => LeaseEffect::None,
             (_, None) => self.see(ObservedLease::Missing, None),
             (
                 ObservedLease::Present { version, record, .. } | ObservedLease::Expired { version, record },
                 Some((new, shown)),
             ) if record == shown => {
                 *version = new;
-                Effect::None
+                LeaseEffect::None
             }
             (_, Some((version, record))) => self.first_sight(version, record, at),
         }
     }
 
     /// Handles an event of the watch.
-    pub fn seen(&mut self, version: u64, record: &Record, at: Duration) -> Effect {
+    pub fn seen(&mut self, version: u64, record: &Record, at: Duration) -> LeaseEffect {
         self.overtaken = true;
         match &mut self.observed {
             // Not yet listed, so it may be of any age.
-            ObservedLease::Unknown => Effect::None,
+            ObservedLease::Unknown => LeaseEffect::None,
             ObservedLease::Unreadable => self.first_sight(version, record, at),
             ObservedLease::Missing => self.renew(version, record, at, true),
             ObservedLease::Present { version: known, .. } | ObservedLease::Expired { version: known, .. }
                 if version <= *known =>
             {
-                Effect::None
+                LeaseEffect::None
             }
             ObservedLease::Present {
                 version: known,
@@ -240,7 +240,7 @@ impl FollowedLease {
                 // Another client has edited its metadata.
                 if old == record {
                     *known = version;
-                    return Effect::None;
+                    return LeaseEffect::None;
                 }
                 let moved = old.holder != record.holder;
                 self.renew(version, record, at, moved)
@@ -249,7 +249,7 @@ impl FollowedLease {
     }
 
     /// Handles the deletion of the Lease.
-    pub fn gone(&mut self, as_of: u64) -> Effect {
+    pub fn gone(&mut self, as_of: u64) -> LeaseEffect {
         self.overtaken = true;
         match self.observed {
             ObservedLease::Present { version, .. } | ObservedLease::Expired { version, .. }
@@ -257,34 +257,34 @@ impl FollowedLease {
             {
                 self.see(ObservedLease::Missing, None)
             }
-            _ => Effect::None,
+            _ => LeaseEffect::None,
         }
     }
 
     /// Handles the answer to a read.
-    pub fn read(&mut self, answer: &LeaseAnswer, at: Duration) -> Effect {
+    pub fn read(&mut self, answer: &LeaseAnswer, at: Duration) -> LeaseEffect {
         if !std::mem::take(&mut self.reading) {
-            return Effect::None;
+            return LeaseEffect::None;
         }
         let overtaken = std::mem::take(&mut self.overtaken);
         if *answer == LeaseAnswer::Failed {
             let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
             self.failures += 1;
             self.wake = Some(self.wake.unwrap_or_default().max(at + pause));
-            return Effect::None;
+            return LeaseEffect::None;
         }
         self.failures = 0;
         match (answer, &self.observed) {
             // The watch has shown something that may be newer, and nothing is known to compare it with.
             (_, ObservedLease::Unknown) if overtaken => {
                 self.wake = Some(at + PAUSE);
-                Effect::None
+                LeaseEffect::None
             }
             // The watch has shown something newer.
             (LeaseAnswer::Missing | LeaseAnswer::Refused(_), ObservedLease::Present { until, .. })
                 if overtaken && *until > at =>
             {
-                Effect::None
+                LeaseEffect::None
             }
             (LeaseAnswer::Missing, _) => self.see(ObservedLease::Missing, None),
             (LeaseAnswer::Refused(_), _) => self.see(ObservedLease::Unreadable, Some(at + REFUSED)),
@@ -302,9 +302,9 @@ impl FollowedLease {
                     return self.see(ObservedLease::Expired { version, record }, None);
                 }
                 match (old == record, *version > *known) {
-                    (true, _) => Effect::None,
+                    (true, _) => LeaseEffect::None,
                     (false, true) => self.renew(*version, record, at, moved),
-                    (false, false) if overtaken => Effect::None,
+                    (false, false) if overtaken => LeaseEffect::None,
                     // The API server's store was restored from a copy.
                     (false, false) => self.first_sight(*version, record, at),
                 }
@@ -315,14 +315,14 @@ impl FollowedLease {
                         let moved = record.holder != found.record.holder;
                         self.renew(found.version, &found.record, at, moved)
                     }
-                    _ => Effect::None,
+                    _ => LeaseEffect::None,
                 }
             }
             (
                 LeaseAnswer::Found(found),
                 ObservedLease::Unknown | ObservedLease::Missing | ObservedLease::Unreadable,
             ) => self.first_sight(found.version, &found.record, at),
-            (LeaseAnswer::Failed, _) => Effect::None,
+            (LeaseAnswer::Failed, _) => LeaseEffect::None,
         }
     }
 
@@ -348,9 +348,9 @@ impl FollowedLease {
 
     /// Looks at it, once [`Self::wake`] has come. `published` says whether a pod is published for it. Returns whether to
     /// read it, and what has changed.
-    pub fn due(&mut self, now: Duration, published: bool) -> (bool, Effect) {
+    pub fn due(&mut self, now: Duration, published: bool) -> (bool, LeaseEffect) {
         if self.wake().is_none_or(|wake| wake > now) {
-            return (false, Effect::None);
+            return (false, LeaseEffect::None);
         }
         match &self.observed {
             ObservedLease::Present {
@@ -363,23 +363,23 @@ impl FollowedLease {
             }
             ObservedLease::Missing | ObservedLease::Expired { .. } => {
                 self.wake = None;
-                (false, Effect::None)
+                (false, LeaseEffect::None)
             }
             _ => {
                 (self.reading, self.overtaken) = (true, false);
-                (true, Effect::None)
+                (true, LeaseEffect::None)
             }
         }
     }
 
-    fn first_sight(&mut self, version: u64, record: &Record, at: Duration) -> Effect {
+    fn first_sight(&mut self, version: u64, record: &Record, at: Duration) -> LeaseEffect {
         self.present(version, record, at);
-        Effect::Judge
+        LeaseEffect::Judge
     }
 
-    fn renew(&mut self, version: u64, record: &Record, at: Duration, moved: bool) -> Effect {
+    fn renew(&mut self, version: u64, record: &Record, at: Duration, moved: bool) -> LeaseEffect {
         self.present(version, record, at);
-        Effect::Renewed { moved }
+        LeaseEffect::Renewed { moved }
     }
 
     fn present(&mut self, version: u64, record: &Record, at: Duration) {
@@ -392,9 +392,9 @@ impl FollowedLease {
         };
     }
 
-    fn see(&mut self, observed: ObservedLease, wake: Option<Duration>) -> Effect {
+    fn see(&mut self, observed: ObservedLease, wake: Option<Duration>) -> LeaseEffect {
         (self.observed, self.wake) = (observed, wake);
-        Effect::Judge
+        LeaseEffect::Judge
     }
 }
 

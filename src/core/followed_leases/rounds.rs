@@ -1,7 +1,7 @@
 //! Applies news of the Leases of a namespace. News that concern all of them are applied in steps: there may be a
 //! hundred thousand, and other namespaces must not wait for all of them.
 
-use super::lease::{Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts};
+use super::lease::{FollowedLease, LeaseChange, LeaseEffect, LeaseEvent, LeaseFacts};
 use super::{Concerned, FollowedLeases};
 use crate::core::compact::small::SmallSet;
 use rustc_hash::FxBuildHasher;
@@ -92,7 +92,7 @@ impl FollowedLeases {
             LeaseRound::Begun(at, after) => {
                 let begin = |lease: &mut FollowedLease| {
                     lease.begun(at);
-                    Effect::None
+                    LeaseEffect::None
                 };
                 let (concerned, last) = self.apply_to_some(after.as_ref(), count, |_| true, begin);
                 (concerned, last.map(|last| LeaseRound::Begun(at, Some(last))))
@@ -143,7 +143,7 @@ impl FollowedLeases {
         after: Option<&Arc<str>>,
         count: usize,
         passes: impl Fn(u64) -> bool,
-        apply: impl Fn(&mut FollowedLease) -> Effect,
+        apply: impl Fn(&mut FollowedLease) -> LeaseEffect,
     ) -> (Vec<Concerned>, Option<Arc<str>>) {
         let names = self.some_after(after, count);
         let passing = names

@@ -7,7 +7,7 @@ use crate::core::inputs::Matching;
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::time::Time;
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Applying {
         &mut self,
         state: &mut NamespaceState,
         nodes: &mut dyn NodeDirectory,
-        budget: &mut Budget,
+        budget: &mut TurnBudget,
     ) -> bool {
         // The passes that one event causes come before the next event.
         while state.step_passes(budget) {

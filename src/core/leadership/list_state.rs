@@ -1,7 +1,7 @@
 //! The state of the lists as a whole: which kinds have been listed, and which are proven to be as new as the term.
 //! Shards plan only while nothing is missing.
 //!
-//! Two things block a kind, and each ends in its own way:
+//! A kind holds all plans back for two reasons, and each ends in its own way:
 //!
 //! * *No whole list is there*, at the start, after the kind was forgotten, and while another list is handed on. It
 //!   ends with a list; after the kind was forgotten only with one that was asked for after that, since an older one
@@ -20,11 +20,11 @@ use crate::core::outputs::Outputs;
 /// A message that every shard must get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announcement {
-    /// Shards must not plan until the kind's block is lifted.
-    Block(Kind),
-    /// The kind no longer blocks planning. Objects that the list of this epoch left out, and that are no newer than
+    /// Shards must not plan until the kind is released.
+    Hold(Kind),
+    /// The kind no longer holds plans back. Objects that the list of this epoch left out, and that are no newer than
     /// its version, are gone; repeating this changes nothing.
-    Lift {
+    Release {
         /// The kind.
         kind: Kind,
         /// The epoch of its list.
@@ -39,8 +39,8 @@ pub enum Announcement {
 impl From<Announcement> for Change {
     fn from(announcement: Announcement) -> Self {
         match announcement {
-            Announcement::Block(kind) => Self::Begin(kind),
-            Announcement::Lift { kind, epoch, version } => Self::End(kind, epoch, version),
+            Announcement::Hold(kind) => Self::Begin(kind),
+            Announcement::Release { kind, epoch, version } => Self::End(kind, epoch, version),
             Announcement::Forget(kind) => Self::Forget(kind),
         }
     }
@@ -91,7 +91,7 @@ impl ListState {
     }
 
     /// Returns the kinds that keep shards from planning.
-    pub fn blocked(&self) -> PendingLists {
+    pub fn holding_back(&self) -> PendingLists {
         self.pending.or(self.unproven)
     }
 
@@ -110,7 +110,7 @@ impl ListState {
         !self.unlisted.hides_inputs()
     }
 
-    /// Begins a term in which this process writes. Every kind is blocked until it is proven; slices and Endpoints are
+    /// Begins a term in which this process writes. Every kind holds plans back until it is proven; slices and Endpoints are
     /// listed again, since others have written them meanwhile.
     pub fn begin_term(&mut self) -> Vec<Announcement> {
         self.demand_proof(self.demand.next())
@@ -121,7 +121,7 @@ impl ListState {
     fn demand_proof(&mut self, demand: Demand) -> Vec<Announcement> {
         self.demand = demand;
         self.unproven = self.needed;
-        let mut announcements: Vec<_> = self.kinds().map(Announcement::Block).collect();
+        let mut announcements: Vec<_> = self.kinds().map(Announcement::Hold).collect();
         for kind in self.kinds().filter(|kind| kind.is_output()) {
             announcements.extend(self.forget(kind));
         }
@@ -160,7 +160,7 @@ impl ListState {
             Announcement::Forget(kind)
         } else {
             // Kinds that we only read are merely compared with the next list.
-            Announcement::Block(kind)
+            Announcement::Hold(kind)
         })
     }
 
@@ -168,7 +168,7 @@ impl ListState {
     pub fn begin_list(&mut self, kind: Kind) -> Option<Announcement> {
         self.needed.has(kind).then(|| {
             self.pending.set(kind);
-            Announcement::Block(kind)
+            Announcement::Hold(kind)
         })
     }
 
@@ -181,7 +181,7 @@ impl ListState {
         part.listed = Some((epoch, version));
         self.pending.clear(kind);
         self.unlisted.clear(kind);
-        self.lift(kind)
+        self.release(kind)
     }
 
     /// Handles a kind's view that has met a demand.
@@ -190,15 +190,15 @@ impl ListState {
             return None;
         }
         self.unproven.clear(kind);
-        self.lift(kind)
+        self.release(kind)
     }
 
-    fn lift(&self, kind: Kind) -> Option<Announcement> {
-        if self.blocked().has(kind) {
+    fn release(&self, kind: Kind) -> Option<Announcement> {
+        if self.holding_back().has(kind) {
             return None;
         }
         let (epoch, version) = self.parts[kind.index()].listed?;
-        Some(Announcement::Lift { kind, epoch, version })
+        Some(Announcement::Release { kind, epoch, version })
     }
 
     fn kinds(&self) -> impl Iterator<Item = Kind> + use<> {
@@ -225,17 +225,17 @@ mod tests {
         let mut picture = ListState::new(Outputs::ALL);
         for kind in Kind::ALL {
             assert!(!picture.is_complete() && !picture.is_listed(kind));
-            let lift = listed(&mut picture, kind, 1);
+            let released = listed(&mut picture, kind, 1);
             assert_eq!(
-                lift,
-                Some(Announcement::Lift {
+                released,
+                Some(Announcement::Release {
                     kind,
                     epoch: 1,
                     version: 10
                 })
             );
         }
-        assert!(picture.is_complete() && picture.has_inputs() && !picture.blocked().any());
+        assert!(picture.is_complete() && picture.has_inputs() && !picture.holding_back().any());
         picture
     }
 
@@ -245,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn a_term_blocks_everything_until_each_kind_has_met_its_demand() {
+    fn a_term_holds_everything_back_until_each_kind_has_met_its_demand() {
         let mut picture = complete();
         let announcements = picture.begin_term();
         for kind in Kind::ALL {
-            assert!(picture.blocked().has(kind));
-            assert!(announcements.contains(&Announcement::Block(kind)));
+            assert!(picture.holding_back().has(kind));
+            assert!(announcements.contains(&Announcement::Hold(kind)));
         }
         for kind in [SLICE, Kind::Endpoints, Kind::Mirrored] {
             assert!(announcements.contains(&Announcement::Forget(kind)));
@@ -264,16 +264,16 @@ mod tests {
         );
         assert_eq!(picture.end_list(SLICE, 2, 11, Demand::of(0)), None);
         assert!(!picture.is_listed(SLICE) && picture.is_listed(POD));
-        // A proof lifts the block with the list that is known. A kind that was forgotten needs a new list as well.
-        let lift = Announcement::Lift {
+        // A proof releases the kind with the list that is known. A kind that was forgotten needs a new list as well.
+        let released = Announcement::Release {
             kind: POD,
             epoch: 2,
             version: 11,
         };
-        assert_eq!(picture.prove(POD, Demand::of(1)), Some(lift));
+        assert_eq!(picture.prove(POD, Demand::of(1)), Some(released));
         assert_eq!(picture.prove(POD, Demand::of(1)), None, "once");
         assert_eq!(picture.prove(SLICE, Demand::of(1)), None);
-        assert!(picture.blocked().has(SLICE));
+        assert!(picture.holding_back().has(SLICE));
         assert!(listed(&mut picture, SLICE, 3).is_some());
         // The other way round.
         assert_eq!(listed(&mut picture, Kind::Endpoints, 3), None);
@@ -281,10 +281,10 @@ mod tests {
         assert_eq!(listed(&mut picture, Kind::Mirrored, 3), None);
         assert!(picture.prove(Kind::Mirrored, Demand::of(1)).is_some());
         for kind in [Kind::Node, Kind::Service] {
-            assert!(picture.blocked().any());
+            assert!(picture.holding_back().any());
             assert!(picture.prove(kind, Demand::of(1)).is_some());
         }
-        assert!(!picture.blocked().any());
+        assert!(!picture.holding_back().any());
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         let mut picture = complete();
         let announcements = picture.rewound(SLICE, Demand::of(0));
         for kind in Kind::ALL {
-            assert!(announcements.contains(&Announcement::Block(kind)));
+            assert!(announcements.contains(&Announcement::Hold(kind)));
         }
         // Comparisons by version prove nothing any more, whichever view noticed.
         for kind in [SLICE, Kind::Endpoints, Kind::Mirrored] {
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(picture.demand(), demand);
         // Another answer to an earlier request shows the same, and no further proof is demanded.
         let again = picture.rewound(POD, Demand::of(0));
-        assert_eq!(again, [Announcement::Block(POD)]);
+        assert_eq!(again, [Announcement::Hold(POD)]);
         assert_eq!(picture.demand(), demand);
         assert!(!picture.is_listed(POD) && picture.is_listed(Kind::Node));
         assert_eq!(
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_nothing_is_made_of_block_nothing() {
+    fn kinds_that_nothing_is_made_of_hold_nothing_back() {
         let outputs = Outputs {
             slices: false,
             endpoints: true,
@@ -327,13 +327,13 @@ mod tests {
         assert_eq!(picture.forget(SLICE), None);
         assert!(picture.begin_term().iter().all(|announcement| !matches!(
             announcement,
-            Announcement::Block(Kind::Node | Kind::Slice) | Announcement::Forget(Kind::Slice)
+            Announcement::Hold(Kind::Node | Kind::Slice) | Announcement::Forget(Kind::Slice)
         )));
         for kind in [POD, Kind::Service, Kind::Endpoints] {
             listed(&mut picture, kind, 1);
             picture.prove(kind, Demand::of(1));
         }
-        assert!(!picture.blocked().any());
+        assert!(!picture.holding_back().any());
     }
 
     /// Tries every order of events for two kinds in two terms: a kind is only ever open when its last proof meets
@@ -353,7 +353,7 @@ mod tests {
         }
         fn check(case: &Case) {
             for (at, kind) in [POD, SLICE].into_iter().enumerate() {
-                let open = !case.picture.blocked().has(kind);
+                let open = !case.picture.holding_back().has(kind);
                 let proven = case.proven[at] == Some(case.picture.demand());
                 let since = if kind == SLICE {
                     case.forgotten

@@ -1,7 +1,7 @@
 //! The differences between two versions of mirrored Endpoints.
 
 use super::{MirroredGroup, MirroredObject};
-use crate::core::work::{Budget, Work};
+use crate::core::work::{TurnBudget, Work};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Comparison {
         &mut self,
         old: Option<&MirroredObject>,
         new: &MirroredObject,
-        budget: &mut Budget,
+        budget: &mut TurnBudget,
         work: &mut Work,
     ) -> Option<Changes> {
         while !budget.is_spent() {

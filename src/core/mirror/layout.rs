@@ -16,7 +16,7 @@ use crate::core::address::Family;
 use crate::core::facts::{ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME, EndpointsFacts, EndpointsMeta};
 use crate::core::ports::SlicePorts;
 use crate::core::subsets::ANNOTATION_OVER_CAPACITY;
-use crate::core::work::{Budget, Work};
+use crate::core::work::{TurnBudget, Work};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ impl Layout {
     }
 
     /// Continues, as far as the budget goes.
-    pub fn step(&mut self, budget: &mut Budget, work: &mut Work) -> Laid {
+    pub fn step(&mut self, budget: &mut TurnBudget, work: &mut Work) -> Laid {
         while !budget.is_spent() {
             if self.stage == Stage::Done {
                 return Laid::Out(Box::new(self.finish()));

@@ -198,7 +198,7 @@ fn in_steps(facts: &EndpointsFacts) -> (Option<MirroredObject>, u64) {
     let (mut work, mut most) = (Work::default(), 0);
     loop {
         let before = work.total();
-        let laid = layout.step(&mut Budget::new(1), &mut work);
+        let laid = layout.step(&mut TurnBudget::new(1), &mut work);
         most = most.max(work.total() - before);
         match laid {
             Laid::Partly => {}
@@ -247,7 +247,7 @@ fn changes(old: &MirroredObject, new: &MirroredObject) -> (Changes, u64) {
     let mut work = Work::default();
     let mut comparison = Comparison::default();
     loop {
-        let changes = comparison.step(Some(old), new, &mut Budget::new(1), &mut work);
+        let changes = comparison.step(Some(old), new, &mut TurnBudget::new(1), &mut work);
         if let Some(changes) = changes {
             return (changes, work.total());
         }

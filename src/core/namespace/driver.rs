@@ -55,8 +55,8 @@ use std::time::Duration;
 ///
 /// let due = state.plan();
 /// assert_eq!(due.len(), 2, "a slice and an Endpoints object");
-/// let granted = state.grant(&due[1].object, &mut Encoding::Json).unwrap();
-/// let Request::Create(body) = granted.request else {
+/// let built = state.build_request(&due[1].object, &mut Encoding::Json).unwrap();
+/// let Request::Create(body) = built.request else {
 ///     panic!("the API server has neither")
 /// };
 /// assert!(String::from_utf8(body).unwrap().contains(r#""ip":"10.1.0.1""#));

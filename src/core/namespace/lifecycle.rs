@@ -34,7 +34,7 @@ use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::Uid;
-use crate::core::object::{Editor, Flight, ObjectState, Phase, Remote};
+use crate::core::object::{Editor, ObjectState, Phase, Remote, RequestKind};
 use crate::core::time::Time;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -118,16 +118,16 @@ impl Content {
 
 /// A request whose turn has come. `B` is an encoded object.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Granted<B = Vec<u8>> {
+pub struct BuiltRequest<B = Vec<u8>> {
     /// The request to send.
     pub request: Request<B>,
     /// The number of changes it carries.
     pub changes: u32,
 }
 
-impl fmt::Debug for Granted {
+impl fmt::Debug for BuiltRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("Granted");
+        let mut out = f.debug_struct("BuiltRequest");
         out.field("request", &self.request)
             .field("changes", &self.changes)
             .finish()
@@ -166,7 +166,7 @@ fn next_step(object: &ObjectState) -> Step {
 
 /// The effect of an answer on the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
+enum AnswerEffect {
     /// The API server has what was sent.
     Accepted,
     /// The API server has what the answer shows.
@@ -190,43 +190,44 @@ enum Effect {
 }
 
 /// Interprets an answer. `on_server` says whether the API server was known to have the object.
-fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> Effect {
+fn effect(phase: Phase, flight: RequestKind, outcome: &Outcome, on_server: bool) -> AnswerEffect {
     let managed = phase == Phase::Managed;
     match (flight, outcome) {
-        (_, Outcome::Fetched { .. }) => Effect::Read,
-        (Flight::Create | Flight::Update, Outcome::Written(_)) => Effect::Accepted,
-        (Flight::Delete, Outcome::Deleted(_) | Outcome::NotFound) => Effect::Deleted,
-        (Flight::Probe, Outcome::NotFound) => Effect::Confirmed,
-        (Flight::Probe, Outcome::Exists) => Effect::Spared,
-        (Flight::Fetch, Outcome::NotFound) if managed && !on_server => Effect::NeverCreated,
-        (Flight::Fetch, Outcome::Foreign) if managed && on_server => Effect::GivenAway,
-        (Flight::Create | Flight::Update | Flight::Fetch, Outcome::NotFound | Outcome::Foreign) => {
-            Effect::Lost
-        }
-        (Flight::Create, Outcome::Terminating) => Effect::Terminating,
-        _ => Effect::Failed,
+        (_, Outcome::Fetched { .. }) => AnswerEffect::Read,
+        (RequestKind::Create | RequestKind::Update, Outcome::Written(_)) => AnswerEffect::Accepted,
+        (RequestKind::Delete, Outcome::Deleted(_) | Outcome::NotFound) => AnswerEffect::Deleted,
+        (RequestKind::Probe, Outcome::NotFound) => AnswerEffect::Confirmed,
+        (RequestKind::Probe, Outcome::Exists) => AnswerEffect::Spared,
+        (RequestKind::Fetch, Outcome::NotFound) if managed && !on_server => AnswerEffect::NeverCreated,
+        (RequestKind::Fetch, Outcome::Foreign) if managed && on_server => AnswerEffect::GivenAway,
+        (
+            RequestKind::Create | RequestKind::Update | RequestKind::Fetch,
+            Outcome::NotFound | Outcome::Foreign,
+        ) => AnswerEffect::Lost,
+        (RequestKind::Create, Outcome::Terminating) => AnswerEffect::Terminating,
+        _ => AnswerEffect::Failed,
     }
 }
 
 /// Handles a request that was not carried out, or may not have been: its changes are due again, or need a refetch
 /// first.
-fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
+fn set_back(object: &mut ObjectState, flight: RequestKind, outcome: &Outcome) {
     let phase = object.phase;
     match (flight, outcome) {
         // The answer matters no more, but an object that a create may have made is needed once the Service is managed
         // again.
-        (Flight::Create, Outcome::Unknown | Outcome::Exists | Outcome::Conflict)
+        (RequestKind::Create, Outcome::Unknown | Outcome::Exists | Outcome::Conflict)
             if phase == Phase::Unmanaged =>
         {
             object.needs_refetch = true;
         }
         _ if phase == Phase::Unmanaged => object.fail(*outcome == Outcome::Rejected),
-        (Flight::Create | Flight::Update, Outcome::Throttled) => {
+        (RequestKind::Create | RequestKind::Update, Outcome::Throttled) => {
             object.undo_departure();
             object.fail(false);
         }
         (
-            Flight::Create | Flight::Update,
+            RequestKind::Create | RequestKind::Update,
             Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Terminating,
         ) => {
             object.undo_departure();
@@ -234,10 +235,12 @@ fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
         }
         // Another client wrote, or our write may have been applied: the object needs a refetch, and at once, unless
         // that keeps happening.
-        (Flight::Create | Flight::Update, outcome) => object.mark_unconfirmed(*outcome != Outcome::Unknown),
+        (RequestKind::Create | RequestKind::Update, outcome) => {
+            object.mark_unconfirmed(*outcome != Outcome::Unknown);
+        }
         // Another object has the name, and a watch may have shown it already.
-        (Flight::Delete, Outcome::Conflict) => object.mark_unconfirmed(true),
-        (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
+        (RequestKind::Delete, Outcome::Conflict) => object.mark_unconfirmed(true),
+        (RequestKind::Delete | RequestKind::Fetch | RequestKind::Probe, outcome) => {
             object.fail(*outcome == Outcome::Rejected);
         }
     }
@@ -514,7 +517,7 @@ pub(super) enum Gone {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
     /// A request failed.
-    Failed(Flight),
+    Failed(RequestKind),
     /// Another controller writes it too.
     Rival,
 }

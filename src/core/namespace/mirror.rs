@@ -32,7 +32,7 @@ use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
-use crate::core::object::{Flight, Phase, Remote};
+use crate::core::object::{Phase, Remote, RequestKind};
 use crate::core::queue::Priority;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -427,7 +427,10 @@ impl Mirroring<'_> {
         let slice = &mut self.mirrors.objects[id];
         let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
         // While a write is in flight, the content is compared with what it sends: the API server's copy is changing.
-        if matches!(slice.object.flight, Some(Flight::Create | Flight::Update)) {
+        if matches!(
+            slice.object.flight,
+            Some(RequestKind::Create | RequestKind::Update)
+        ) {
             if slice.is_sending(content, group) {
                 return;
             }

@@ -26,9 +26,9 @@ use crate::core::events::Source;
 use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{MirroredSliceId, ServiceId, SliceId};
-use crate::core::object::{Flight, Phase};
+use crate::core::object::{Phase, RequestKind};
 use crate::core::slices::Slice;
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -310,7 +310,7 @@ impl Placement<'_> {
 
     /// Looks at the slices that give way, and at those that take their place, as far as something has changed and as the budget
     /// goes. Returns true when all is done.
-    pub(super) fn step_replacements(&mut self, budget: &mut Budget) -> bool {
+    pub(super) fn step_replacements(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some(name) = self.replacements.changed.first().cloned() {
             if budget.is_spent() {
                 return false;
@@ -403,7 +403,7 @@ impl Placement<'_> {
         match object.phase {
             Phase::Managed | Phase::Adopting { .. } => {
                 let managed = object.phase == Phase::Managed;
-                let writes = matches!(object.flight, Some(Flight::Create | Flight::Update));
+                let writes = matches!(object.flight, Some(RequestKind::Create | RequestKind::Update));
                 let settled = managed && !object.needs_refetch && !writes && !slice.differs();
                 let holds = managed && object.remote.is_some() && !writes && {
                     let mut slots = slice.slots.iter();

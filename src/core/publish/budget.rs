@@ -121,7 +121,7 @@ pub(super) struct Paid {
 
 /// The cost of a write, once its request is known.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Corrected {
+pub(super) struct FinalCost {
     /// The bytes that all watchers receive.
     pub sent: f64,
     /// The part that was spent from the budget.
@@ -149,7 +149,7 @@ struct Groups {
 
 /// The budget. Owned by the publisher, which passes in the time.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct WatchBudget {
     limits: WatchLimits,
     watchers: f64,
     /// Bytes per second to all watchers; infinite if there is no limit.
@@ -168,7 +168,7 @@ pub(super) struct Budget {
     usual: f64,
 }
 
-impl Budget {
+impl WatchBudget {
     /// Creates a full budget for a cluster of which no node is known yet.
     pub(super) fn new(limits: WatchLimits) -> Self {
         let mut budget = Self {
@@ -365,7 +365,7 @@ impl Budget {
 
     /// Corrects what was paid for a write when its request is known; `size` is nothing if none is sent, or if it only
     /// reads.
-    pub(super) fn correct(&mut self, paid: Paid, size: Option<Size>, now: Duration) -> Corrected {
+    pub(super) fn correct(&mut self, paid: Paid, size: Option<Size>, now: Duration) -> FinalCost {
         let most = LARGE.max(MOST_AT_ONCE * self.usual);
         let bytes = match size {
             None => 0.0,
@@ -384,7 +384,7 @@ impl Budget {
         }
         self.refill(now);
         self.charge(paid.of_removals, counted - paid.bytes);
-        Corrected {
+        FinalCost {
             sent: bytes * self.watchers,
             paid: Paid {
                 bytes: counted,
@@ -396,9 +396,9 @@ impl Budget {
 
     /// Has a namespace owe what a write of it costs that was not paid. Its removals go on once, however huge they are: if it
     /// owes something already, they wait as well.
-    pub(super) fn owe(&mut self, namespace: &Arc<str>, corrected: Corrected, now: Duration) {
-        if corrected.owed > 0.0 && self.rate.is_finite() {
-            self.debts.owe(namespace, corrected.owed, now);
+    pub(super) fn owe(&mut self, namespace: &Arc<str>, cost: FinalCost, now: Duration) {
+        if cost.owed > 0.0 && self.rate.is_finite() {
+            self.debts.owe(namespace, cost.owed, now);
         }
     }
 
@@ -439,10 +439,10 @@ impl Budget {
     }
 
     /// Gives back what was paid for a write that the API server has not carried out, and what its namespace owes for it.
-    pub(super) fn refund(&mut self, namespace: &str, corrected: Corrected) {
-        self.charge(corrected.paid.of_removals, -corrected.paid.bytes);
-        if corrected.owed > 0.0 {
-            self.debts.forgive(namespace, corrected.owed);
+    pub(super) fn refund(&mut self, namespace: &str, cost: FinalCost) {
+        self.charge(cost.paid.of_removals, -cost.paid.bytes);
+        if cost.owed > 0.0 {
+            self.debts.forgive(namespace, cost.owed);
         }
     }
 

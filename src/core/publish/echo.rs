@@ -33,17 +33,17 @@
 //! or shows nothing at all for long while echoes are awaited, echoes tell nothing: no write needs a place until it
 //! shows something again, and [`super::budget`] alone limits what is sent.
 
+mod awaiting_answer;
 mod lateness;
 mod places;
 mod stalls;
 mod stream;
-mod unanswered;
 
+use self::awaiting_answer::AwaitingAnswer;
 use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
 use self::stalls::Stalls;
-use self::stream::{Flight, Place, Stream, Unversioned};
-use self::unanswered::Unanswered;
+use self::stream::{GrantedWrite, Place, Stream, Unversioned};
 use super::Load;
 use crate::core::hash::{Hashed, HashedMap, hash_of};
 use crate::core::namespace::Outcome;
@@ -77,7 +77,7 @@ const GONE_KEPT: usize = 1024;
 
 /// The effect of a request on the objects that others watch, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum WriteEffect {
     /// The object has this version now.
     Written(u64),
     /// The object was deleted, and is gone at this version if the server said one.
@@ -88,7 +88,7 @@ pub enum Effect {
     Nothing,
 }
 
-impl Effect {
+impl WriteEffect {
     /// Returns the effect of a request with this outcome. An answer that is an error wrote nothing, however little it says
     /// of the object; and a request that was not sent, or whose answer does not matter any more, counts as none.
     pub fn of(outcome: &Outcome, load: Load) -> Self {
@@ -149,9 +149,9 @@ pub(super) struct Echoes {
     /// By output.
     streams: [Stream; 3],
     /// The writes that are granted and not answered.
-    flights: HashedMap<ObjectKey, Flight>,
+    granted: HashedMap<ObjectKey, GrantedWrite>,
     /// The number of these writes, by resource.
-    unanswered: [Unanswered; 2],
+    awaiting_answer: [AwaitingAnswer; 2],
     /// The writes in flight that hold a place, in the order of their grants, with the times of these.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
@@ -175,9 +175,9 @@ enum Freed {
 
 impl Echoes {
     /// Sets the largest number of places; `None` if there are no other watchers.
-    pub(super) fn watched(&mut self, most: Option<u16>) {
+    pub(super) fn set_most_places(&mut self, most: Option<u16>) {
         for places in &mut self.places {
-            places.watched(most);
+            places.set_most_places(most);
         }
     }
 
@@ -204,8 +204,8 @@ impl Echoes {
     /// Returns whether a write may go that has no place, as far as what is awaited allows it: while our own watches are merely
     /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
     pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
-        let unanswered = self.unanswered[resource as usize].count();
-        if unanswered >= UPSTREAM_WORKERS {
+        let awaiting_answer = self.awaiting_answer[resource as usize].count();
+        if awaiting_answer >= UPSTREAM_WORKERS {
             return Err(None);
         }
         // A watch that shows nothing tells nothing of how many writes are on their way.
@@ -264,53 +264,57 @@ impl Echoes {
         if places.is_full() {
             places.filled = self.order;
         }
-        let flight = Flight {
+        let write = GrantedWrite {
             removes,
             sent: self.order,
             shown: self.streams[output as usize].shown,
         };
-        if self.flights.insert(key.clone(), flight).is_none() {
-            self.unanswered[Resource::from(output) as usize].sent();
+        if self.granted.insert(key.clone(), write).is_none() {
+            self.awaiting_answer[Resource::from(output) as usize].sent();
         }
         self.holding.insert(self.order, (now, key.clone()));
     }
 
     /// Records the answer to a write, or that nothing is sent after all.
-    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
-        let Some(flight) = self.flights.remove(key) else {
+    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: WriteEffect, now: Duration) {
+        let Some(write) = self.granted.remove(key) else {
             return;
         };
         self.order += 1;
         let output = key.object.output;
         let resource = Resource::from(output) as usize;
-        if self.holding.remove(&flight.sent).is_some() {
-            self.unanswered[resource].answered();
+        if self.holding.remove(&write.sent).is_some() {
+            self.awaiting_answer[resource].answered();
         } else {
-            self.unanswered[resource].answered_late(hash_of(&*key.namespace));
-            self.places[resource].take(flight.removes);
+            self.awaiting_answer[resource].answered_late(hash_of(&*key.namespace));
+            self.places[resource].take(write.removes);
         }
         let stream = &mut self.streams[output as usize];
         let gone = stream.gone.remove(key);
         let place = Place {
-            flight,
+            write,
             answered: now,
             unseen: stream.unseen() + 1,
         };
         match effect {
-            Effect::Written(version) if version > stream.shown => {
+            WriteEffect::Written(version) if version > stream.shown => {
                 stream.written.insert((version, self.order), place);
             }
-            Effect::Written(version) if version > flight.shown => self.end(output, place, now, Freed::Early),
+            WriteEffect::Written(version) if version > write.shown => {
+                self.end(output, place, now, Freed::Early);
+            }
             // It changed nothing, or nothing was written.
-            Effect::Written(_) | Effect::Nothing => self.end(output, place, now, Freed::Otherwise),
-            Effect::Deleted(_) | Effect::Unknown if gone => self.end(output, place, now, Freed::Early),
+            WriteEffect::Written(_) | WriteEffect::Nothing => self.end(output, place, now, Freed::Otherwise),
+            WriteEffect::Deleted(_) | WriteEffect::Unknown if gone => {
+                self.end(output, place, now, Freed::Early);
+            }
             // The echo came first, and shows that it did by its version alone.
-            Effect::Deleted(Some(version)) if version <= stream.shown => {
+            WriteEffect::Deleted(Some(version)) if version <= stream.shown => {
                 self.end(output, place, now, Freed::Otherwise);
             }
-            Effect::Deleted(_) | Effect::Unknown => {
+            WriteEffect::Deleted(_) | WriteEffect::Unknown => {
                 let (bound, gone_at) = match effect {
-                    Effect::Deleted(version) => (BOUND, version),
+                    WriteEffect::Deleted(version) => (BOUND, version),
                     _ => (BOUND_OF_UNKNOWN, None),
                 };
                 let waiting = Unversioned {
@@ -328,7 +332,7 @@ impl Echoes {
     fn end(&mut self, output: Output, place: Place, at: Duration, freed: Freed) {
         let took = self.took(place.answered, at);
         let places = &mut self.places[Resource::from(output) as usize];
-        places.free(place.flight.removes);
+        places.free(place.write.removes);
         match freed {
             Freed::Echoed => {
                 places.echoed(place, took, at);
@@ -336,7 +340,7 @@ impl Echoes {
                 lateness.came(place.answered, place.unseen, took, at);
                 self.heard.push((output, took));
             }
-            Freed::Early => places.proved(place.flight.sent),
+            Freed::Early => places.proved(place.write.sent),
             Freed::Otherwise => {}
         }
     }
@@ -362,19 +366,19 @@ impl Echoes {
     fn forget(&mut self, output: Output) {
         let places = &mut self.places[Resource::from(output) as usize];
         for place in self.streams[output as usize].clear() {
-            places.free(place.flight.removes);
+            places.free(place.write.removes);
         }
         let holding = &mut self.holding;
-        let unanswered = &mut self.unanswered[Resource::from(output) as usize];
-        self.flights.retain(|key, flight| {
+        let awaiting_answer = &mut self.awaiting_answer[Resource::from(output) as usize];
+        self.granted.retain(|key, write| {
             if key.object.output != output {
                 return true;
             }
-            if holding.remove(&flight.sent).is_some() {
-                unanswered.answered();
-                places.free(flight.removes);
+            if holding.remove(&write.sent).is_some() {
+                awaiting_answer.answered();
+                places.free(write.removes);
             } else {
-                unanswered.answered_late(hash_of(&*key.namespace));
+                awaiting_answer.answered_late(hash_of(&*key.namespace));
             }
             false
         });
@@ -405,7 +409,7 @@ impl Echoes {
             && first.key().0 <= version
         {
             let place = first.remove();
-            sent = sent.max(place.flight.sent);
+            sent = sent.max(place.write.sent);
             self.end(output, place, at, Freed::Echoed);
         }
         sent
@@ -446,7 +450,7 @@ impl Echoes {
             && let Some(this) = stream.unversioned.remove(&order)
         {
             self.end(output, this.place, at, Freed::Echoed);
-        } else if self.flights.contains_key(key) && stream.gone.len() < GONE_KEPT {
+        } else if self.granted.contains_key(key) && stream.gone.len() < GONE_KEPT {
             stream.gone.insert(key.clone());
         }
     }
@@ -466,10 +470,10 @@ impl Echoes {
             && first.get().0 + BOUND_OF_FLIGHT <= now
         {
             let (_, key) = first.remove();
-            if let Some(flight) = self.flights.get(&key) {
+            if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
-                self.places[resource].free(flight.removes);
-                self.unanswered[resource].grew_old(hash_of(&*key.namespace));
+                self.places[resource].free(write.removes);
+                self.awaiting_answer[resource].grew_old(hash_of(&*key.namespace));
             }
         }
         for output in Output::ALL {
@@ -512,9 +516,9 @@ impl Echoes {
             let bound = stream.unversioned.values().map(|this| this.until).min();
             [late, silent, bound].into_iter().flatten()
         });
-        let flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
+        let in_flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
         // Past the very moment, since `pass` asks for more than the bound.
-        let wake = wakes.chain(flight.take(1)).min();
+        let wake = wakes.chain(in_flight.take(1)).min();
         wake.map(|at| at.max(now) + Duration::from_nanos(1))
     }
 

@@ -4,8 +4,8 @@
 //! On a server that keeps up, and within the budget, nothing waits.
 
 pub(super) use super::budget::Paid;
-use super::budget::{Budget, Corrected, Size, WatchLimits};
-use super::echo::{Echoes, Effect, QUICK, Resource};
+use super::budget::{FinalCost, Size, WatchBudget, WatchLimits};
+use super::echo::{Echoes, QUICK, Resource, WriteEffect};
 use super::signals::Signal;
 use super::throttling::Limit;
 use crate::core::body::Request;
@@ -48,11 +48,11 @@ pub(super) struct FanOut {
     beyond_at: [Option<Duration>; 2],
     /// The largest number of places while there are other watchers.
     places: u16,
-    budget: Budget,
+    budget: WatchBudget,
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
     /// The costs of the requests in flight.
-    paid: HashedMap<ObjectKey, Corrected>,
+    paid: HashedMap<ObjectKey, FinalCost>,
     /// The bytes that watchers received since they were last taken.
     sent: f64,
     /// Writes that went beyond the places since they were last taken, of each resource.
@@ -61,7 +61,7 @@ pub(super) struct FanOut {
 
 impl FanOut {
     pub(super) fn new(limits: WatchLimits) -> Self {
-        let budget = Budget::new(limits);
+        let budget = WatchBudget::new(limits);
         let mut fan_out = Self {
             echoes: Echoes::default(),
             beyond: [(); 2].map(|()| TokenBucket::new(UPSTREAM_QPS, 1)),
@@ -79,7 +79,7 @@ impl FanOut {
 
     fn count_watchers(&mut self) {
         let watched = self.budget.watchers() > 0.0;
-        self.echoes.watched(watched.then_some(self.places));
+        self.echoes.set_most_places(watched.then_some(self.places));
     }
 
     /// Lets the time pass.
@@ -226,10 +226,10 @@ impl FanOut {
             Request::Delete(_) => Size::Unknown,
         };
         if Resource::from(key.object.output) == Resource::Slices {
-            let corrected = self.budget.correct(paid, Some(size), now);
-            self.budget.owe(&key.namespace, corrected, now);
+            let cost = self.budget.correct(paid, Some(size), now);
+            self.budget.owe(&key.namespace, cost, now);
             if self.budget.watchers() > 0.0 {
-                self.paid.insert(key.clone(), corrected);
+                self.paid.insert(key.clone(), cost);
             }
         }
     }
@@ -237,14 +237,14 @@ impl FanOut {
     /// Records that nothing is written for an object that was granted.
     pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
         self.budget.correct(paid, None, now);
-        self.answered(key, Effect::Nothing, now);
+        self.answered(key, WriteEffect::Nothing, now);
     }
 
     /// Records the effect of a request, or that none is sent.
-    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
+    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: WriteEffect, now: Duration) {
         match self.paid.remove(key) {
-            Some(corrected) if effect == Effect::Nothing => self.budget.refund(&key.namespace, corrected),
-            Some(corrected) => self.sent += corrected.sent,
+            Some(cost) if effect == WriteEffect::Nothing => self.budget.refund(&key.namespace, cost),
+            Some(cost) => self.sent += cost.sent,
             None => {}
         }
         self.echoes.answered(key, effect, now);

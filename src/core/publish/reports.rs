@@ -19,7 +19,7 @@
 
 use crate::core::body::Encode;
 use crate::core::hash::{Hashed, HashedMap};
-use crate::core::namespace::{Granted, NamespaceState, Outcome, WorkItem};
+use crate::core::namespace::{BuiltRequest, NamespaceState, Outcome, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::role::{Role, RoleChange};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ const SPARE: usize = 64;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// To a grant: the request to send.
-    Built(Granted),
+    Built(BuiltRequest),
     /// To a grant: nothing has to be written any more.
     Nothing,
     /// To an answer: it needs no further request.
@@ -57,14 +57,14 @@ impl NamespaceState {
         object: &ObjectName,
         encoder: &mut impl Encode<Body = Vec<u8>>,
     ) -> Report {
-        let granted = self.grant(object, encoder);
-        Report::Replied(granted.map_or(Reply::Nothing, Reply::Built))
+        let built = self.build_request(object, encoder);
+        Report::Replied(built.map_or(Reply::Nothing, Reply::Built))
     }
 
     /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a
     /// refusal.
     pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
-        match self.outcome(object, outcome, why) {
+        match self.apply_outcome(object, outcome, why) {
             Some(want) => Report::Wanted(want),
             None => Report::Replied(Reply::Settled),
         }

@@ -68,15 +68,15 @@ fn hand_on(reports: &mut Reports, publisher: &mut Publisher, now: Duration) -> V
 fn landing(load: Load, took: Duration) -> Landing {
     Landing {
         load,
-        effect: Effect::Nothing,
+        effect: WriteEffect::Nothing,
         took,
         quiet: None,
         has_shard: true,
     }
 }
 
-fn update() -> Granted {
-    Granted {
+fn update() -> BuiltRequest {
+    BuiltRequest {
         request: Request::Update(Vec::new()),
         changes: 1,
     }
@@ -230,7 +230,7 @@ fn neither_looks_in_between_nor_slowness_of_one_object_make_the_window_small() {
     let mut one = |key: &Hashed<ObjectKey>, request: Request, load: Load, took: Duration| {
         publisher.wanted(key, &want(key, Retry::Now), now);
         assert_eq!(granted(&mut publisher, now), Some(key.clone()));
-        publisher.replied(key, Reply::Built(Granted { request, changes: 1 }), now);
+        publisher.replied(key, Reply::Built(BuiltRequest { request, changes: 1 }), now);
         now += took.max(MS * 10);
         publisher.answered(key, landing(load, took), now);
         publisher.window()
@@ -383,7 +383,7 @@ fn written_in_ten_seconds(publisher: &mut Publisher, keys: &[Hashed<ObjectKey>])
                 publisher.replied(&key, Reply::Built(update()), now);
                 publisher.wanted(&key, &want(&key, Retry::Now), now);
                 let landing = Landing {
-                    effect: Effect::Written(written as u64),
+                    effect: WriteEffect::Written(written as u64),
                     ..landing(Load::Answered, MS)
                 };
                 publisher.answered(&key, landing, now);

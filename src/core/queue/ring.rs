@@ -13,17 +13,17 @@ pub(in crate::core) type Age = (Duration, u64);
 #[derive(Clone, Debug)]
 pub(super) struct Ring<T> {
     members: IdMap<u64, Member<T>>,
-    order: BTreeSet<(Place, u64)>,
+    order: BTreeSet<(Turn, u64)>,
     /// The present round. No member's is later than the next one; one that may have no turn keeps an earlier one.
     round: u64,
 }
 
 /// A round, and an age that decides within it.
-type Place = (u64, Age);
+type Turn = (u64, Age);
 
 #[derive(Clone, Debug)]
 struct Member<T> {
-    place: Place,
+    turn: Turn,
     value: T,
 }
 
@@ -50,16 +50,16 @@ impl<T> Ring<T> {
 
     /// Adds a member with an object of this age.
     pub(super) fn join(&mut self, id: u64, age: Age, value: T) {
-        let place = (self.round + 1, age);
-        self.order.insert((place, id));
-        let before = self.members.insert(id, Member { place, value });
+        let turn = (self.round + 1, age);
+        self.order.insert((turn, id));
+        let before = self.members.insert(id, Member { turn, value });
         debug_assert!(before.is_none(), "a member joins once");
     }
 
     /// Removes a member.
     pub(super) fn leave(&mut self, id: u64) {
         if let Some(member) = self.members.remove(&id) {
-            self.order.remove(&(member.place, id));
+            self.order.remove(&(member.turn, id));
         }
     }
 
@@ -72,19 +72,19 @@ impl<T> Ring<T> {
     /// the next. A member that has a turn out of order has its next one in the next round all the same.
     pub(super) fn take_turn(&mut self, id: u64, in_order: bool) {
         if let Some(member) = self.members.get(&id).filter(|_| in_order) {
-            self.round = self.round.max(member.place.0);
+            self.round = self.round.max(member.turn.0);
         }
         let next = self.round + 1;
         self.replace(id, |(_, age)| (next, age));
     }
 
-    fn replace(&mut self, id: u64, place: impl FnOnce(Place) -> Place) {
+    fn replace(&mut self, id: u64, turn: impl FnOnce(Turn) -> Turn) {
         if let Some(member) = self.members.get_mut(&id) {
-            let place = place(member.place);
-            if place != member.place {
-                self.order.remove(&(member.place, id));
-                self.order.insert((place, id));
-                member.place = place;
+            let turn = turn(member.turn);
+            if turn != member.turn {
+                self.order.remove(&(member.turn, id));
+                self.order.insert((turn, id));
+                member.turn = turn;
             }
         }
     }

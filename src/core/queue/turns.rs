@@ -8,62 +8,62 @@ use std::collections::BTreeSet;
 /// does one of which an object has gone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
-    places: IdMap<u64, Place>,
+    namespaces: IdMap<u64, NamespaceTurn>,
     /// By class: the namespaces that have objects in it, in the order of their turns.
     by_class: [BTreeSet<(u64, u64)>; CLASSES],
-    /// The place of the next one at the end.
+    /// The turn of the one at the end.
     end: u64,
 }
 
-/// The place of a namespace, and the classes in which it has something.
+/// The turn of a namespace, and the classes in which it has something.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    place: u64,
+struct NamespaceTurn {
+    turn: u64,
     classes: Classes,
 }
 
 impl Turns {
     /// Adds a namespace that comes to have something in a class.
     pub(super) fn enter(&mut self, class: usize, tenant: u64) {
-        let known = self.places.entry(tenant).or_insert_with(|| {
+        let known = self.namespaces.entry(tenant).or_insert_with(|| {
             self.end += 1;
-            Place {
-                place: self.end,
+            NamespaceTurn {
+                turn: self.end,
                 classes: Classes::NONE,
             }
         });
         known.classes = known.classes.with(class);
-        self.by_class[class].insert((known.place, tenant));
+        self.by_class[class].insert((known.turn, tenant));
     }
 
     /// Removes a namespace from a class in which it has nothing left.
     pub(super) fn leave(&mut self, class: usize, tenant: u64) {
-        if let Some(known) = self.places.get_mut(&tenant) {
-            self.by_class[class].remove(&(known.place, tenant));
+        if let Some(known) = self.namespaces.get_mut(&tenant) {
+            self.by_class[class].remove(&(known.turn, tenant));
             known.classes = known.classes.without(Classes::NONE.with(class));
             if known.classes == Classes::NONE {
-                self.places.remove(&tenant);
+                self.namespaces.remove(&tenant);
             }
         }
     }
 
     /// Moves a namespace to the end, if it still has something.
     pub(super) fn had_turn(&mut self, tenant: u64) {
-        if let Some(known) = self.places.get_mut(&tenant) {
+        if let Some(known) = self.namespaces.get_mut(&tenant) {
             self.end += 1;
             for class in known.classes.iter() {
-                self.by_class[class].remove(&(known.place, tenant));
+                self.by_class[class].remove(&(known.turn, tenant));
                 self.by_class[class].insert((self.end, tenant));
             }
-            known.place = self.end;
+            known.turn = self.end;
         }
     }
 
     /// Returns the namespace whose turn it is, of those with something in these classes that may have one.
     pub(super) fn first(&self, classes: Classes, may: impl Fn(usize, u64) -> bool) -> Option<u64> {
         let firsts = classes.iter().filter_map(|class| {
-            let mut places = self.by_class[class].iter();
-            places.find(|(_, tenant)| may(class, *tenant))
+            let mut turns = self.by_class[class].iter();
+            turns.find(|(_, tenant)| may(class, *tenant))
         });
         firsts.min().map(|(_, tenant)| *tenant)
     }

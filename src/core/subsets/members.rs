@@ -18,8 +18,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// `by_uid` in its methods compares two pods by the text of their UIDs. It is called only for pods that share an IP.
 #[derive(Clone, Debug)]
 pub struct Members<P, A> {
-    places: SmallMap<A, Place>,
-    /// The IPv6 addresses that places refer to.
+    positions: SmallMap<A, Position>,
+    /// The IPv6 addresses that positions refer to.
     v6: Slab<Ipv6Addr>,
     /// An emptied group stays until its index is reused, so that indices do not shift.
     groups: Vec<Group<P, A>>,
@@ -28,16 +28,16 @@ pub struct Members<P, A> {
     portless: bool,
 }
 
-/// The place where a pod is listed, in 8 bytes because there is one for each pod of each Service.
+/// The position where a pod is listed, in 8 bytes because there is one for each pod of each Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct Position {
     /// The bits of an IPv4 address, or the index of an IPv6 one.
     ip: u32,
     /// The group's index, shifted past the two flags.
     group: u32,
 }
 
-impl Place {
+impl Position {
     const READY: u32 = 1;
     const V6: u32 = 2;
 
@@ -59,7 +59,7 @@ impl<P: Port, A: Address> Members<P, A> {
     /// without any; for other Services, a pod without ports is not published.
     pub fn new(portless: bool) -> Self {
         Self {
-            places: SmallMap::default(),
+            positions: SmallMap::default(),
             v6: Slab::new(),
             groups: Vec::new(),
             by_ports: HashTable::new(),
@@ -77,7 +77,7 @@ impl<P: Port, A: Address> Members<P, A> {
     ) -> Self {
         let mut members = Self::new(portless);
         let pods = pods.into_iter();
-        members.places = SmallMap::with_capacity(pods.size_hint().0);
+        members.positions = SmallMap::with_capacity(pods.size_hint().0);
         let mut last: Option<(PortList<P>, u32)> = None;
         for (address, ip, ready, ports) in pods {
             let group = match &last {
@@ -85,10 +85,10 @@ impl<P: Port, A: Address> Members<P, A> {
                 _ => members.group(&ports),
             };
             last = Some((ports, group));
-            let place = members.place(ip, group, ready);
-            let before = members.places.insert(address, place);
+            let position = members.position(ip, group, ready);
+            let before = members.positions.insert(address, position);
             debug_assert_eq!(before, None, "a pod is collected once");
-            list(&mut members.groups, place).push(address);
+            list(&mut members.groups, position).push(address);
         }
         let mut groups = std::mem::take(&mut members.groups);
         for group in &mut groups {
@@ -118,15 +118,15 @@ impl<P: Port, A: Address> Members<P, A> {
             self.remove(address);
         }
         let group = self.group(ports);
-        let place = self.place(ip, group, ready);
-        let before = place.list(&self.groups);
+        let position = self.position(ip, group, ready);
+        let before = position.list(&self.groups);
         let at = before.partition_point(|other| {
             compare_printed(self.ip_of(*other), ip)
                 .then_with(|| by_uid(*other, address))
                 .is_lt()
         });
-        self.places.insert(address, place);
-        let list = list(&mut self.groups, place);
+        self.positions.insert(address, position);
+        let list = list(&mut self.groups, position);
         if list.len() == list.capacity() {
             list.reserve_exact(list.len() / 8 + 4);
         }
@@ -141,39 +141,39 @@ impl<P: Port, A: Address> Members<P, A> {
 
     /// Returns what [`Members::set`] was last given for a pod: its address, whether it is ready, and its ports.
     pub fn get(&self, address: A) -> Option<(IpAddr, bool, &PortList<P>)> {
-        let place = self.places.get(&address)?;
+        let position = self.positions.get(&address)?;
         Some((
-            self.ip(place),
-            place.is_ready(),
-            &self.groups[place.group()].ports,
+            self.ip(position),
+            position.is_ready(),
+            &self.groups[position.group()].ports,
         ))
     }
 
     /// Removes a pod that is gone or not to be published. Returns whether it was present. Uses only what
     /// [`Members::set`] was given, since anything else known of the pod may have changed or gone.
     pub fn remove(&mut self, address: A) -> bool {
-        let Some(place) = self.places.get(&address) else {
+        let Some(position) = self.positions.get(&address) else {
             return false;
         };
-        let (before, ip) = (place.list(&self.groups), self.ip(place));
+        let (before, ip) = (position.list(&self.groups), self.ip(position));
         let first = before.partition_point(|other| compare_printed(self.ip_of(*other), ip).is_lt());
         let at = first
             + before[first..]
                 .iter()
                 .position(|other| *other == address)
-                .expect("a pod stands in the list that its place names");
-        list(&mut self.groups, place).remove(at);
-        self.places.remove(&address);
-        if place.is_v6() {
-            self.v6.remove(place.ip as usize);
+                .expect("a pod stands in the list that its position names");
+        list(&mut self.groups, position).remove(at);
+        self.positions.remove(&address);
+        if position.is_v6() {
+            self.v6.remove(position.ip as usize);
         }
-        let group = &self.groups[place.group()];
+        let group = &self.groups[position.group()];
         if group.ready.is_empty() && group.not_ready.is_empty() {
             self.by_ports
-                .find_entry(hash_of(&group.ports), |&other| other as usize == place.group())
+                .find_entry(hash_of(&group.ports), |&other| other as usize == position.group())
                 .expect("a group in use is in the table of its ports")
                 .remove();
-            self.vacant.push(place.group() as u32);
+            self.vacant.push(position.group() as u32);
         }
         true
     }
@@ -186,12 +186,12 @@ impl<P: Port, A: Address> Members<P, A> {
 
     /// Returns the number of pods.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.positions.len()
     }
 
     /// Returns whether there are no pods.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.positions.is_empty()
     }
 
     /// Builds the subsets, truncated to a total number of addresses (an address counts in each subset that it is in).
@@ -349,34 +349,37 @@ impl<P: Port, A: Address> Members<P, A> {
         index
     }
 
-    fn place(&mut self, ip: IpAddr, group: u32, ready: bool) -> Place {
-        let flags = if ready { Place::READY } else { 0 };
+    fn position(&mut self, ip: IpAddr, group: u32, ready: bool) -> Position {
+        let flags = if ready { Position::READY } else { 0 };
         match ip {
-            IpAddr::V4(ip) => Place {
+            IpAddr::V4(ip) => Position {
                 ip: ip.to_bits(),
                 group: group << 2 | flags,
             },
-            IpAddr::V6(ip) => Place {
+            IpAddr::V6(ip) => Position {
                 ip: u32::try_from(self.v6.insert(ip)).expect("no Service has 2^32 pods"),
-                group: group << 2 | Place::V6 | flags,
+                group: group << 2 | Position::V6 | flags,
             },
         }
     }
 
-    fn ip(&self, place: Place) -> IpAddr {
-        if place.is_v6() {
-            IpAddr::V6(self.v6[place.ip as usize])
+    fn ip(&self, position: Position) -> IpAddr {
+        if position.is_v6() {
+            IpAddr::V6(self.v6[position.ip as usize])
         } else {
-            IpAddr::V4(Ipv4Addr::from_bits(place.ip))
+            IpAddr::V4(Ipv4Addr::from_bits(position.ip))
         }
     }
 
     fn ip_of(&self, address: A) -> IpAddr {
-        self.ip(self.places.get(&address).expect("what is listed has a place"))
+        self.ip(self
+            .positions
+            .get(&address)
+            .expect("what is listed has a position"))
     }
 }
 
-impl Place {
+impl Position {
     fn list<P, A>(self, groups: &[Group<P, A>]) -> &[A] {
         let group = &groups[self.group()];
         if self.is_ready() {
@@ -387,10 +390,10 @@ impl Place {
     }
 }
 
-/// Returns the list that a place refers to.
-fn list<P, A>(groups: &mut [Group<P, A>], place: Place) -> &mut Vec<A> {
-    let group = &mut groups[place.group()];
-    if place.is_ready() {
+/// Returns the list that a position refers to.
+fn list<P, A>(groups: &mut [Group<P, A>], position: Position) -> &mut Vec<A> {
+    let group = &mut groups[position.group()];
+    if position.is_ready() {
         &mut group.ready
     } else {
         &mut group.not_ready

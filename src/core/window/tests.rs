@@ -162,7 +162,7 @@ fn slow_answers_before_a_refusal_do_not_undo_it() {
     }
 }
 
-/// A window of two, in which a round's answers are learned as they come.
+/// A window of two, in which a sample's answers are learned as they come.
 #[test]
 fn a_short_stall_is_not_taken_for_longer_than_it_was() {
     for stalled in [50 * MS, 100 * MS, 200 * MS] {

@@ -95,20 +95,19 @@ impl Connections {
                     continue;
                 }
             };
-            let Some(place) = self.take_place() else {
+            let Some(slot) = self.take_slot() else {
                 // All slots are busy with a response, so this connection is dropped; its client may try again.
                 continue;
             };
-            let (id, answer) = (place.id, answer.clone());
+            let (id, answer) = (slot.id, answer.clone());
             let task = tokio::spawn(async move {
-                let Some(tls) = place.connections.tls.clone() else {
-                    return place.talk(stream, answer).await;
+                let Some(tls) = slot.connections.tls.clone() else {
+                    return slot.talk(stream, answer).await;
                 };
                 let acceptor = tls.acceptor().await;
                 // A connection that does not finish the TLS handshake in time is dropped.
-                if let Ok(Ok(stream)) = timeout(place.connections.limits.idle, acceptor.accept(stream)).await
-                {
-                    place.talk(stream, answer).await;
+                if let Ok(Ok(stream)) = timeout(slot.connections.limits.idle, acceptor.accept(stream)).await {
+                    slot.talk(stream, answer).await;
                 }
             });
             if let Some(entry) = self.table.lock().by_id.get_mut(&id) {
@@ -118,7 +117,7 @@ impl Connections {
     }
 
     /// Takes a slot in the table, if need be by closing the connection that has been idle for the longest.
-    fn take_place(&self) -> Option<Place> {
+    fn take_slot(&self) -> Option<ConnectionSlot> {
         let mut table = self.table.lock();
         if table.by_id.len() >= self.limits.connections {
             let silent = table
@@ -138,7 +137,7 @@ impl Connections {
             task: None,
         };
         table.by_id.insert(id, entry);
-        Some(Place {
+        Some(ConnectionSlot {
             id,
             connections: self.clone(),
         })
@@ -146,12 +145,12 @@ impl Connections {
 }
 
 /// A connection's slot in the table, which is freed on drop.
-struct Place {
+struct ConnectionSlot {
     id: u64,
     connections: Connections,
 }
 
-impl Place {
+impl ConnectionSlot {
     async fn talk<A>(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -159,17 +158,17 @@ impl Place {
     ) where
         A: Future<Output = Response<Full<Bytes>>>,
     {
-        let place = &self;
+        let slot = &self;
         let service = service_fn(|request| {
-            place.set_silent(None);
+            slot.set_silent(None);
             let answer = answer(request);
             async move {
                 let response = answer.await;
-                place.set_silent(Some(Instant::now()));
+                slot.set_silent(Some(Instant::now()));
                 Ok::<_, Infallible>(response)
             }
         });
-        let limits = place.connections.limits;
+        let limits = slot.connections.limits;
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.idle)
@@ -184,7 +183,7 @@ impl Place {
                 // Errors of a connection concern only its client.
                 _ = &mut connection => return,
                 // Closes a connection that does not read its response.
-                () = sleep(limits.idle) => if place.is_stale() { return },
+                () = sleep(limits.idle) => if slot.is_stale() { return },
             }
         }
     }
@@ -206,7 +205,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.table.lock().by_id.remove(&self.id);
     }

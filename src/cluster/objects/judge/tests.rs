@@ -3,11 +3,11 @@ use crate::core::ids::Uid;
 use serde_json::{Value, json};
 
 /// Returns the outcome of a request for the slice `s` of namespace `ns` that is answered like this.
-fn of_slice(verb: Flight, code: u16, body: &str) -> Outcome {
+fn of_slice(verb: RequestKind, code: u16, body: &str) -> Outcome {
     of(Output::Slice, verb, code, body)
 }
 
-fn of(output: Output, verb: Flight, code: u16, body: &str) -> Outcome {
+fn of(output: Output, verb: RequestKind, code: u16, body: &str) -> Outcome {
     let asked = Asked {
         verb,
         bytes: 5000,
@@ -38,12 +38,12 @@ fn object(kind: &str, over: &Value) -> String {
 }
 
 const PAGE: &str = "<html><head><title>404 Not Found</title></head></html>";
-const VERBS: [Flight; 5] = [
-    Flight::Create,
-    Flight::Update,
-    Flight::Delete,
-    Flight::Fetch,
-    Flight::Probe,
+const VERBS: [RequestKind; 5] = [
+    RequestKind::Create,
+    RequestKind::Update,
+    RequestKind::Delete,
+    RequestKind::Fetch,
+    RequestKind::Probe,
 ];
 
 #[test]
@@ -53,21 +53,26 @@ fn refusals_mean_what_they_mean() {
     terminating["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
     let terminating = terminating.to_string();
     for (verb, code, body, outcome) in [
-        (Flight::Create, 409, &*about("AlreadyExists"), Outcome::Exists),
-        (Flight::Update, 409, &about("Conflict"), Outcome::Conflict),
-        (Flight::Delete, 409, &about("Conflict"), Outcome::Conflict),
-        (Flight::Create, 403, &terminating, Outcome::Terminating),
-        (Flight::Update, 403, &terminating, Outcome::Rejected),
-        (Flight::Create, 403, &about("Forbidden"), Outcome::Rejected),
-        (Flight::Update, 422, &about("Invalid"), Outcome::Rejected),
         (
-            Flight::Update,
+            RequestKind::Create,
+            409,
+            &*about("AlreadyExists"),
+            Outcome::Exists,
+        ),
+        (RequestKind::Update, 409, &about("Conflict"), Outcome::Conflict),
+        (RequestKind::Delete, 409, &about("Conflict"), Outcome::Conflict),
+        (RequestKind::Create, 403, &terminating, Outcome::Terminating),
+        (RequestKind::Update, 403, &terminating, Outcome::Rejected),
+        (RequestKind::Create, 403, &about("Forbidden"), Outcome::Rejected),
+        (RequestKind::Update, 422, &about("Invalid"), Outcome::Rejected),
+        (
+            RequestKind::Update,
             429,
             "Too many requests, please try again later.",
             Outcome::Throttled,
         ),
-        (Flight::Update, 500, "", Outcome::Unknown),
-        (Flight::Update, 504, &about("Timeout"), Outcome::Unknown),
+        (RequestKind::Update, 500, "", Outcome::Unknown),
+        (RequestKind::Update, 504, &about("Timeout"), Outcome::Unknown),
     ] {
         assert_eq!(of_slice(verb, code, body), outcome, "{verb:?} {code} {body}");
     }
@@ -89,18 +94,18 @@ fn a_status_not_found_about_the_object_is_believed() {
         include_str!("../../../../loadtest/apiserver/tests/wire/delete.not-found.json"),
         "s",
     );
-    for verb in [Flight::Update, Flight::Delete, Flight::Fetch] {
+    for verb in [RequestKind::Update, RequestKind::Delete, RequestKind::Fetch] {
         assert_eq!(of_slice(verb, 404, &put), Outcome::NotFound);
         assert_eq!(of_slice(verb, 404, &delete), Outcome::NotFound);
     }
     let endpoints = status("NotFound", "endpoints", "s").to_string();
     assert_eq!(
-        of(Output::Endpoints, Flight::Update, 404, &endpoints),
+        of(Output::Endpoints, RequestKind::Update, 404, &endpoints),
         Outcome::NotFound
     );
     let service = status("NotFound", "services", "s").to_string();
     assert_eq!(
-        of(Output::Endpoints, Flight::Probe, 404, &service),
+        of(Output::Endpoints, RequestKind::Probe, 404, &service),
         Outcome::NotFound
     );
     // Without its namespace there is no object, and none can be made.
@@ -108,8 +113,11 @@ fn a_status_not_found_about_the_object_is_believed() {
         include_str!("../../../../loadtest/apiserver/tests/wire/post.namespace-missing.json"),
         "ns",
     );
-    assert_eq!(of_slice(Flight::Create, 404, &namespace), Outcome::Terminating);
-    assert_eq!(of_slice(Flight::Update, 404, &namespace), Outcome::NotFound);
+    assert_eq!(
+        of_slice(RequestKind::Create, 404, &namespace),
+        Outcome::Terminating
+    );
+    assert_eq!(of_slice(RequestKind::Update, 404, &namespace), Outcome::NotFound);
 }
 
 #[test]
@@ -142,14 +150,14 @@ fn any_other_404_says_nothing() {
     }
     let about_it = status("NotFound", "endpointslices", "s").to_string();
     assert_eq!(
-        of_slice(Flight::Create, 404, &about_it),
+        of_slice(RequestKind::Create, 404, &about_it),
         Outcome::Unknown,
         "what is to be created is missing anyway"
     );
     let mut about_another = status("Forbidden", "pods", "x");
     about_another["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
     assert_eq!(
-        of_slice(Flight::Create, 403, &about_another.to_string()),
+        of_slice(RequestKind::Create, 403, &about_another.to_string()),
         Outcome::Rejected
     );
 }
@@ -161,12 +169,12 @@ fn an_answer_shows_the_object_or_says_nothing() {
         uid: Uid::from("u"),
         version: 7,
     });
-    for verb in [Flight::Create, Flight::Update] {
+    for verb in [RequestKind::Create, RequestKind::Update] {
         for kind in ["PartialObjectMetadata", "EndpointSlice"] {
             assert_eq!(of_slice(verb, 200, &object(kind, &none)), written);
         }
     }
-    let slice = of_slice(Flight::Fetch, 200, &object("EndpointSlice", &none));
+    let slice = of_slice(RequestKind::Fetch, 200, &object("EndpointSlice", &none));
     assert!(
         matches!(
             slice,
@@ -177,7 +185,12 @@ fn an_answer_shows_the_object_or_says_nothing() {
         ),
         "{slice:?}"
     );
-    let endpoints = of(Output::Endpoints, Flight::Fetch, 200, &object("Endpoints", &none));
+    let endpoints = of(
+        Output::Endpoints,
+        RequestKind::Fetch,
+        200,
+        &object("Endpoints", &none),
+    );
     assert!(
         matches!(
             endpoints,
@@ -189,10 +202,10 @@ fn an_answer_shows_the_object_or_says_nothing() {
         "{endpoints:?}"
     );
     let unlabelled = object("EndpointSlice", &json!({"labels": null}));
-    assert_eq!(of_slice(Flight::Fetch, 200, &unlabelled), Outcome::Foreign);
+    assert_eq!(of_slice(RequestKind::Fetch, 200, &unlabelled), Outcome::Foreign);
     for kind in ["Service", "PartialObjectMetadata"] {
         assert_eq!(
-            of_slice(Flight::Probe, 200, &object(kind, &none)),
+            of_slice(RequestKind::Probe, 200, &object(kind, &none)),
             Outcome::Exists
         );
     }
@@ -216,10 +229,10 @@ fn an_answer_shows_the_object_or_says_nothing() {
         }
     }
     let unversioned = object("PartialObjectMetadata", &json!({"resourceVersion": null}));
-    assert_eq!(of_slice(Flight::Update, 200, &unversioned), Outcome::Unknown);
+    assert_eq!(of_slice(RequestKind::Update, 200, &unversioned), Outcome::Unknown);
     let partial = object("PartialObjectMetadata", &none);
     assert_eq!(
-        of_slice(Flight::Fetch, 200, &partial),
+        of_slice(RequestKind::Fetch, 200, &partial),
         Outcome::Unknown,
         "whole objects are fetched"
     );
@@ -232,34 +245,34 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
     ))
     .unwrap();
     assert_eq!(
-        of_slice(Flight::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, &done.to_string()),
         Outcome::Unknown,
         "of another slice"
     );
     done["details"]["name"] = "s".into();
     assert_eq!(
-        of_slice(Flight::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, &done.to_string()),
         Outcome::Deleted(None)
     );
     assert_eq!(
-        of(Output::Endpoints, Flight::Delete, 200, &done.to_string()),
+        of(Output::Endpoints, RequestKind::Delete, 200, &done.to_string()),
         Outcome::Unknown
     );
     // Some servers name the kind.
     done["details"]["kind"] = "EndpointSlice".into();
     assert_eq!(
-        of_slice(Flight::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, &done.to_string()),
         Outcome::Deleted(None)
     );
     // Since 1.38, with a version at which it is gone.
     done["metadata"] = json!({"resourceVersion": "42"});
     assert_eq!(
-        of_slice(Flight::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, &done.to_string()),
         Outcome::Deleted(Some(42))
     );
     done["metadata"] = json!({"resourceVersion": "soon"});
     assert_eq!(
-        of_slice(Flight::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, &done.to_string()),
         Outcome::Deleted(None)
     );
     // With finalizers it is still there, and shown.
@@ -267,9 +280,9 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
         "EndpointSlice",
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     );
-    assert_eq!(of_slice(Flight::Delete, 200, &kept), Outcome::Deleted(None));
-    assert_eq!(of_slice(Flight::Delete, 200, PAGE), Outcome::Unknown);
-    assert_eq!(of_slice(Flight::Delete, 204, ""), Outcome::Unknown);
+    assert_eq!(of_slice(RequestKind::Delete, 200, &kept), Outcome::Deleted(None));
+    assert_eq!(of_slice(RequestKind::Delete, 200, PAGE), Outcome::Unknown);
+    assert_eq!(of_slice(RequestKind::Delete, 204, ""), Outcome::Unknown);
 }
 
 #[test]
@@ -288,15 +301,18 @@ fn an_object_that_is_too_large_is_known_by_its_answer() {
             ),
         ),
     ] {
-        for verb in [Flight::Create, Flight::Update] {
+        for verb in [RequestKind::Create, RequestKind::Update] {
             assert_eq!(of_slice(verb, code, &body), too_large, "{body}");
         }
-        assert_ne!(of_slice(Flight::Fetch, code, &body), too_large);
+        assert_ne!(of_slice(RequestKind::Fetch, code, &body), too_large);
     }
     let other = failed("etcdserver: request timed out");
-    assert_eq!(of_slice(Flight::Update, 500, &other), Outcome::Unknown);
+    assert_eq!(of_slice(RequestKind::Update, 500, &other), Outcome::Unknown);
     let said_by_a_page = "etcdserver: request is too large";
-    assert_eq!(of_slice(Flight::Update, 500, said_by_a_page), Outcome::Unknown);
+    assert_eq!(
+        of_slice(RequestKind::Update, 500, said_by_a_page),
+        Outcome::Unknown
+    );
 }
 
 #[test]
@@ -316,14 +332,14 @@ fn an_answer_that_cannot_be_read_says_why() {
     };
     let mut endpoints: Value = serde_json::from_str(&object("Endpoints", &json!({}))).unwrap();
     endpoints["subsets"] = json!([{"addresses": "none"}]);
-    let told = why(Output::Endpoints, Flight::Fetch, &endpoints.to_string());
+    let told = why(Output::Endpoints, RequestKind::Fetch, &endpoints.to_string());
     assert!(told.contains("expected"), "{told}");
     let slice = object("EndpointSlice", &json!({"resourceVersion": "soon"}));
-    for verb in [Flight::Fetch, Flight::Update] {
+    for verb in [RequestKind::Fetch, RequestKind::Update] {
         let told = why(Output::Slice, verb, &slice);
         assert_eq!(told, "metadata.resourceVersion is missing or malformed");
     }
     let other = object("EndpointSlice", &json!({"name": "other"}));
-    let told = why(Output::Slice, Flight::Fetch, &other);
+    let told = why(Output::Slice, RequestKind::Fetch, &other);
     assert_eq!(told, "it does not show the object");
 }

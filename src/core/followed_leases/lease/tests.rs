@@ -28,16 +28,19 @@ fn found(version: u64, record: Record) -> LeaseAnswer {
 /// Returns a Lease that was listed with a holder at second 0.
 fn listed(holder: &str) -> FollowedLease {
     let mut lease = FollowedLease::default();
-    assert_eq!(lease.listed(Some((5, &record(holder, 0))), at(0)), Effect::Judge);
+    assert_eq!(
+        lease.listed(Some((5, &record(holder, 0))), at(0)),
+        LeaseEffect::Judge
+    );
     lease
 }
 
 #[test]
 fn a_watch_event_before_the_list_proves_nothing() {
     let mut lease = FollowedLease::default();
-    assert_eq!(lease.seen(7, &record("a", 1), at(0)), Effect::None);
+    assert_eq!(lease.seen(7, &record("a", 1), at(0)), LeaseEffect::None);
     assert_eq!(lease.verdict(), Verdict::Unknown);
-    assert_eq!(lease.gone(8), Effect::None);
+    assert_eq!(lease.gone(8), LeaseEffect::None);
     assert_eq!(lease.verdict(), Verdict::Unknown);
 }
 
@@ -46,9 +49,9 @@ fn only_a_change_is_a_renewal() {
     let mut lease = listed("a");
     assert_eq!(lease.verdict(), Verdict::Held("a"));
     // Its metadata was edited, an event came late, and it was listed again.
-    assert_eq!(lease.seen(6, &record("a", 0), at(3)), Effect::None);
-    assert_eq!(lease.seen(4, &record("b", 9), at(3)), Effect::None);
-    assert_eq!(lease.listed(Some((7, &record("a", 0))), at(4)), Effect::None);
+    assert_eq!(lease.seen(6, &record("a", 0), at(3)), LeaseEffect::None);
+    assert_eq!(lease.seen(4, &record("b", 9), at(3)), LeaseEffect::None);
+    assert_eq!(lease.listed(Some((7, &record("a", 0))), at(4)), LeaseEffect::None);
     assert_eq!(
         lease.wake(),
         Some(at(10)),
@@ -56,16 +59,19 @@ fn only_a_change_is_a_renewal() {
     );
     assert_eq!(
         lease.seen(8, &record("a", 1), at(6)),
-        Effect::Renewed { moved: false }
+        LeaseEffect::Renewed { moved: false }
     );
     assert_eq!(lease.wake(), Some(at(16)));
     assert_eq!(
         lease.seen(9, &record("b", 2), at(7)),
-        Effect::Renewed { moved: true }
+        LeaseEffect::Renewed { moved: true }
     );
     assert_eq!(lease.verdict(), Verdict::Held("b"));
     // A list with another content is a first sight.
-    assert_eq!(lease.listed(Some((12, &record("c", 3))), at(9)), Effect::Judge);
+    assert_eq!(
+        lease.listed(Some((12, &record("c", 3))), at(9)),
+        LeaseEffect::Judge
+    );
     assert_eq!(
         (lease.verdict(), lease.wake()),
         (Verdict::Held("c"), Some(at(19)))
@@ -75,23 +81,26 @@ fn only_a_change_is_a_renewal() {
 #[test]
 fn a_published_holder_is_removed_only_after_a_read() {
     let mut lease = listed("a");
-    assert_eq!(lease.due(at(9), true), (false, Effect::None), "not yet");
-    assert_eq!(lease.due(at(10), true), (true, Effect::None));
+    assert_eq!(lease.due(at(9), true), (false, LeaseEffect::None), "not yet");
+    assert_eq!(lease.due(at(10), true), (true, LeaseEffect::None));
     assert_eq!(
         lease.due(at(11), true),
-        (false, Effect::None),
+        (false, LeaseEffect::None),
         "one read at a time"
     );
     // The watch was cut, and the holder goes on to renew.
     assert_eq!(
         lease.read(&found(9, record("a", 4)), at(11)),
-        Effect::Renewed { moved: false }
+        LeaseEffect::Renewed { moved: false }
     );
-    assert_eq!(lease.due(at(21), true), (true, Effect::None));
-    assert_eq!(lease.read(&found(9, record("a", 4)), at(21)), Effect::Judge);
+    assert_eq!(lease.due(at(21), true), (true, LeaseEffect::None));
+    assert_eq!(lease.read(&found(9, record("a", 4)), at(21)), LeaseEffect::Judge);
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
     assert_eq!(lease.wake(), None);
-    assert_eq!(lease.listed(Some((9, &record("a", 4))), at(22)), Effect::None);
+    assert_eq!(
+        lease.listed(Some((9, &record("a", 4))), at(22)),
+        LeaseEffect::None
+    );
     assert_eq!(
         lease.verdict(),
         Verdict::Nobody(Vacancy::Expired),
@@ -99,7 +108,7 @@ fn a_published_holder_is_removed_only_after_a_read() {
     );
     assert_eq!(
         lease.seen(10, &record("a", 5), at(23)),
-        Effect::Renewed { moved: false }
+        LeaseEffect::Renewed { moved: false }
     );
     assert_eq!(lease.verdict(), Verdict::Held("a"));
 }
@@ -107,7 +116,7 @@ fn a_published_holder_is_removed_only_after_a_read() {
 #[test]
 fn without_a_published_pod_time_runs_out_without_a_read() {
     let mut lease = listed("a");
-    assert_eq!(lease.due(at(10), false), (false, Effect::Judge));
+    assert_eq!(lease.due(at(10), false), (false, LeaseEffect::Judge));
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
     assert_eq!(lease.holder(), Some("a"));
 }
@@ -117,40 +126,40 @@ fn a_read_that_fails_is_repeated_ever_more_slowly() {
     let mut lease = listed("a");
     let mut now = at(10);
     for pause in [1, 2, 4, 8, 10, 10] {
-        assert_eq!(lease.due(now, true), (true, Effect::None));
-        assert_eq!(lease.read(&LeaseAnswer::Failed, now), Effect::None);
+        assert_eq!(lease.due(now, true), (true, LeaseEffect::None));
+        assert_eq!(lease.read(&LeaseAnswer::Failed, now), LeaseEffect::None);
         assert_eq!(lease.verdict(), Verdict::Held("a"), "nothing is proven");
         assert_eq!(lease.wake(), Some(now + at(pause)));
         now += at(pause);
     }
-    assert_eq!(lease.due(now, true), (true, Effect::None));
-    assert_eq!(lease.read(&LeaseAnswer::Missing, now), Effect::Judge);
+    assert_eq!(lease.due(now, true), (true, LeaseEffect::None));
+    assert_eq!(lease.read(&LeaseAnswer::Missing, now), LeaseEffect::Judge);
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
 }
 
 #[test]
 fn what_the_watch_shows_meanwhile_is_newer_than_a_read() {
     let mut lease = listed("a");
-    assert_eq!(lease.due(at(10), true), (true, Effect::None));
+    assert_eq!(lease.due(at(10), true), (true, LeaseEffect::None));
     assert_eq!(
         lease.seen(9, &record("b", 1), at(11)),
-        Effect::Renewed { moved: true }
+        LeaseEffect::Renewed { moved: true }
     );
-    assert_eq!(lease.read(&found(5, record("a", 0)), at(12)), Effect::None);
+    assert_eq!(lease.read(&found(5, record("a", 0)), at(12)), LeaseEffect::None);
     assert_eq!(
         (lease.verdict(), lease.wake()),
         (Verdict::Held("b"), Some(at(21)))
     );
     // The same with an answer that there is none.
-    assert_eq!(lease.due(at(21), true), (true, Effect::None));
+    assert_eq!(lease.due(at(21), true), (true, LeaseEffect::None));
     assert_eq!(
         lease.seen(10, &record("b", 2), at(22)),
-        Effect::Renewed { moved: false }
+        LeaseEffect::Renewed { moved: false }
     );
-    assert_eq!(lease.read(&LeaseAnswer::Missing, at(23)), Effect::None);
+    assert_eq!(lease.read(&LeaseAnswer::Missing, at(23)), LeaseEffect::None);
     assert_eq!(lease.verdict(), Verdict::Held("b"));
     // An answer that is not awaited.
-    assert_eq!(lease.read(&LeaseAnswer::Missing, at(24)), Effect::None);
+    assert_eq!(lease.read(&LeaseAnswer::Missing, at(24)), LeaseEffect::None);
 }
 
 #[test]
@@ -158,17 +167,17 @@ fn a_read_at_a_lower_version_is_a_first_sight_of_a_restored_store() {
     let mut lease = listed("a");
     assert_eq!(
         lease.seen(900, &record("a", 9), at(1)),
-        Effect::Renewed { moved: false }
+        LeaseEffect::Renewed { moved: false }
     );
-    assert_eq!(lease.due(at(11), true), (true, Effect::None));
-    assert_eq!(lease.read(&found(40, record("b", 1)), at(12)), Effect::Judge);
+    assert_eq!(lease.due(at(11), true), (true, LeaseEffect::None));
+    assert_eq!(lease.read(&found(40, record("b", 1)), at(12)), LeaseEffect::Judge);
     assert_eq!(
         (lease.verdict(), lease.wake()),
         (Verdict::Held("b"), Some(at(22)))
     );
     assert_eq!(
         lease.seen(41, &record("b", 2), at(13)),
-        Effect::Renewed { moved: false }
+        LeaseEffect::Renewed { moved: false }
     );
 }
 
@@ -177,22 +186,22 @@ fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
     let mut lease = listed("a");
     assert_eq!(
         lease.seen(6, &record("", 1), at(1)),
-        Effect::Renewed { moved: true }
+        LeaseEffect::Renewed { moved: true }
     );
     assert_eq!(
         (lease.verdict(), lease.wake()),
         (Verdict::Nobody(Vacancy::NoHolder), None)
     );
-    assert_eq!(lease.gone(4), Effect::None, "an event that comes late");
-    assert_eq!(lease.gone(7), Effect::Judge);
+    assert_eq!(lease.gone(4), LeaseEffect::None, "an event that comes late");
+    assert_eq!(lease.gone(7), LeaseEffect::Judge);
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
-    assert_eq!(lease.listed(None, at(2)), Effect::None);
+    assert_eq!(lease.listed(None, at(2)), LeaseEffect::None);
     // Seen to be created, so its holder is alive.
     assert_eq!(
         lease.seen(8, &record("b", 0), at(3)),
-        Effect::Renewed { moved: true }
+        LeaseEffect::Renewed { moved: true }
     );
-    assert_eq!(lease.listed(None, at(4)), Effect::Judge);
+    assert_eq!(lease.listed(None, at(4)), LeaseEffect::Judge);
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
 }
 
@@ -202,15 +211,15 @@ fn a_lease_that_cannot_be_listed_is_read_in_the_end() {
     assert_eq!(lease.wake(), None);
     lease.begun(at(100));
     assert_eq!(lease.wake(), Some(at(115)));
-    assert_eq!(lease.due(at(115), true), (true, Effect::None));
+    assert_eq!(lease.due(at(115), true), (true, LeaseEffect::None));
     assert_eq!(
         lease.read(&LeaseAnswer::Refused("no".into()), at(116)),
-        Effect::Judge
+        LeaseEffect::Judge
     );
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Unreadable));
     assert_eq!(lease.wake(), Some(at(176)), "permission may come");
-    assert_eq!(lease.due(at(176), false), (true, Effect::None));
-    assert_eq!(lease.read(&found(3, record("a", 0)), at(177)), Effect::Judge);
+    assert_eq!(lease.due(at(176), false), (true, LeaseEffect::None));
+    assert_eq!(lease.read(&found(3, record("a", 0)), at(177)), LeaseEffect::Judge);
     assert_eq!(
         (lease.verdict(), lease.wake()),
         (Verdict::Held("a"), Some(at(187)))
@@ -219,10 +228,10 @@ fn a_lease_that_cannot_be_listed_is_read_in_the_end() {
     assert!(late.ask() && !late.ask(), "read at once, once");
     // The watch shows something meanwhile, which may be newer.
     late.seen(4, &record("b", 1), at(0));
-    assert_eq!(late.read(&found(3, record("a", 0)), at(1)), Effect::None);
+    assert_eq!(late.read(&found(3, record("a", 0)), at(1)), LeaseEffect::None);
     assert_eq!((late.verdict(), late.wake()), (Verdict::Unknown, Some(at(2))));
-    assert_eq!(late.due(at(2), false), (true, Effect::None));
-    assert_eq!(late.read(&found(3, record("a", 0)), at(1)), Effect::Judge);
+    assert_eq!(late.due(at(2), false), (true, LeaseEffect::None));
+    assert_eq!(late.read(&found(3, record("a", 0)), at(1)), LeaseEffect::Judge);
     assert!(!late.ask());
 }
 
@@ -337,21 +346,21 @@ impl World {
         let effect = match happens {
             Happens::Renew => {
                 self.write(&holder.unwrap());
-                Effect::None
+                LeaseEffect::None
             }
             Happens::Take => {
                 self.write(if holder.as_deref() == Some("a") { "b" } else { "a" });
-                Effect::None
+                LeaseEffect::None
             }
             Happens::GiveUp => {
                 self.write("");
-                Effect::None
+                LeaseEffect::None
             }
             Happens::Delete => {
                 self.version += 1;
                 self.there = None;
                 self.events.push_back((self.version, None));
-                Effect::None
+                LeaseEffect::None
             }
             Happens::Watch => match self.events.pop_front().unwrap() {
                 (version, Some(record)) => {
@@ -363,12 +372,12 @@ impl World {
             Happens::Break => {
                 self.watches = false;
                 self.events.clear();
-                Effect::None
+                LeaseEffect::None
             }
             Happens::List => {
                 self.list = Some(Answer(self.there.clone()));
                 self.events.clear();
-                Effect::None
+                LeaseEffect::None
             }
             Happens::Listed => {
                 let Answer(listed) = self.list.take().unwrap();
@@ -384,7 +393,7 @@ impl World {
             }
             Happens::Pass => {
                 self.now += 1;
-                Effect::None
+                LeaseEffect::None
             }
         };
         self.settle(effect);
@@ -396,13 +405,13 @@ impl World {
     }
 
     /// Publishes whom the Lease says, by the rules.
-    fn settle(&mut self, effect: Effect) {
+    fn settle(&mut self, effect: LeaseEffect) {
         match self.lease.verdict() {
             Verdict::Unknown => {}
             Verdict::Nobody(_) => self.published = None,
             Verdict::Held(holder) => {
                 if self.published.as_deref() != Some(holder) {
-                    let renewed = matches!(effect, Effect::Renewed { .. });
+                    let renewed = matches!(effect, LeaseEffect::Renewed { .. });
                     self.published = renewed.then(|| holder.to_owned());
                 }
             }

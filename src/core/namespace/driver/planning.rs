@@ -5,12 +5,12 @@ use super::NamespaceState;
 use crate::core::body::Encode;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::WorkItem;
-use crate::core::namespace::lifecycle::{Granted, Lifecycle as _, Outcome};
+use crate::core::namespace::lifecycle::{BuiltRequest, Lifecycle as _, Outcome};
 use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::namespace::services::{Start, Trigger};
 use crate::core::object::{ObjectName, Output};
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -34,30 +34,39 @@ pub(super) struct Planning {
 impl NamespaceState {
     /// Builds the request of an object whose turn has come, from the state at that moment, or returns `None` if
     /// nothing is due any more. At most one request of an object is in flight at a time.
-    pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
-        let granted = match object.output {
-            Output::Slice => self.placement().grant(&object.name, encoder),
-            Output::Endpoints => self.endpoints_desk().grant(&object.name, encoder),
-            Output::Mirrored => self.mirroring().grant(&object.name, encoder),
+    pub fn build_request<E: Encode>(
+        &mut self,
+        object: &ObjectName,
+        encoder: &mut E,
+    ) -> Option<BuiltRequest<E::Body>> {
+        let built = match object.output {
+            Output::Slice => self.placement().build_request(&object.name, encoder),
+            Output::Endpoints => self.endpoints_desk().build_request(&object.name, encoder),
+            Output::Mirrored => self.mirroring().build_request(&object.name, encoder),
         };
         self.pass_on();
-        granted
+        built
     }
 
     /// Handles the answer to an object's request; `why` is what the API server said of a refusal. Returns the object
     /// if it is due again.
-    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+    pub fn apply_outcome(
+        &mut self,
+        object: &ObjectName,
+        outcome: Outcome,
+        why: Option<&str>,
+    ) -> Option<WorkItem> {
         let name = &object.name;
         let due = match object.output {
-            Output::Slice => self.placement().answer(name, outcome, why),
+            Output::Slice => self.placement().apply_outcome(name, outcome, why),
             Output::Endpoints => {
-                let due = self.endpoints_desk().answer(name, outcome, why);
+                let due = self.endpoints_desk().apply_outcome(name, outcome, why);
                 self.pass_on();
                 self.mirroring().read_to_mirror(name);
                 due
             }
             Output::Mirrored => {
-                let due = self.mirroring().answered(name, outcome, why);
+                let due = self.mirroring().apply_outcome(name, outcome, why);
                 self.mirroring().stop_waiting_for_mirrored(name);
                 self.mirrors.note_answer(name);
                 due
@@ -72,14 +81,14 @@ impl NamespaceState {
     /// list is pending, there are none.
     pub fn plan(&mut self) -> Vec<WorkItem> {
         let mut wants = Vec::new();
-        let done = self.step_plan(&mut wants, &mut Budget::unlimited());
+        let done = self.step_plan(&mut wants, &mut TurnBudget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
         wants
     }
 
     /// Does what [`Self::plan`] does, as far as the budget goes; returns true when the plan is complete. Adds the
     /// objects that are due by what has been evaluated so far. No event, grant or outcome may come in between.
-    pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+    pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
         if self.ctx.pending_lists.any() {
             return true;
         }
@@ -126,7 +135,7 @@ impl NamespaceState {
     }
 
     /// Adds the objects that are due, as far as is known. Returns false if the budget ends before all have been looked at.
-    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
         // Slices first: few clients still read Endpoints.
         self.placement().plan_due(wants, budget)
             && self.endpoints_desk().plan_due(wants, budget)
@@ -145,7 +154,7 @@ impl NamespaceState {
             || self.replacements.has_to_plan()
     }
 
-    fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+    fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
         if !self.adopt_some(budget)
             || !self.forget_some_triggers(planning, budget)
             || !self.start_some(planning, budget)
@@ -193,7 +202,7 @@ impl NamespaceState {
     }
 
     /// Adopts the objects that were listed before their pods and Services were known, as far as the budget goes.
-    fn adopt_some(&mut self, budget: &mut Budget) -> bool {
+    fn adopt_some(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some((epoch, facts)) = self.slices.take_arrival() {
             let before = self.ctx.work.total();
             self.ctx.count_read(facts.units());
@@ -225,7 +234,7 @@ impl NamespaceState {
     }
 
     /// Forgets the trigger times of changes from before this process wrote, as far as the budget goes.
-    fn forget_some_triggers(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+    fn forget_some_triggers(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
         while self.ctx.starting && planning.untriggered < self.services.end() {
             self.services.forget_triggers(planning.untriggered);
             planning.untriggered += STRIDE;
@@ -238,7 +247,7 @@ impl NamespaceState {
     }
 
     /// Notifies users of what was there before this process wrote, as far as the budget goes.
-    fn start_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+    fn start_some(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
         while self.ctx.starting {
             if budget.is_spent() {
                 return false;

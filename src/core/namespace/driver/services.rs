@@ -5,7 +5,7 @@ use crate::core::facts::ServiceFacts;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::rounds::Visit;
 use crate::core::namespace::services::{Compared, Finished, Pass, Queued, Reason};
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 
 impl NamespaceState {
     /// Applies a Service from a list (of the given epoch) or a watch. One with another UID than the known one is a new
@@ -147,7 +147,7 @@ impl NamespaceState {
 
     /// Does the visits to pods, Services and objects that events have left, as far as the budget goes. Returns true when all are
     /// done.
-    pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
+    pub fn step_passes(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some(queued) = self.services.next_pass() {
             if budget.is_spent() {
                 self.services.queue_first(queued);
@@ -180,7 +180,7 @@ impl NamespaceState {
 
     /// Does what [`Self::step_passes`] does, to the end.
     pub(super) fn finish_passes(&mut self) {
-        let done = self.step_passes(&mut Budget::unlimited());
+        let done = self.step_passes(&mut TurnBudget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
     }
 }

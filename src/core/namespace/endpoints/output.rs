@@ -12,10 +12,10 @@ use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    Content, Gone, Granted, Lifecycle as _, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
+    BuiltRequest, Content, Gone, Lifecycle, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
 };
 use crate::core::namespace::services::{ServiceEndpoints, address_of, by_uid};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
+use crate::core::object::{ObjectName, ObjectState, Phase, Remote, RequestKind};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
@@ -210,7 +210,7 @@ impl Publishing for EndpointsDesk<'_> {
             },
             warning: true,
             reason: match flight {
-                Flight::Create => "FailedToCreateEndpoint",
+                RequestKind::Create => "FailedToCreateEndpoint",
                 _ => "FailedToUpdateEndpoint",
             },
             message,
@@ -397,11 +397,11 @@ impl EndpointsDesk<'_> {
     }
 
     /// Builds the request of an object whose turn has come.
-    pub(in crate::core::namespace) fn grant<E: Encode>(
+    pub(in crate::core::namespace) fn build_request<E: Encode>(
         &mut self,
         name: &str,
         encoder: &mut E,
-    ) -> Option<Granted<E::Body>> {
+    ) -> Option<BuiltRequest<E::Body>> {
         let pending = self.ctx.pending_lists.any();
         if let Some(id) = self.endpoints.objects.find(name)
             && let object = &mut self.endpoints.objects[id].object
@@ -415,11 +415,11 @@ impl EndpointsDesk<'_> {
             object.phase = Phase::Unmanaged;
             return None;
         }
-        self.grant_one(name, encoder)
+        Lifecycle::build_request(self, name, encoder)
     }
 
     /// Handles the answer to a request. Returns the object if it is due again.
-    pub(in crate::core::namespace) fn answer(
+    pub(in crate::core::namespace) fn apply_outcome(
         &mut self,
         name: &str,
         outcome: Outcome,
@@ -429,7 +429,7 @@ impl EndpointsDesk<'_> {
             self.answered_late(name, &outcome);
             return None;
         }
-        self.answered(name, outcome, why)
+        Lifecycle::apply_outcome(self, name, outcome, why)
     }
 
     /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may

@@ -2,15 +2,15 @@
 
 use super::notices::Notices as _;
 use super::{
-    Effect, Facts, Gone, Granted, Id, Meta, Metadata as _, Outcome, Published as _, Publishing, Step, Whole,
-    context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
+    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, Outcome, Published as _, Publishing,
+    Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
 };
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
-use crate::core::object::{Editor, Flight, Interference, ObjectState, Phase};
-use crate::core::work::Budget;
+use crate::core::object::{Editor, Interference, ObjectState, Phase, RequestKind};
+use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -24,7 +24,8 @@ const FIRST_THAT_REMOVES: u8 = 2;
 /// The operations on objects of any kind.
 pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Builds the request of an object whose turn has come, or returns `None` if nothing is due any more.
-    fn grant_one<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<Granted<E::Body>> {
+    /// A kind that has more to do at this moment has a method of the same name, which calls this one.
+    fn build_request<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<BuiltRequest<E::Body>> {
         let id = objects(self).find(name)?;
         let entry = &objects(self)[id];
         let object: &ObjectState = entry.as_ref();
@@ -66,12 +67,13 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         };
         let object = object_mut(self, id);
         let changes = object.changes;
-        object.depart(request.flight());
-        Some(Granted { request, changes })
+        object.depart(request.kind());
+        Some(BuiltRequest { request, changes })
     }
 
     /// Handles the answer to an object's request. Returns the object if it is due again.
-    fn answered(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+    /// A kind that has more to do at this moment has a method of the same name, which calls this one.
+    fn apply_outcome(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         let id = objects(self).in_flight(name)?;
         let object = object_mut(self, id);
         let (before, failures) = (object.phase, object.failures);
@@ -86,19 +88,19 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             object.remote.as_ref().map(|remote| remote.version),
             object.unanswered,
         );
-        let differed = flight == Flight::Fetch && differs_from_desired(self, id);
+        let differed = flight == RequestKind::Fetch && differs_from_desired(self, id);
         take_effect(self, id, flight, effect, outcome);
-        if effect == Effect::Terminating && before == Phase::Managed {
+        if effect == AnswerEffect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
         let object: &ObjectState = objects(self).get(id)?.as_ref();
-        if flight == Flight::Fetch && effect != Effect::Failed {
-            let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
+        if flight == RequestKind::Fetch && effect != AnswerEffect::Failed {
+            let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
-            let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
+            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { blocks: false };
             let now = object.remote.as_ref().map(|remote| remote.version);
-            let changed = effect == Effect::Read && before == Phase::Managed && now != version;
+            let changed = effect == AnswerEffect::Read && before == Phase::Managed && now != version;
             let contested = object.is_contested();
             let differs = differs_from_desired(self, id);
             if appeared || (changed && !unanswered) {
@@ -131,7 +133,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         // Failures of unmanaged objects have no consequences, and a read says nothing about our requests.
-        if object.failures > failures && object.phase != Phase::Unmanaged && effect != Effect::Read {
+        if object.failures > failures && object.phase != Phase::Unmanaged && effect != AnswerEffect::Read {
             self.notify_failure(id, flight, bytes, why);
         }
         let entry = &objects(self)[id];
@@ -157,7 +159,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 
     /// Adds the work items of a kind that are due, in the order in which they should go. Returns false if the budget ends
     /// before all have been looked at.
-    fn plan_due(&mut self, items: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+    fn plan_due(&mut self, items: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
         while objects(self).wanted.len() > MOST_PLANNED || !objects(self).last.is_empty() {
             plan_some(self, items);
             budget.spend(MOST_PLANNED as u64);
@@ -273,11 +275,11 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let object = object_mut(self, id);
         // A delete of ours in flight is meant for the object of an earlier Service of this name, and is no
         // interference.
-        let ours = object.flight == Some(Flight::Delete);
+        let ours = object.flight == Some(RequestKind::Delete);
         if object.remote.is_some() && object.phase == Phase::Managed && !ours {
             object.interference = Some(Box::new(Interference::Removed));
         }
-        if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {
+        if (object.remote.is_some() || object.flight == Some(RequestKind::Create)) && object.lose() {
             self.notify_contested(id);
         }
         forget_arrival(self, id);
@@ -334,57 +336,66 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 impl<P: Publishing> Lifecycle for P {}
 
 /// Applies the effect of an answer to the object.
-fn take_effect<P: Publishing>(desk: &mut P, id: Id<P>, flight: Flight, effect: Effect, outcome: Outcome) {
+fn take_effect<P: Publishing>(
+    desk: &mut P,
+    id: Id<P>,
+    flight: RequestKind,
+    effect: AnswerEffect,
+    outcome: Outcome,
+) {
     let entry = &mut objects_mut(desk)[id];
     let object = entry.as_mut();
-    let is_gone = matches!(effect, Effect::Deleted | Effect::Lost | Effect::GivenAway);
+    let is_gone = matches!(
+        effect,
+        AnswerEffect::Deleted | AnswerEffect::Lost | AnswerEffect::GivenAway
+    );
     if is_gone && object.refetch_if_shown_since() {
         return object.undo_departure();
     }
     match (effect, outcome) {
-        (Effect::Accepted, Outcome::Written(remote)) => {
+        (AnswerEffect::Accepted, Outcome::Written(remote)) => {
             object.written(flight, remote);
             entry.accepted();
             desk.notify_corrected(id);
         }
-        (Effect::Read, Outcome::Fetched { content, .. }) => {
+        (AnswerEffect::Read, Outcome::Fetched { content, .. }) => {
             context_mut(desk).count_read(content.units());
             if let Some(facts) = Whole::from_content(content) {
                 desk.observed(id, facts);
             }
         }
-        (Effect::NeverCreated, _) => object.needs_refetch = false,
-        (Effect::Deleted, _) => {
+        (AnswerEffect::NeverCreated, _) => object.needs_refetch = false,
+        (AnswerEffect::Deleted, _) => {
             object.undo_departure();
             forget_arrival(desk, id);
             desk.gone(id, Gone::Missing);
         }
-        (Effect::Lost, _) => {
+        (AnswerEffect::Lost, _) => {
             object.undo_departure();
             // If the object was not there yet, nothing else counts this against the next try.
-            if flight == Flight::Create && object.lose() {
+            if flight == RequestKind::Create && object.lose() {
                 desk.notify_contested(id);
             }
             desk.lost(id);
         }
-        (Effect::GivenAway, _) => {
+        (AnswerEffect::GivenAway, _) => {
             object.interference = None;
             forget_arrival(desk, id);
             desk.gone(id, Gone::GivenAway);
         }
-        (Effect::Confirmed, _) => {
+        (AnswerEffect::Confirmed, _) => {
             if let Phase::Leftover { confirmed } = &mut object.phase {
                 *confirmed = true;
             }
         }
         // A Service that was created since the probe has changed the object's phase, or will when the watch shows
         // it.
-        (Effect::Spared, _) => {
+        (AnswerEffect::Spared, _) => {
             if matches!(object.phase, Phase::Leftover { .. }) {
                 object.phase = Phase::Unmanaged;
             }
         }
-        (Effect::Terminating, _) => {
+        (AnswerEffect::Terminating, _) => {
             object.undo_departure();
             object.fail(false);
         }

@@ -3,7 +3,7 @@
 use super::{Id, Published as _, Publishing, Trouble, context_mut, object_mut, objects, objects_mut};
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::notifications::{Notification, failure_message};
-use crate::core::object::{Editor, Flight, Phase};
+use crate::core::object::{Editor, Phase, RequestKind};
 use crate::core::rival::Rival;
 
 /// Notifications for users about objects of any kind.
@@ -28,7 +28,7 @@ pub(in crate::core::namespace) trait Notices: Publishing {
 
     /// Reports a failed request, if it is time: one failure is normal; one that lasts, or an outright refusal, is not.
     /// `bytes` is the size of an object that is too large.
-    fn notify_failure(&mut self, id: Id<Self>, flight: Flight, bytes: Option<usize>, why: Option<&str>) {
+    fn notify_failure(&mut self, id: Id<Self>, flight: RequestKind, bytes: Option<usize>, why: Option<&str>) {
         let object = objects_mut(self)[id].as_mut();
         let Some(message) = failure_message(object, bytes, why) else {
             return;

@@ -10,12 +10,12 @@ const PHASES: [Phase; 7] = [
     Phase::Leftover { confirmed: true },
     Phase::Unmanaged,
 ];
-const FLIGHTS: [Flight; 5] = [
-    Flight::Create,
-    Flight::Update,
-    Flight::Delete,
-    Flight::Fetch,
-    Flight::Probe,
+const REQUESTS: [RequestKind; 5] = [
+    RequestKind::Create,
+    RequestKind::Update,
+    RequestKind::Delete,
+    RequestKind::Fetch,
+    RequestKind::Probe,
 ];
 
 fn remote() -> Remote {
@@ -81,38 +81,46 @@ fn each_phase_has_its_request() {
 #[test]
 fn an_answer_is_believed_for_what_it_proves() {
     for phase in PHASES {
-        for flight in FLIGHTS {
+        for flight in REQUESTS {
             for outcome in outcomes() {
                 for on_server in [false, true] {
                     let effect = effect(phase, flight, &outcome, on_server);
                     let what = format!("{phase:?}, {flight:?}, {outcome:?}: {effect:?}");
-                    let writes = matches!(flight, Flight::Create | Flight::Update);
+                    let writes = matches!(flight, RequestKind::Create | RequestKind::Update);
                     match effect {
-                        Effect::Accepted => {
+                        AnswerEffect::Accepted => {
                             assert!(writes && matches!(outcome, Outcome::Written(_)), "{what}");
                         }
-                        Effect::Read => panic!("{what}: nothing was read"),
-                        Effect::NeverCreated => {
+                        AnswerEffect::Read => panic!("{what}: nothing was read"),
+                        AnswerEffect::NeverCreated => {
                             assert!(
-                                !on_server && flight == Flight::Fetch && phase == Phase::Managed,
+                                !on_server && flight == RequestKind::Fetch && phase == Phase::Managed,
                                 "{what}"
                             );
                         }
-                        Effect::Deleted => assert_eq!(flight, Flight::Delete, "{what}"),
-                        Effect::Lost => {
+                        AnswerEffect::Deleted => assert_eq!(flight, RequestKind::Delete, "{what}"),
+                        AnswerEffect::Lost => {
                             assert!(matches!(outcome, Outcome::NotFound | Outcome::Foreign), "{what}");
-                            assert!(!matches!(flight, Flight::Delete | Flight::Probe), "{what}");
+                            assert!(
+                                !matches!(flight, RequestKind::Delete | RequestKind::Probe),
+                                "{what}"
+                            );
                         }
-                        Effect::GivenAway => {
-                            assert!(flight == Flight::Fetch && outcome == Outcome::Foreign, "{what}");
+                        AnswerEffect::GivenAway => {
+                            assert!(
+                                flight == RequestKind::Fetch && outcome == Outcome::Foreign,
+                                "{what}"
+                            );
                         }
-                        Effect::Confirmed | Effect::Spared => assert_eq!(flight, Flight::Probe, "{what}"),
-                        Effect::Terminating => assert_eq!(flight, Flight::Create, "{what}"),
-                        Effect::Failed => {
+                        AnswerEffect::Confirmed | AnswerEffect::Spared => {
+                            assert_eq!(flight, RequestKind::Probe, "{what}");
+                        }
+                        AnswerEffect::Terminating => assert_eq!(flight, RequestKind::Create, "{what}"),
+                        AnswerEffect::Failed => {
                             let proves = matches!(
                                 (flight, &outcome),
-                                (Flight::Create | Flight::Update, Outcome::Written(_))
-                                    | (Flight::Delete, Outcome::Deleted(_))
+                                (RequestKind::Create | RequestKind::Update, Outcome::Written(_))
+                                    | (RequestKind::Delete, Outcome::Deleted(_))
                             );
                             assert!(!proves, "{what}");
                         }
@@ -126,9 +134,9 @@ fn an_answer_is_believed_for_what_it_proves() {
 #[test]
 fn what_failed_is_due_again_and_waits() {
     for phase in PHASES {
-        for flight in FLIGHTS {
+        for flight in REQUESTS {
             for outcome in outcomes() {
-                if effect(phase, flight, &outcome, true) != Effect::Failed {
+                if effect(phase, flight, &outcome, true) != AnswerEffect::Failed {
                     continue;
                 }
                 let mut object = ObjectState::new(phase);
@@ -137,11 +145,11 @@ fn what_failed_is_due_again_and_waits() {
                 object.flight = None;
                 set_back(&mut object, flight, &outcome);
                 let what = format!("{phase:?}, {flight:?}, {outcome:?}");
-                let writes = matches!(flight, Flight::Create | Flight::Update);
+                let writes = matches!(flight, RequestKind::Create | RequestKind::Update);
                 if phase == Phase::Unmanaged {
                     // The answer is not awaited: a create is looked for once, anything else counts as failed.
                     let doubtful = matches!(outcome, Outcome::Unknown | Outcome::Exists | Outcome::Conflict);
-                    let looks = flight == Flight::Create && doubtful;
+                    let looks = flight == RequestKind::Create && doubtful;
                     assert_eq!(object.needs_refetch, looks, "{what}");
                     assert_eq!(object.failures, u8::from(!looks), "{what}");
                 } else {

@@ -9,7 +9,7 @@ use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::namespace::withdraw::MirrorWaits;
 use crate::core::queue::Priority;
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -83,7 +83,7 @@ impl Mirroring<'_> {
     pub(in crate::core::namespace) fn begin_counted(
         &mut self,
         name: &Arc<str>,
-        budget: &mut Budget,
+        budget: &mut TurnBudget,
     ) -> Option<Box<Assignment>> {
         let before = self.ctx.work.total();
         let assignment = self.begin_assignment(name);
@@ -161,7 +161,7 @@ impl Mirroring<'_> {
     pub(in crate::core::namespace) fn step_assignment(
         &mut self,
         assignment: &mut Assignment,
-        budget: &mut Budget,
+        budget: &mut TurnBudget,
     ) -> bool {
         let Some(mirror) = self.mirrors.by_name.get_mut(&assignment.name) else {
             return true;
@@ -191,7 +191,7 @@ impl Mirroring<'_> {
         assignment: &mut Assignment,
         content: &MirroredObject,
         places: &mut Places,
-        budget: &mut Budget,
+        budget: &mut TurnBudget,
     ) -> bool {
         if assignment.matched.is_none() {
             while let Some(id) = assignment.slices.next() {
@@ -317,7 +317,7 @@ impl Mirroring<'_> {
         assignment.updates |= object.remote.is_some() && object.rewrite;
     }
 
-    fn withdraw_some(&mut self, assignment: &mut Assignment, budget: &mut Budget) -> bool {
+    fn withdraw_some(&mut self, assignment: &mut Assignment, budget: &mut TurnBudget) -> bool {
         while !budget.is_spent() {
             let Some(id) = assignment.slices.next() else {
                 return true;

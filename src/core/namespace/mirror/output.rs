@@ -11,7 +11,7 @@ use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{MirroredGroup, MirroredObject, observed_fingerprint};
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    Gone, Granted, Lifecycle as _, Metadata as _, Objects, Published, Publishing, Trouble,
+    BuiltRequest, Gone, Lifecycle, Metadata as _, Objects, Published, Publishing, Trouble,
 };
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
@@ -372,20 +372,20 @@ impl Mirrors {
 
 impl Mirroring<'_> {
     /// Builds the request of a slice whose turn has come.
-    pub(in crate::core::namespace) fn grant<E: Encode>(
+    pub(in crate::core::namespace) fn build_request<E: Encode>(
         &mut self,
         name: &str,
         encoder: &mut E,
-    ) -> Option<Granted<E::Body>> {
+    ) -> Option<BuiltRequest<E::Body>> {
         let id = self.mirrors.objects.find(name)?;
         let before = self.mirrors.objects[id].object.losses;
-        let granted = self.grant_one(name, encoder)?;
+        let built = Lifecycle::build_request(self, name, encoder)?;
         let slice = &self.mirrors.objects[id];
         if slice.object.losses < before {
             let (losses, service) = (slice.object.losses, slice.service_name.clone());
             self.limit_mirror_losses(&service, losses);
         }
-        Some(granted)
+        Some(built)
     }
 
     /// Returns whether the content of some slice of a Service is not known yet.

@@ -3,7 +3,7 @@
 
 use super::{Arrived, Mirroring};
 use crate::core::mirror::{Comparison, Laid, Layout, MirroredGroup, MirroredObject};
-use crate::core::work::Budget;
+use crate::core::work::TurnBudget;
 use std::sync::Arc;
 
 /// The work on Endpoints that were read, before their mirror is evaluated.
@@ -45,7 +45,7 @@ impl Mirroring<'_> {
     pub(in crate::core::namespace) fn step_preparation(
         &mut self,
         preparation: &mut Preparation,
-        budget: &mut Budget,
+        budget: &mut TurnBudget,
     ) -> bool {
         let Preparation {
             name,

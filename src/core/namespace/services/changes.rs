@@ -10,7 +10,7 @@ use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::inputs::Matching;
 use crate::core::namespace::Placement;
-use crate::core::object::{Flight, Phase, Remote};
+use crate::core::object::{Phase, Remote, RequestKind};
 use crate::core::queue::Priority;
 use crate::core::time::Time;
 use std::sync::Arc;
@@ -257,7 +257,7 @@ impl Placement<'_> {
         let slice = &self.slices[id];
         if slice.object.remote.is_none()
             && !slice.object.needs_refetch
-            && slice.object.flight != Some(Flight::Create)
+            && slice.object.flight != Some(RequestKind::Create)
         {
             self.drop_slice(id);
         } else {

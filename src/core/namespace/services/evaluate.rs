@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The working state of an evaluation in one family.
-pub(super) struct Round {
+pub(super) struct Evaluation {
     pub(super) service: ServiceId,
     pub(super) family: Family,
     /// Changed slices: written in the end, if they still differ then.
@@ -100,39 +100,39 @@ impl Placement<'_> {
             return;
         }
         let touched = std::mem::take(&mut state.touched);
-        let mut round = Round {
+        let mut evaluation = Evaluation {
             service,
             family,
             changed: touched,
             pool: VecDeque::new(),
         };
-        round
+        evaluation
             .changed
             .retain(|&id| self.is_live_in(id, service, family) && self.slices[id].touched);
-        self.ctx.work.slices_touched += round.changed.len() as u64;
+        self.ctx.work.slices_touched += evaluation.changed.len() as u64;
 
         let arrivals = if self.waits_for_single_slice(service, family) {
             Vec::new()
         } else {
             self.sort_arrivals(service, family)
         };
-        self.fill_pool(&mut round, &arrivals);
+        self.fill_pool(&mut evaluation, &arrivals);
         let mut open = if arrivals.is_empty() {
             IdMap::default()
         } else {
-            self.open_slices(&round)
+            self.open_slices(&evaluation)
         };
         for Arrivals { ports, pods } in arrivals {
-            self.pack(&mut round, &ports, pods, &mut open);
+            self.pack(&mut evaluation, &ports, pods, &mut open);
         }
-        self.keep_placeholder(&mut round);
-        self.assign_hints(&mut round);
-        for id in std::mem::take(&mut round.pool) {
+        self.keep_placeholder(&mut evaluation);
+        self.assign_hints(&mut evaluation);
+        for id in std::mem::take(&mut evaluation.pool) {
             self.slices[id].pooled = false;
             self.mark_deleting(id);
-            round.changed.push(id);
+            evaluation.changed.push(id);
         }
-        self.finish(round, trigger);
+        self.finish(evaluation, trigger);
     }
 
     /// Returns the pods to be placed, by port group, in the order in which they came.
@@ -174,28 +174,33 @@ impl Placement<'_> {
 
     /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty slice
     /// of a group that has others is kept, as upstream keeps it.
-    fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
-        let mut empties =
-            std::mem::take(&mut self.services.table[round.service].family(round.family).empties);
+    fn fill_pool(&mut self, evaluation: &mut Evaluation, arrivals: &[Arrivals]) {
+        let mut empties = std::mem::take(
+            &mut self.services.table[evaluation.service]
+                .family(evaluation.family)
+                .empties,
+        );
         self.ctx.work.slices_touched += empties.len() as u64;
         empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
         empties.dedup();
         // A set, since there may be as many different port lists as pods.
         let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
         for id in empties {
-            if !self.is_live_in(id, round.service, round.family) || !self.slices[id].slots.is_empty() {
+            if !self.is_live_in(id, evaluation.service, evaluation.family)
+                || !self.slices[id].slots.is_empty()
+            {
                 continue;
             }
             let slice = &self.slices[id];
             let (touched, group) = (slice.touched, slice.group);
-            let state = self.services.table[round.service].family(round.family);
+            let state = self.services.table[evaluation.service].family(evaluation.family);
             let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
             let wanted = endpoints > 0 || awaited.contains(ports);
             if wanted && !touched {
                 state.empties.push(id);
             } else {
                 self.slices[id].pooled = true;
-                round.pool.push_back(id);
+                evaluation.pool.push_back(id);
             }
         }
     }
@@ -210,9 +215,9 @@ impl Placement<'_> {
     }
 
     /// Returns the changed slices with room left, by group.
-    fn open_slices(&self, round: &Round) -> IdMap<GroupId, Vec<SliceId>> {
+    fn open_slices(&self, evaluation: &Evaluation) -> IdMap<GroupId, Vec<SliceId>> {
         let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
-        for id in &round.changed {
+        for id in &evaluation.changed {
             let slice = &self.slices[*id];
             if !slice.slots.is_empty() && slice.slots.len() < self.ctx.settings.max_endpoints {
                 open.entry(slice.group).or_default().push(*id);
@@ -225,13 +230,13 @@ impl Placement<'_> {
     /// unchanged slice can take all that are left, the one that they fill best; otherwise new slices.
     fn pack(
         &mut self,
-        round: &mut Round,
+        evaluation: &mut Evaluation,
         ports: &SlicePorts,
         pods: Vec<PodId>,
         open: &mut IdMap<GroupId, Vec<SliceId>>,
     ) {
-        let group = self.services.table[round.service]
-            .family(round.family)
+        let group = self.services.table[evaluation.service]
+            .family(evaluation.family)
             .groups
             .find(ports);
         let mut pods = pods.into_iter();
@@ -246,11 +251,11 @@ impl Placement<'_> {
         }
         while pods.len() > 0 {
             let id = self
-                .unchanged_slice(round, ports, pods.len())
-                .unwrap_or_else(|| self.new_slice(round, ports));
+                .unchanged_slice(evaluation, ports, pods.len())
+                .unwrap_or_else(|| self.new_slice(evaluation, ports));
             self.fill(id, &mut pods);
             if !std::mem::replace(&mut self.slices[id].touched, true) {
-                round.changed.push(id);
+                evaluation.changed.push(id);
             }
         }
     }
@@ -266,27 +271,34 @@ impl Placement<'_> {
     }
 
     /// Returns the slice of the group that `count` endpoints fill best without exceeding the limit.
-    fn unchanged_slice(&mut self, round: &Round, ports: &SlicePorts, count: usize) -> Option<SliceId> {
+    fn unchanged_slice(
+        &mut self,
+        evaluation: &Evaluation,
+        ports: &SlicePorts,
+        count: usize,
+    ) -> Option<SliceId> {
         let room = self
             .ctx
             .settings
             .max_endpoints
             .checked_sub(count)
             .filter(|&room| room > 0)?;
-        let groups = &self.services.table[round.service].family(round.family).groups;
+        let groups = &self.services.table[evaluation.service]
+            .family(evaluation.family)
+            .groups;
         let fills = &groups.get(groups.find(ports)?).by_fill;
         let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
         fitting.find(|&id| !self.slices[id].pooled)
     }
 
     /// Returns an empty slice for the group: one that is no longer needed, or one that is yet to be created.
-    fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
-        let id = if let Some(id) = round.pool.pop_front() {
+    fn new_slice(&mut self, evaluation: &mut Evaluation, ports: &SlicePorts) -> SliceId {
+        let id = if let Some(id) = evaluation.pool.pop_front() {
             self.slices[id].pooled = false;
             self.leave_group(id);
             id
         } else {
-            self.create_slice(round.service, round.family)
+            self.create_slice(evaluation.service, evaluation.family)
         };
         self.join_group(id, ports);
         id
@@ -330,18 +342,18 @@ impl Placement<'_> {
     }
 
     /// Keeps one slice per family, with no ports and no endpoints, for a Service without endpoints.
-    fn keep_placeholder(&mut self, round: &mut Round) {
+    fn keep_placeholder(&mut self, evaluation: &mut Evaluation) {
         let no_ports = SlicePorts::default();
-        let state = self.services.table[round.service].family(round.family);
-        if state.managed as usize > round.pool.len() {
+        let state = self.services.table[evaluation.service].family(evaluation.family);
+        if state.managed as usize > evaluation.pool.len() {
             return;
         }
         // A slice that was given to another manager is not made anew before it changes, so it cannot stand for another.
-        let at = (0..round.pool.len()).min_by_key(|&at| {
-            let id = round.pool[at];
+        let at = (0..evaluation.pool.len()).min_by_key(|&at| {
+            let id = evaluation.pool[at];
             (self.slices[id].yielded, !self.group_ports(id).is_empty())
         });
-        let id = if let Some(id) = at.and_then(|at| round.pool.remove(at)) {
+        let id = if let Some(id) = at.and_then(|at| evaluation.pool.remove(at)) {
             self.slices[id].pooled = false;
             if !self.group_ports(id).is_empty() {
                 self.leave_group(id);
@@ -349,17 +361,17 @@ impl Placement<'_> {
             }
             id
         } else {
-            let id = self.create_slice(round.service, round.family);
+            let id = self.create_slice(evaluation.service, evaluation.family);
             self.join_group(id, &no_ports);
             // No traffic depends on it.
             self.slices[id].object.priority = Priority::Rest;
             id
         };
-        self.services.table[round.service]
-            .family(round.family)
+        self.services.table[evaluation.service]
+            .family(evaluation.family)
             .empties
             .push(id);
-        round.changed.push(id);
+        evaluation.changed.push(id);
     }
 
     /// Marks a managed slice to be deleted.
@@ -384,13 +396,13 @@ impl Placement<'_> {
     }
 
     /// Queues the slices that an evaluation changed.
-    fn finish(&mut self, round: Round, trigger: Option<Time>) {
-        let Round {
+    fn finish(&mut self, evaluation: Evaluation, trigger: Option<Time>) {
+        let Evaluation {
             service,
             family,
             mut changed,
             ..
-        } = round;
+        } = evaluation;
         changed.sort_by_cached_key(|&id| (self.slices[id].order(), self.slices[id].name.clone()));
         changed.dedup();
         let slices = || changed.iter().map(|&id| &self.slices[id]);

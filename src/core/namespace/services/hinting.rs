@@ -2,7 +2,7 @@
 //! look at all endpoints of a Service. Only Services that ask for it pay for it.
 
 use super::Service;
-use super::evaluate::Round;
+use super::evaluate::Evaluation;
 use super::members::desired;
 use crate::core::address::Family;
 use crate::core::facts::EndpointFacts;
@@ -119,8 +119,8 @@ impl Placement<'_> {
 
     /// Assigns hints to the endpoints of a family, if something about them may have changed. Slices that are not
     /// written anyway keep theirs as long as no zone gets too much.
-    pub(super) fn assign_hints(&mut self, round: &mut Round) {
-        let Round { service, family, .. } = *round;
+    pub(super) fn assign_hints(&mut self, evaluation: &mut Evaluation) {
+        let Evaluation { service, family, .. } = *evaluation;
         let state = self.services.table[service].family(family);
         let rehint = std::mem::take(&mut state.rehint);
         if self.services.table[service].facts.hints != HintMode::Auto {
@@ -130,7 +130,7 @@ impl Placement<'_> {
         // A request that was built since its endpoints changed has taken the change along, and hints that are too
         // old: such a slice does not differ, and is a reason to look all the same.
         let is_managed = |&id: &SliceId| self.slices[id].object.phase == Phase::Managed;
-        if !rehint && !round.changed.iter().any(is_managed) {
+        if !rehint && !evaluation.changed.iter().any(is_managed) {
             return;
         }
         let touched = |slice: &Slice| slice.object.phase == Phase::Managed && slice.differs();
@@ -165,7 +165,7 @@ impl Placement<'_> {
             for (at, before) in before.into_iter().enumerate() {
                 if self.slices[id].hints[at] != before {
                     self.mark_stale(id, at);
-                    round.changed.push(id);
+                    evaluation.changed.push(id);
                 }
             }
         }

@@ -15,7 +15,7 @@
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::namespace::Placement;
 use crate::core::namespace::lifecycle::Objects;
-use crate::core::object::{Flight, Phase};
+use crate::core::object::{Phase, RequestKind};
 use crate::core::slices::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ impl Duplicates {
         unread.any(|(_, id)| {
             let reads = |slice: &Slice| {
                 let object = &slice.object;
-                let reads = object.needs_refetch || object.flight == Some(Flight::Fetch);
+                let reads = object.needs_refetch || object.flight == Some(RequestKind::Fetch);
                 let reads = reads || matches!(object.phase, Phase::Adopting { .. });
                 reads && object.failures == 0 && slice.service == service
             };
@@ -78,7 +78,7 @@ impl Placement<'_> {
         }
         // The content that was sent may not be there, and the slice may be gone.
         let object = &holder.object;
-        let writes = matches!(object.flight, Some(Flight::Create | Flight::Update));
+        let writes = matches!(object.flight, Some(RequestKind::Create | RequestKind::Update));
         let doubtful = writes || object.needs_refetch || object.unsettled;
         match (holder.created, slice.created) {
             (Some(theirs), Some(own)) if !doubtful => {

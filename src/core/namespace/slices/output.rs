@@ -10,12 +10,12 @@ use crate::core::ids::{SliceId, Uid};
 use crate::core::inputs::Pod;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    Content, Gone, Granted, Lifecycle as _, Metadata, Notices as _, Objects, Outcome, Published, Publishing,
+    BuiltRequest, Content, Gone, Lifecycle, Metadata, Notices as _, Objects, Outcome, Published, Publishing,
     Trouble, Whole,
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
+use crate::core::object::{ObjectName, ObjectState, Phase, RequestKind};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
@@ -199,25 +199,25 @@ impl Publishing for Placement<'_> {
 
 impl Placement<'_> {
     /// Builds the request of a slice whose turn has come.
-    pub(in crate::core::namespace) fn grant<E: Encode>(
+    pub(in crate::core::namespace) fn build_request<E: Encode>(
         &mut self,
         name: &str,
         encoder: &mut E,
-    ) -> Option<Granted<E::Body>> {
-        let granted = self.grant_one(name, encoder);
+    ) -> Option<BuiltRequest<E::Body>> {
+        let built = Lifecycle::build_request(self, name, encoder);
         self.note_turn(name);
-        granted
+        built
     }
 
     /// Handles the answer to a slice's request. Returns the slice if it is due again.
-    pub(in crate::core::namespace) fn answer(
+    pub(in crate::core::namespace) fn apply_outcome(
         &mut self,
         name: &str,
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
         let id = self.slices.objects.find(name);
-        let due = self.answered(name, outcome, why);
+        let due = Lifecycle::apply_outcome(self, name, outcome, why);
         if let Some(id) = id {
             self.slices.recount(id);
             self.decide(id);
@@ -335,7 +335,7 @@ impl Placement<'_> {
                 slice.object.mark_stale();
                 self.slices.objects.want(id);
             }
-        } else if slice.object.flight != Some(Flight::Create) {
+        } else if slice.object.flight != Some(RequestKind::Create) {
             self.drop_slice(id);
         }
     }

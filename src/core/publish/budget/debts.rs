@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// Much shorter, and namespaces that always remove something from huge slices would use up the budget of all others.
 const LONGEST_OF_REMOVALS: Duration = Duration::from_secs(60);
 
-/// The debts of all namespaces, in bytes for each watcher. Owned by [`super::Budget`].
+/// The debts of all namespaces, in bytes for each watcher. Owned by [`super::WatchBudget`].
 #[derive(Clone, Default, Debug)]
 pub(super) struct Debts {
     /// The bytes that each namespace has paid that has been in debt since this was last zero.

@@ -11,13 +11,19 @@ fn limits(watchers: Watchers) -> WatchLimits {
     }
 }
 
-fn pay(budget: &mut Budget, removes: bool) {
+fn pay(budget: &mut WatchBudget, removes: bool) {
     let paid = budget.pay(removes);
     budget.correct(paid, Some(Size::Bytes(10_000)), Duration::ZERO);
 }
 
 /// Writes whatever may be written for so long, and returns the numbers of removals and of others.
-fn drain(budget: &mut Budget, from: Duration, lasting: Duration, removals: bool, others: bool) -> (u32, u32) {
+fn drain(
+    budget: &mut WatchBudget,
+    from: Duration,
+    lasting: Duration,
+    removals: bool,
+    others: bool,
+) -> (u32, u32) {
     let (mut count, mut now) = ((0, 0), from);
     while now < from + lasting {
         match budget.allow(now) {
@@ -45,7 +51,7 @@ fn drain(budget: &mut Budget, from: Duration, lasting: Duration, removals: bool,
 
 /// Checks how many writes go each second, once what was saved up is spent.
 fn assert_rate(limits: WatchLimits, nodes: usize, expected: u32) {
-    let mut budget = Budget::new(limits);
+    let mut budget = WatchBudget::new(limits);
     budget.set_nodes(nodes, Duration::ZERO);
     drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
     let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
@@ -85,7 +91,7 @@ fn few_watchers_may_receive_more_each() {
 
 #[test]
 fn what_is_kept_for_removals_that_are_not_there_is_for_all() {
-    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    let mut budget = WatchBudget::new(limits(Watchers::Fixed(100)));
     drain(&mut budget, Duration::ZERO, SECOND * 10, false, true);
     let (_, others) = drain(&mut budget, SECOND * 10, SECOND * 100, false, true);
     assert!(
@@ -109,7 +115,7 @@ fn without_watchers_or_limits_there_is_no_limit() {
             ..WatchLimits::UNWATCHED
         },
     ] {
-        let mut budget = Budget::new(limits);
+        let mut budget = WatchBudget::new(limits);
         for _ in 0..1_000 {
             assert_eq!(budget.allow(Duration::ZERO), (true, true));
             let paid = budget.pay(false);
@@ -123,11 +129,11 @@ fn without_watchers_or_limits_there_is_no_limit() {
 fn requests_that_are_built_later_do_not_go_beyond_it() {
     // As many as have places are granted before the first of them is built.
     for removes in [false, true] {
-        let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+        let mut budget = WatchBudget::new(limits(Watchers::Fixed(100)));
         let (mut now, mut count) = (Duration::ZERO, 0);
         while now < SECOND * 100 {
             let mut paid = Vec::new();
-            let may = |budget: &mut Budget| {
+            let may = |budget: &mut WatchBudget| {
                 let (removals, others) = budget.allow(now);
                 if removes { removals } else { others }
             };
@@ -146,7 +152,7 @@ fn requests_that_are_built_later_do_not_go_beyond_it() {
 
 #[test]
 fn what_is_not_sent_is_not_paid_for() {
-    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    let mut budget = WatchBudget::new(limits(Watchers::Fixed(100)));
     for _ in 0..10_000 {
         assert_eq!(budget.allow(Duration::ZERO), (true, true));
         let paid = budget.pay(false);
@@ -156,7 +162,7 @@ fn what_is_not_sent_is_not_paid_for() {
 
 #[test]
 fn half_of_it_is_left_while_echoes_tell_nothing() {
-    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    let mut budget = WatchBudget::new(limits(Watchers::Fixed(100)));
     drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
     budget.set_blind(true, SECOND * 10);
     let (removals, others) = drain(&mut budget, SECOND * 10, SECOND * 100, true, true);
@@ -172,14 +178,14 @@ fn what_was_owed_on_five_thousand_nodes_was_owed_in_full_on_one() {
         few: 132e6,
         ..WatchLimits::UNWATCHED
     };
-    let mut budget = Budget::new(limits);
+    let mut budget = WatchBudget::new(limits);
     budget.set_nodes(5_000, Duration::ZERO);
     while budget.allow(Duration::ZERO).1 {
         let paid = budget.pay(false);
-        let corrected = budget.correct(paid, Some(Size::Bytes(1_000_000)), Duration::ZERO);
-        budget.owe(&"huge".into(), corrected, Duration::ZERO);
+        let cost = budget.correct(paid, Some(Size::Bytes(1_000_000)), Duration::ZERO);
+        budget.owe(&"huge".into(), cost, Duration::ZERO);
     }
-    let owed_until = |budget: &Budget, now: Duration| {
+    let owed_until = |budget: &WatchBudget, now: Duration| {
         let debt = budget.debts.missing().unwrap();
         (budget.owed_until(now).unwrap().saturating_sub(now), debt)
     };
@@ -201,14 +207,14 @@ fn what_was_owed_on_five_thousand_nodes_was_owed_in_full_on_one() {
 
 #[test]
 fn a_small_write_was_almost_free() {
-    let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+    let mut budget = WatchBudget::new(limits(Watchers::Fixed(100)));
     let (mut now, mut writes) = (Duration::ZERO, 0);
     while now < SECOND * 100 {
         if budget.allow(now).1 {
             let paid = budget.pay(false);
-            let corrected = budget.correct(paid, Some(Size::Bytes(400)), now);
+            let cost = budget.correct(paid, Some(Size::Bytes(400)), now);
             assert!(
-                (corrected.sent - 40_000.0).abs() < 1.0,
+                (cost.sent - 40_000.0).abs() < 1.0,
                 "that is what watchers receive"
             );
             writes += 1;
@@ -226,15 +232,15 @@ fn one_namespace_alone_made_huge_slices_usual_and_deletes_as_dear() {
         each: 0.0,
         ..limits(Watchers::Fixed(300))
     };
-    let mut budget = Budget::new(limits);
+    let mut budget = WatchBudget::new(limits);
     let full = budget.full();
     let (mut now, namespace) = (Duration::ZERO, Arc::from("huge"));
     while now < SECOND * 20 * 60 {
         let removes = budget.debts.len() == 0;
         if removes && budget.allow(now).0 {
             let paid = budget.pay(removes);
-            let corrected = budget.correct(paid, Some(Size::Bytes(1_200_000)), now);
-            budget.owe(&namespace, corrected, now);
+            let cost = budget.correct(paid, Some(Size::Bytes(1_200_000)), now);
+            budget.owe(&namespace, cost, now);
             assert!(budget.debts.len() > 0, "it owes what is beyond the usual");
         }
         now += SECOND / 10;

@@ -44,7 +44,7 @@ impl Default for Places {
 
 impl Places {
     /// Sets the largest number; `None` if there are no other watchers.
-    pub(super) fn watched(&mut self, most: Option<u16>) {
+    pub(super) fn set_most_places(&mut self, most: Option<u16>) {
         self.most = most.map_or(MOST_UNWATCHED, |most| f64::from(most).max(LEAST));
     }
 
@@ -89,7 +89,7 @@ impl Places {
                 self.shrink(at);
             }
         } else if took <= QUICK {
-            self.proved(place.flight.sent);
+            self.proved(place.write.sent);
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Stream {
 
 /// A write that is granted and not answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
+pub(super) struct GrantedWrite {
     pub removes: bool,
     /// Its number among grants and answers.
     pub sent: u64,
@@ -47,7 +47,7 @@ pub(super) struct Flight {
 /// A write that was answered with a version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    pub flight: Flight,
+    pub write: GrantedWrite,
     pub answered: Duration,
     /// How many writes of the output were answered and not shown then, with this one.
     pub unseen: usize,

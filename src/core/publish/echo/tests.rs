@@ -19,7 +19,7 @@ fn key(number: u64) -> Hashed<ObjectKey> {
 /// Places of slices, whose watch is open, on a server that others watch.
 fn echoes() -> Echoes {
     let mut echoes = Echoes::default();
-    echoes.watched(Some(16));
+    echoes.set_most_places(Some(16));
     echoes.opened(Output::Slice, Some(0), Duration::ZERO);
     echoes
 }
@@ -37,7 +37,7 @@ fn a_place_is_held_from_the_grant_to_the_echo() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Add, NOW);
     assert_eq!(held(&echoes), 1);
-    echoes.answered(&key(1), Effect::Written(10), MS);
+    echoes.answered(&key(1), WriteEffect::Written(10), MS);
     assert_eq!(held(&echoes), 1);
     echoes.shown(Output::Slice, 9, 2 * MS);
     assert_eq!(held(&echoes), 1);
@@ -71,19 +71,19 @@ fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Add, NOW);
     echoes.shown(Output::Slice, 10, MS);
-    echoes.answered(&key(1), Effect::Written(10), 2 * MS);
+    echoes.answered(&key(1), WriteEffect::Written(10), 2 * MS);
     assert_eq!(held(&echoes), 0, "it came before the answer");
     echoes.shown(Output::Slice, 10, 3 * MS);
     echoes.granted(&key(1), Add, NOW);
-    echoes.answered(&key(1), Effect::Written(10), 4 * MS);
+    echoes.answered(&key(1), WriteEffect::Written(10), 4 * MS);
     assert_eq!(held(&echoes), 0, "the version is the one before");
-    for effect in [Effect::Nothing, Effect::Written(7)] {
+    for effect in [WriteEffect::Nothing, WriteEffect::Written(7)] {
         echoes.granted(&key(2), Add, NOW);
         echoes.answered(&key(2), effect, 4 * MS);
         assert_eq!(held(&echoes), 0);
     }
     // Answers that are not awaited, as from a term before.
-    echoes.answered(&key(3), Effect::Written(99), 5 * MS);
+    echoes.answered(&key(3), WriteEffect::Written(99), 5 * MS);
     assert_eq!(held(&echoes), 0);
 }
 
@@ -92,7 +92,7 @@ fn an_object_that_is_written_twice_holds_two_places() {
     let mut echoes = echoes();
     for version in [10, 11] {
         echoes.granted(&key(1), Add, NOW);
-        echoes.answered(&key(1), Effect::Written(version), MS);
+        echoes.answered(&key(1), WriteEffect::Written(version), MS);
     }
     assert_eq!(held(&echoes), 2);
     echoes.shown(Output::Slice, 10, 2 * MS);
@@ -105,14 +105,14 @@ fn an_object_that_is_written_twice_holds_two_places() {
 fn a_delete_whose_event_was_missed_held_its_place_though_the_watch_had_passed_its_version() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Remove, NOW);
-    echoes.answered(&key(1), Effect::Deleted(Some(20)), MS);
+    echoes.answered(&key(1), WriteEffect::Deleted(Some(20)), MS);
     echoes.shown(Output::Slice, 19, 2 * MS);
     assert_eq!(held(&echoes), 1);
     echoes.shown(Output::Slice, 25, 300 * MS);
     assert_eq!(held(&echoes), 0, "what comes after it shows that it was shown");
     let before = limit(&echoes);
     echoes.granted(&key(2), Remove, SECOND);
-    echoes.answered(&key(2), Effect::Deleted(Some(24)), SECOND);
+    echoes.answered(&key(2), WriteEffect::Deleted(Some(24)), SECOND);
     assert_eq!(held(&echoes), 0, "the watch was there before the answer");
     assert_eq!(
         (limit(&echoes), echoes.take_heard().count()),
@@ -120,11 +120,11 @@ fn a_delete_whose_event_was_missed_held_its_place_though_the_watch_had_passed_it
         "the version may be that of a later look, so it tells nothing of how late events are"
     );
     echoes.granted(&key(3), Remove, SECOND);
-    echoes.answered(&key(3), Effect::Deleted(Some(30)), SECOND);
+    echoes.answered(&key(3), WriteEffect::Deleted(Some(30)), SECOND);
     echoes.deleted(&key(3), SECOND + 4 * MS);
     assert_eq!(echoes.take_heard().collect::<Vec<_>>(), [(Output::Slice, 4 * MS)]);
     echoes.granted(&key(4), Remove, SECOND);
-    echoes.answered(&key(4), Effect::Deleted(Some(99)), SECOND);
+    echoes.answered(&key(4), WriteEffect::Deleted(Some(99)), SECOND);
     echoes.pass(SECOND + BOUND);
     assert_eq!(
         held(&echoes),
@@ -138,7 +138,7 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     let mut echoes = echoes();
     let delete = |echoes: &mut Echoes, name: u64| {
         echoes.granted(&key(name), Remove, NOW);
-        echoes.answered(&key(name), Effect::Deleted(None), MS);
+        echoes.answered(&key(name), WriteEffect::Deleted(None), MS);
     };
     delete(&mut echoes, 1);
     echoes.shown(Output::Slice, 50, 2 * MS);
@@ -148,23 +148,23 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
 
     echoes.granted(&key(1), Remove, NOW);
     echoes.deleted(&key(1), 2 * MS);
-    echoes.answered(&key(1), Effect::Deleted(None), 3 * MS);
+    echoes.answered(&key(1), WriteEffect::Deleted(None), 3 * MS);
     assert_eq!(held(&echoes), 0, "the event came before the answer");
 
     // This one is sent before the delete is answered, and proves nothing.
     echoes.granted(&key(3), Add, NOW);
     delete(&mut echoes, 2);
-    echoes.answered(&key(3), Effect::Written(60), MS);
+    echoes.answered(&key(3), WriteEffect::Written(60), MS);
     echoes.shown(Output::Slice, 60, 2 * MS);
     assert_eq!(held(&echoes), 1);
     echoes.granted(&key(3), Add, NOW);
-    echoes.answered(&key(3), Effect::Written(61), MS);
+    echoes.answered(&key(3), WriteEffect::Written(61), MS);
     echoes.shown(Output::Slice, 61, 2 * MS);
     assert_eq!(held(&echoes), 0);
 
     for (effect, bound) in [
-        (Effect::Deleted(None), BOUND),
-        (Effect::Unknown, BOUND_OF_UNKNOWN),
+        (WriteEffect::Deleted(None), BOUND),
+        (WriteEffect::Unknown, BOUND_OF_UNKNOWN),
     ] {
         echoes.granted(&key(4), Remove, NOW);
         echoes.answered(&key(4), effect, 3 * MS);
@@ -198,7 +198,7 @@ fn half_of_the_places_are_kept_for_removals() {
         echoes.granted(&key(name), Remove, NOW);
     }
     assert_eq!(echoes.allow(Resource::Slices), (false, false));
-    echoes.answered(&key(0), Effect::Nothing, MS);
+    echoes.answered(&key(0), WriteEffect::Nothing, MS);
     assert_eq!(echoes.allow(Resource::Slices), (true, true));
     // Endpoints have places of their own.
     assert_eq!(echoes.allow(Resource::Endpoints), (true, true));
@@ -212,7 +212,7 @@ fn rounds(echoes: &mut Echoes, from: &mut Duration, delay: Duration, rounds: usi
         while echoes.allow(Resource::Slices).0 {
             written += 1;
             echoes.granted(&key(written), Remove, NOW);
-            echoes.answered(&key(written), Effect::Written(version + written), *from);
+            echoes.answered(&key(written), WriteEffect::Written(version + written), *from);
         }
         version += written;
         *from += delay;
@@ -245,10 +245,10 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
     );
     rounds(&mut echoes, &mut now, 10 * MS, 30);
     assert_eq!(limit(&echoes), 16);
-    echoes.watched(None);
+    echoes.set_most_places(None);
     rounds(&mut echoes, &mut now, MS, 300);
     assert!(limit(&echoes) > 100, "nobody has to keep up");
-    echoes.watched(Some(16));
+    echoes.set_most_places(Some(16));
     assert_eq!(limit(&echoes), 16);
 }
 
@@ -256,7 +256,7 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
 fn an_echo_that_has_not_come_is_late_all_the_same() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Add, NOW);
-    echoes.answered(&key(1), Effect::Written(10), SECOND);
+    echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     let wake = echoes.wake(SECOND).unwrap();
     assert!(wake > SECOND + LATE && wake < SECOND + LATE + MS);
     echoes.pass(wake);
@@ -268,7 +268,7 @@ fn few_writes_prove_nothing_about_more() {
     let (mut echoes, mut now) = (echoes(), MS);
     for version in 1..100 {
         echoes.granted(&key(1), Add, NOW);
-        echoes.answered(&key(1), Effect::Written(version), now);
+        echoes.answered(&key(1), WriteEffect::Written(version), now);
         now += MS;
         echoes.shown(Output::Slice, version, now);
     }
@@ -279,7 +279,7 @@ fn few_writes_prove_nothing_about_more() {
 fn pauses_of_this_process_are_not_taken_for_the_servers() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Add, NOW);
-    echoes.answered(&key(1), Effect::Written(10), SECOND);
+    echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     echoes.stalled(SECOND + LATE, SECOND * 10);
     echoes.pass(SECOND * 10);
     echoes.shown(Output::Slice, 10, SECOND * 10);
@@ -291,7 +291,7 @@ fn pauses_of_this_process_are_not_taken_for_the_servers() {
 fn only_the_last_pause_of_this_process_was_known() {
     let mut echoes = echoes();
     echoes.granted(&key(1), Add, NOW);
-    echoes.answered(&key(1), Effect::Written(10), SECOND);
+    echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     for second in 1..10 {
         // Each one is seen twice: before the timer's message, and with it.
         let from = SECOND * second + 20 * MS;
@@ -318,7 +318,7 @@ fn a_pause_went_unnoticed_while_nothing_waited_to_be_written() {
     assert_eq!(echoes.due(SECOND), None, "nothing is awaited");
     echoes.granted(&key(1), Add, SECOND);
     assert!(echoes.due(SECOND) <= Some(SECOND + LATE));
-    echoes.answered(&key(1), Effect::Written(10), SECOND);
+    echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     let mut now = SECOND;
     // Also once it is late, so that a pause that begins then is noticed as well.
     for _ in 0..20 {
@@ -337,20 +337,20 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     for name in 0..3 {
         echoes.granted(&key(name), Add, NOW);
     }
-    echoes.answered(&key(0), Effect::Written(10), MS);
-    echoes.answered(&key(1), Effect::Deleted(None), MS);
+    echoes.answered(&key(0), WriteEffect::Written(10), MS);
+    echoes.answered(&key(1), WriteEffect::Deleted(None), MS);
     assert_eq!(held(&echoes), 3);
     echoes.opened(Output::Slice, None, 2 * MS);
     assert_eq!((held(&echoes), echoes.counts(Resource::Slices)), (0, false));
     echoes.granted(&key(4), Add, NOW);
-    echoes.answered(&key(2), Effect::Written(11), 3 * MS);
+    echoes.answered(&key(2), WriteEffect::Written(11), 3 * MS);
     assert_eq!(held(&echoes), 0);
     echoes.opened(Output::Slice, Some(0), 4 * MS);
-    echoes.answered(&key(4), Effect::Written(12), 5 * MS);
+    echoes.answered(&key(4), WriteEffect::Written(12), 5 * MS);
     assert_eq!(held(&echoes), 0, "it was granted while nothing counted");
 
     echoes.granted(&key(5), Add, NOW);
-    echoes.answered(&key(5), Effect::Written(20), SECOND);
+    echoes.answered(&key(5), WriteEffect::Written(20), SECOND);
     echoes.pass(SECOND + SILENT);
     assert!(echoes.counts(Resource::Slices));
     echoes.pass(SECOND + SILENT + MS);
@@ -360,7 +360,7 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
 
     // A watch that moves is late, and a write that it never shows is given up.
     echoes.granted(&key(6), Add, NOW);
-    echoes.answered(&key(6), Effect::Written(100), SECOND * 20);
+    echoes.answered(&key(6), WriteEffect::Written(100), SECOND * 20);
     for second in 21..60 {
         echoes.shown(Output::Slice, second, SECOND * second as u32);
         echoes.pass(SECOND * second as u32);
@@ -391,12 +391,12 @@ fn no_place_is_lost_whatever_happens() {
                     let key = flying.swap_remove(random.usize(..flying.len()));
                     version += 1;
                     let effects = [
-                        Effect::Written(version),
-                        Effect::Written(version - 1),
-                        Effect::Deleted(None),
-                        Effect::Deleted(Some(version)),
-                        Effect::Unknown,
-                        Effect::Nothing,
+                        WriteEffect::Written(version),
+                        WriteEffect::Written(version - 1),
+                        WriteEffect::Deleted(None),
+                        WriteEffect::Deleted(Some(version)),
+                        WriteEffect::Unknown,
+                        WriteEffect::Nothing,
                     ];
                     echoes.answered(&key, effects[random.usize(..effects.len())], now);
                 }
@@ -412,12 +412,12 @@ fn no_place_is_lost_whatever_happens() {
             assert!((2..=16).contains(&places) && held <= 16, "{held} of {places}");
         }
         for key in flying.drain(..) {
-            echoes.answered(&key, Effect::Unknown, now);
+            echoes.answered(&key, WriteEffect::Unknown, now);
         }
         echoes.shown(Output::Slice, version, now);
         echoes.pass(now + BOUND);
         assert_eq!(held(&echoes), 0);
-        assert!(echoes.flights.is_empty() && echoes.wake(now).is_none());
+        assert!(echoes.granted.is_empty() && echoes.wake(now).is_none());
     }
 }
 
@@ -434,10 +434,10 @@ fn requests_that_are_not_answered_give_their_places_up_and_say_nothing_of_the_se
     assert_eq!((held(&echoes), limit(&echoes)), (0, 5));
     assert_eq!(echoes.allow(Resource::Slices), (true, true));
     // When one is answered after all, its event is waited for.
-    echoes.answered(&key(1), Effect::Written(10), SECOND * 3);
+    echoes.answered(&key(1), WriteEffect::Written(10), SECOND * 3);
     assert_eq!(held(&echoes), 1);
     echoes.shown(Output::Slice, 10, SECOND * 3);
-    echoes.answered(&key(2), Effect::Unknown, SECOND * 3);
+    echoes.answered(&key(2), WriteEffect::Unknown, SECOND * 3);
     echoes.pass(SECOND * 4);
     assert!(held(&echoes) == 0 && limit(&echoes) >= 5);
 }
@@ -452,7 +452,7 @@ fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
     }
     assert_eq!(beyond(&echoes, SECOND), Err(None), "five are not answered");
     for number in 0..5 {
-        echoes.answered(&key(number), Effect::Written(10 + number), SECOND);
+        echoes.answered(&key(number), WriteEffect::Written(10 + number), SECOND);
     }
     assert_eq!(
         beyond(&echoes, SECOND),
@@ -491,7 +491,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
         "three namespaces are the server's affair"
     );
     for number in 0..8 {
-        echoes.answered(&key(number), Effect::Nothing, now + BOUND_OF_FLIGHT);
+        echoes.answered(&key(number), WriteEffect::Nothing, now + BOUND_OF_FLIGHT);
     }
     assert_eq!(
         echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
@@ -499,7 +499,7 @@ fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
         "four do not say so"
     );
     echoes.opened(Output::Slice, None, now);
-    assert_eq!(echoes.unanswered[Resource::Slices as usize].count(), 0);
+    assert_eq!(echoes.awaiting_answer[Resource::Slices as usize].count(), 0);
 }
 
 #[test]

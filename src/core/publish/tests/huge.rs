@@ -56,12 +56,12 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) 
         match publisher.next(now) {
             Next::Grant { key, .. } => {
                 let size = if key == small { 13_000 } else { bytes };
-                let granted = Granted {
+                let built = BuiltRequest {
                     request: Request::Update(vec![0; size]),
                     changes: 1,
                 };
                 let reported = Reported {
-                    reply: Some(Reply::Built(granted)),
+                    reply: Some(Reply::Built(built)),
                     wanted: None,
                 };
                 assert!(matches!(
@@ -69,7 +69,7 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) 
                     Replied::Send(_)
                 ));
                 let landing = Landing {
-                    effect: Effect::Written(1),
+                    effect: WriteEffect::Written(1),
                     ..landing(Load::Answered, MS)
                 };
                 publisher.answered(&key, landing, now);
@@ -169,10 +169,10 @@ fn removals_of_a_namespace_that_owed_delayed_those_of_all_others() {
                 let size = if is_huge { 1_200_000 } else { 13_000 };
                 sent += size;
                 let request = Request::Update(vec![0; size]);
-                publisher.replied(&key, Reply::Built(Granted { request, changes: 1 }), now);
+                publisher.replied(&key, Reply::Built(BuiltRequest { request, changes: 1 }), now);
                 version += 1;
                 let landing = Landing {
-                    effect: Effect::Written(version),
+                    effect: WriteEffect::Written(version),
                     ..landing(Load::Answered, MS)
                 };
                 publisher.answered(&key, landing, now);
@@ -208,11 +208,11 @@ fn removals_of_a_namespace_that_owed_delayed_those_of_all_others() {
 fn a_huge_write_that_is_refused_does_not_make_its_namespace_wait() {
     let mut publisher = watched_by_300();
     let (first, second) = (key("huge", "a"), key("huge", "b"));
-    for effect in [Effect::Nothing, Effect::Written(1)] {
+    for effect in [WriteEffect::Nothing, WriteEffect::Written(1)] {
         publisher.wanted(&first, &want(&first, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), Some(first.clone()));
         let request = Request::Update(vec![0; 1_200_000]);
-        let built = Reply::Built(Granted { request, changes: 1 });
+        let built = Reply::Built(BuiltRequest { request, changes: 1 });
         publisher.replied(&first, built, NOW);
         publisher.wanted(&second, &want(&second, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), None, "it is not answered yet");
@@ -223,7 +223,7 @@ fn a_huge_write_that_is_refused_does_not_make_its_namespace_wait() {
         publisher.answered(&first, landing, NOW);
         publisher.replied(&first, Reply::Settled, NOW);
         let now = granted(&mut publisher, NOW);
-        assert_eq!(now.is_some(), effect == Effect::Nothing, "{effect:?}");
+        assert_eq!(now.is_some(), effect == WriteEffect::Nothing, "{effect:?}");
         if now.is_some() {
             publisher.nothing(&second, NOW);
         }

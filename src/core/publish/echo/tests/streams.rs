@@ -18,7 +18,7 @@ fn a_watch_of_mirrored_slices_that_showed_nothing_held_up_ordinary_slices() {
     echoes.opened(Output::Mirrored, Some(0), NOW);
     for number in 1..=3 {
         echoes.granted(&mirrored(number), Remove, NOW);
-        echoes.answered(&mirrored(number), Effect::Written(10 + number), MS);
+        echoes.answered(&mirrored(number), WriteEffect::Written(10 + number), MS);
     }
     assert_eq!(held(&echoes), 3);
     echoes.shown(Output::Slice, 99, QUIET);
@@ -37,7 +37,7 @@ fn a_watch_of_mirrored_slices_that_showed_nothing_held_up_ordinary_slices() {
     for number in 4..12 {
         assert_eq!(echoes.beyond(Resource::Slices, QUIET * 2), Ok(()), "{number}");
         echoes.granted(&mirrored(number), Remove, QUIET * 2);
-        echoes.answered(&mirrored(number), Effect::Written(10 + number), QUIET * 2);
+        echoes.answered(&mirrored(number), WriteEffect::Written(10 + number), QUIET * 2);
     }
     // It shows something again.
     echoes.shown(Output::Mirrored, 14, QUIET * 2);
@@ -56,9 +56,9 @@ fn a_quick_watch_of_mirrored_slices_freed_the_places_of_ordinary_slices_that_wer
     for number in 1..100 {
         now += SECOND / 10;
         echoes.granted(&key(number), Remove, now);
-        echoes.answered(&key(number), Effect::Written(number * 2), now);
+        echoes.answered(&key(number), WriteEffect::Written(number * 2), now);
         echoes.granted(&mirrored(number), Remove, now);
-        echoes.answered(&mirrored(number), Effect::Written(number * 2 + 1), now);
+        echoes.answered(&mirrored(number), WriteEffect::Written(number * 2 + 1), now);
         echoes.shown(Output::Mirrored, number * 2 + 1, now + MS);
         if number > 10 {
             // One second late, and never quiet.
@@ -87,7 +87,7 @@ fn an_echo_that_came_before_its_answer_counted_as_the_quickest_of_all() {
         let most = echoes.streams[Output::Slice as usize].lateness.most() as u64;
         for number in 1..=most {
             echoes.granted(&key(number), Remove, now);
-            echoes.answered(&key(number), Effect::Written(*version + number), now);
+            echoes.answered(&key(number), WriteEffect::Written(*version + number), now);
         }
         *version += most;
         echoes.shown(Output::Slice, *version, now + SECOND * 2);
@@ -105,11 +105,11 @@ fn an_echo_that_came_before_its_answer_counted_as_the_quickest_of_all() {
         let before = held(&echoes);
         // A write that changed nothing, and one whose event comes before its answer.
         echoes.granted(&key(99), Remove, now);
-        echoes.answered(&key(99), Effect::Written(version - 1), now);
+        echoes.answered(&key(99), WriteEffect::Written(version - 1), now);
         echoes.granted(&key(99), Remove, now);
         version += 1;
         echoes.shown(Output::Slice, version, now);
-        echoes.answered(&key(99), Effect::Written(version), now);
+        echoes.answered(&key(99), WriteEffect::Written(version), now);
         assert_eq!((held(&echoes), echoes.take_heard().count()), (before, 0));
         assert_eq!(late(&mut echoes, &mut version, now), 40, "{round}");
     }
@@ -132,7 +132,7 @@ fn an_event_that_came_before_its_answer_gives_back_places() {
             version += early;
             echoes.shown(Output::Slice, version, now);
             for key in &granted {
-                echoes.answered(key, Effect::Written(version), now);
+                echoes.answered(key, WriteEffect::Written(version), now);
             }
         }
         assert_eq!(limit(&echoes), if early == 1 { 16 } else { 2 });

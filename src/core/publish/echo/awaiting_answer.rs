@@ -1,4 +1,4 @@
-//! The requests of one resource that are not answered, as far as they say how busy the API server is.
+//! The requests of one resource that await an answer, as far as they say how busy the API server is.
 
 use crate::core::hash::IdMap;
 
@@ -6,16 +6,16 @@ use crate::core::hash::IdMap;
 /// hang, which says nothing of the server; if many namespaces have such requests, the server is busy.
 const OF_NAMESPACE: usize = 2;
 
-/// The requests of one resource without an answer. Owned by [`super::Echoes`].
+/// The requests of one resource that await an answer. Owned by [`super::Echoes`].
 #[derive(Clone, Default, Debug)]
-pub(super) struct Unanswered {
+pub(super) struct AwaitingAnswer {
     /// The number of requests that hold a place.
     recent: usize,
     /// The number of requests that have given their place up, by namespace.
     old: IdMap<u64, usize>,
 }
 
-impl Unanswered {
+impl AwaitingAnswer {
     /// Counts a request that was sent.
     pub(super) fn sent(&mut self) {
         self.recent += 1;
