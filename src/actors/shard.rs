@@ -342,81 +342,78 @@ impl ShardState {
                 self.record_event(notice);
             }
             Notification::TookOver { .. } | Notification::Withdrew { .. } => self.log_leader(notification),
-            Notification::TooLarge { object, bytes, why } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
-                        "the object is too large for the API server; it is retried slowly, and this is not logged again");
-                }
+            Notification::RivalWrote { rival } => self.part.rival_wrote(rival),
+            Notification::Contested { ref object, .. } => {
+                self.part.contested(object.output);
+                self.log(&notification);
             }
+            Notification::TooLarge { .. }
+            | Notification::Corrected { .. }
+            | Notification::UnknownNode { .. }
+            | Notification::NotMirrored { .. }
+            | Notification::Kept { .. }
+            | Notification::Rival { .. }
+            | Notification::IgnoredAnnotation { .. } => self.log(&notification),
+        }
+    }
+
+    /// Logs a notification that has a line of its own, if the namespace has not used up its share of the log.
+    fn log(&self, notification: &Notification) {
+        let namespace = self.core.namespace();
+        let admitted = match notification {
+            // At most once an hour for each namespace, so no share of the log is asked.
+            Notification::Rival { .. } => true,
+            // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
+            // users to look for them.
+            Notification::Contested { .. } => tenant_log::admits_about(namespace, Subject::Contested),
+            _ => tenant_log::admits(namespace),
+        };
+        if !admitted {
+            return;
+        }
+        match notification {
+            Notification::TooLarge { object, bytes, why } => tracing::warn!(
+                %namespace, kind = %object.output, name = %object.name, bytes, %why,
+                "the object is too large for the API server; it is retried slowly, and this is not logged again"),
             Notification::Corrected {
                 object,
                 service,
-                interference,
-            } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
-                    match interference {
-                        Interference::Changed { editor } => tracing::info!(
-                            %namespace, %service, kind = %object.output, name = %object.name, by = editor.as_deref(),
-                            "another client had changed the object; it is as it should be again"),
-                        Interference::Removed => tracing::info!(
-                            %namespace, %service, kind = %object.output, name = %object.name,
-                            "the object had been deleted, or given another owner, by someone else; a new one is in its place"),
-                    }
-                }
-            }
-            Notification::UnknownNode { node, pod } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, %node, %pod,
-                        "pods are left out of EndpointSlices, because their node does not exist");
-                }
-            }
-            Notification::NotMirrored { endpoints } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, name = %endpoints,
-                        "the Endpoints are not mirrored: their slices would be more than 16 times as large, or more than one for each 384 bytes");
-                }
-            }
-            Notification::Kept { service, message } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, %service, "{message}");
-                }
-            }
-            Notification::RivalWrote { rival } => self.part.rival_wrote(rival),
-            // At most once an hour for each namespace, so no share of the log is asked.
+                interference: Interference::Changed { editor },
+            } => tracing::info!(
+                %namespace, %service, kind = %object.output, name = %object.name, by = editor.as_deref(),
+                "another client had changed the object; it is as it should be again"),
+            Notification::Corrected {
+                object,
+                service,
+                interference: Interference::Removed,
+            } => tracing::info!(
+                %namespace, %service, kind = %object.output, name = %object.name,
+                "the object had been deleted, or given another owner, by someone else; a new one is in its place"),
+            Notification::UnknownNode { node, pod } => tracing::warn!(
+                %namespace, %node, %pod,
+                "pods are left out of EndpointSlices, because their node does not exist"),
+            Notification::NotMirrored { endpoints } => tracing::warn!(
+                %namespace, name = %endpoints,
+                "the Endpoints are not mirrored: their slices would be more than 16 times as large, or more than one for each 384 bytes"),
+            Notification::Kept { service, message } => tracing::warn!(%namespace, %service, "{message}"),
             Notification::Rival {
                 rival,
                 object,
                 service,
-            } => {
-                let namespace = self.core.namespace();
-                tracing::warn!(%namespace, %service, kind = %object.output, name = %object.name, other = rival.as_str(),
-                    "another controller also writes what this one publishes; switch one of the two off");
-            }
-            // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
-            // users to look for them.
-            Notification::Contested { object, service } => {
-                self.part.contested(object.output);
-                let namespace = self.core.namespace();
-                if tenant_log::admits_about(namespace, Subject::Contested) {
-                    tracing::warn!(%namespace, %service, kind = %object.output, name = %object.name,
-                        "another client keeps changing or deleting what this controller writes; it is left alone for ten minutes. Is a controller of kube-controller-manager still on that this one replaces?");
-                }
-            }
+            } => tracing::warn!(
+                %namespace, %service, kind = %object.output, name = %object.name, other = rival.as_str(),
+                "another controller also writes what this one publishes; switch one of the two off"),
+            Notification::Contested { object, service } => tracing::warn!(
+                %namespace, %service, kind = %object.output, name = %object.name,
+                "another client keeps changing or deleting what this controller writes; it is left alone for ten minutes. Is a controller of kube-controller-manager still on that this one replaces?"),
             Notification::IgnoredAnnotation {
                 service,
                 annotation,
                 value,
             } => {
-                let namespace = self.core.namespace();
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, %service, annotation, %value, "the annotation is not a boolean; it is ignored");
-                }
+                tracing::warn!(%namespace, %service, annotation, %value, "the annotation is not a boolean; it is ignored");
             }
+            _ => {}
         }
     }
 }

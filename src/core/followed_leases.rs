@@ -1,8 +1,8 @@
 //! The Leases that Services of one namespace follow: they publish only the pod that holds the Lease. These Leases belong to
 //! others; this process only reads them.
 //!
-//! [`FollowedLeases`] knows Leases and the numbers of the Services that follow them, and answers two questions: which Services
-//! are to be judged again after a change, and who leads one of them ([`FollowedLeases::judge`], the only place that decides
+//! `FollowedLeases` knows Leases and the numbers of the Services that follow them, and answers two questions: which Services
+//! are to be judged again after a change, and who leads one of them (`FollowedLeases::judge`, the only place that decides
 //! it). Pods and slices are not known here: the caller passes in which pods a holder may be, and whether other controllers
 //! publish the Service as well. [`lease`] has the rules for one Lease.
 

@@ -82,18 +82,10 @@ async fn explained(
     mut settings: Settings,
     as_served: bool,
 ) -> Result<Explanation, ExplainError> {
-    let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
-    let Some(Namespaced {
+    let Namespaced {
         namespace,
         facts: mut service,
-    }) = found
-    else {
-        // The Service is what was asked for: if nothing can be learnt of its namespace, that is no error of its own.
-        if let Ok(true) = is_missing(reader, namespace).await {
-            return Err(ExplainError::NoNamespace(namespace.to_owned()));
-        }
-        return Err(not_found(reader, namespace, name).await);
-    };
+    } = read_service(reader, namespace, name).await?;
     let opts_in = opts_in(&service.facts, &namespace);
     settings.outputs.custom |= opts_in && as_served;
     let left_out = opts_in && !settings.outputs.custom;
@@ -125,18 +117,10 @@ async fn explained(
         };
         nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
     }
-    let mut endpoints_unreadable = None;
-    let found: Result<Option<Namespaced<EndpointsFacts>>, _> =
-        reader.get(Kind::Endpoints, Some(&namespace), name).await;
-    match found {
-        Ok(found) => objects.endpoints = found.into_iter().map(|found| found.facts).collect(),
-        // Where only annotated Services are published for, there may be no permission to read them.
-        Err(error) if error.is_forbidden() => {
-            endpoints_unreadable = Some(error.to_string());
-            settings.outputs.endpoints = false;
-            settings.outputs.mirrored = false;
-        }
-        Err(error) => return Err(error.into()),
+    let endpoints_unreadable = read_endpoints(reader, &namespace, name, &mut objects).await?;
+    if endpoints_unreadable.is_some() {
+        settings.outputs.endpoints = false;
+        settings.outputs.mirrored = false;
     }
     let (nodes, mut table) = match nodes {
         Ok((known, table)) => (SeenNodes::Known(known), table),
@@ -176,6 +160,40 @@ async fn explained(
         settings: asked,
         left_out,
     }))
+}
+
+/// Reads the Service. The error says whether it or its namespace does not exist.
+async fn read_service(
+    reader: &Reader,
+    namespace: &str,
+    name: &str,
+) -> Result<Namespaced<ObservedService>, ExplainError> {
+    if let Some(found) = reader.get(Kind::Service, Some(namespace), name).await? {
+        return Ok(found);
+    }
+    // The Service is what was asked for: if nothing can be learnt of its namespace, that is no error of its own.
+    if let Ok(true) = is_missing(reader, namespace).await {
+        return Err(ExplainError::NoNamespace(namespace.to_owned()));
+    }
+    Err(not_found(reader, namespace, name).await)
+}
+
+/// Reads the Endpoints of the Service. Where only annotated Services are published for, there may be no permission to read
+/// them: then it returns the reason.
+async fn read_endpoints(
+    reader: &Reader,
+    namespace: &str,
+    name: &str,
+    objects: &mut Objects,
+) -> Result<Option<String>, ExplainError> {
+    let found: Result<Option<Namespaced<EndpointsFacts>>, _> =
+        reader.get(Kind::Endpoints, Some(namespace), name).await;
+    match found {
+        Ok(found) => objects.endpoints = found.into_iter().map(|found| found.facts).collect(),
+        Err(error) if error.is_forbidden() => return Ok(Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(None)
 }
 
 /// Returns the names of the Services of a namespace that have certain labels, sorted. There is at least one.

@@ -33,6 +33,27 @@ pub(super) fn notes(seen: &Seen) -> Vec<String> {
     {
         notes.push("no controller that --controllers names publishes the pods of a selector".to_owned());
     }
+    notes.extend(sources(seen));
+    if !service.selects && !facts.custom && &*service.kind != "ExternalName" && outputs.mirrored {
+        notes.extend(mirroring(seen));
+    }
+    if facts.no_cluster_ip && facts.is_managed() {
+        notes.push("headless: DNS answers with the addresses of its pods".to_owned());
+    }
+    if facts.publish_not_ready {
+        notes.push("publishNotReadyAddresses: pods are published as ready whatever their state".to_owned());
+    }
+    if facts.is_managed() {
+        notes.extend(hints(facts.hints).map(str::to_owned));
+    }
+    notes
+}
+
+/// Says where the endpoints of a Service without a selector come from.
+fn sources(seen: &Seen) -> Vec<String> {
+    let service = &seen.service;
+    let facts = &service.facts;
+    let mut notes = Vec::new();
     if &*service.kind == "ExternalName" {
         let target = service.external_name.as_deref().unwrap_or("nothing");
         notes.push(format!(
@@ -70,31 +91,19 @@ pub(super) fn notes(seen: &Seen) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if !service.selects && !facts.custom && &*service.kind != "ExternalName" && outputs.mirrored {
-        notes.extend(mirroring(seen));
-    }
-    if facts.no_cluster_ip && facts.is_managed() {
-        notes.push("headless: DNS answers with the addresses of its pods".to_owned());
-    }
-    if facts.publish_not_ready {
-        notes.push("publishNotReadyAddresses: pods are published as ready whatever their state".to_owned());
-    }
-    if facts.is_managed() {
-        match facts.hints {
-            HintMode::None => {}
-            HintMode::Auto => notes.push(
-                "topology-mode Auto: endpoints are hinted to zones in proportion to their CPU".to_owned(),
-            ),
-            HintMode::SameZone => {
-                notes.push("trafficDistribution: each endpoint is hinted to its own zone".to_owned());
-            }
-            HintMode::SameNode => {
-                notes
-                    .push("trafficDistribution: each endpoint is hinted to its own node and zone".to_owned());
-            }
-        }
-    }
     notes
+}
+
+/// Says which hints endpoints get, if any.
+fn hints(mode: HintMode) -> Option<&'static str> {
+    match mode {
+        HintMode::None => None,
+        HintMode::Auto => {
+            Some("topology-mode Auto: endpoints are hinted to zones in proportion to their CPU")
+        }
+        HintMode::SameZone => Some("trafficDistribution: each endpoint is hinted to its own zone"),
+        HintMode::SameNode => Some("trafficDistribution: each endpoint is hinted to its own node and zone"),
+    }
 }
 
 /// Says what is mirrored of a Service without a selector, and why not if it is not.

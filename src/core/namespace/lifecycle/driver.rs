@@ -299,17 +299,17 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         self.read(Some(id), facts, epoch);
         let objects = objects_mut(self);
         // The number may be that of another object by now, which has to be fetched for reasons of its own.
-        if let Some(object) = objects.get_mut(id).map(AsMut::as_mut) {
-            if object.is_outdated() {
-                object.needs_refetch = true;
-                // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
-                object.fail(object.rejected);
-                if object.phase == Phase::Unmanaged {
-                    // Slices show what was read, and must not fall behind by more than this costs.
-                    object.failures = object.failures.min(MOST_OUTDATED);
-                }
-                objects.want(id);
+        if let Some(object) = objects.get_mut(id).map(AsMut::as_mut)
+            && object.is_outdated()
+        {
+            object.needs_refetch = true;
+            // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
+            object.fail(object.rejected);
+            if object.phase == Phase::Unmanaged {
+                // Slices show what was read, and must not fall behind by more than this costs.
+                object.failures = object.failures.min(MOST_OUTDATED);
             }
+            objects.want(id);
         }
     }
 
