@@ -413,7 +413,13 @@ impl ShardState {
             } => {
                 tracing::warn!(%namespace, %service, annotation, %value, "the annotation is not a boolean; it is ignored");
             }
-            _ => {}
+            Notification::Event(_)
+            | Notification::Annotated(_)
+            | Notification::Standing(_)
+            | Notification::TookOver { .. }
+            | Notification::Withdrew { .. }
+            | Notification::LeftOut { .. }
+            | Notification::RivalWrote { .. } => {}
         }
     }
 }

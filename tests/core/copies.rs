@@ -1,7 +1,7 @@
 //! Endpoints that stand in two slices, or seem to.
 
 use crate::lifecycle::{add, pod, published, send, send_slice, watch_all};
-use crate::model::{Fate, Model, ServiceSpec};
+use crate::model::{CustomSpec, Fate, MirroredTamper, Model, ServiceSpec};
 use crate::ops;
 use endpointd::core::body::Request;
 use endpointd::core::facts::SliceFacts;
@@ -238,4 +238,59 @@ fn an_edit_of_a_service_whose_selector_cannot_be_used_empties_nothing() {
     model.service(selector(7, true).facts());
     model.converge();
     assert_eq!(endpoints(&model), 1);
+}
+
+/// A slice is read as being deleted, or mirrored slices as another Service's, and the watch has shown that this was taken
+/// back before the answer arrives.
+#[test]
+fn a_slice_that_is_read_as_gone_and_there_again_is_known() {
+    let mut model = published(1, 3);
+    let name = model.store.keys().next().unwrap().clone();
+    let slice = model.store[&name].clone();
+    ops::tamper_with(&mut model, &name, ops::Tamper::DropEndpoint);
+    watch_all(&mut model);
+    let object = ObjectName::slice((*name).into());
+    assert!(matches!(send(&mut model, &object), Request::Fetch));
+    let mut going = model.store[&name].clone();
+    going.meta.deleting = true;
+    model.put_slice(going);
+    model.watch.clear();
+    answer_late(&mut model, &object, |model| {
+        let mut again = slice.clone();
+        again.meta.uid = "another".into();
+        model.put_slice(again);
+    });
+    model.pod_gone("pod-0");
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+}
+
+/// The Service of a mirrored slice is taken from its label, and given back before the answer to the read of it arrives.
+#[test]
+fn a_mirrored_slice_that_is_read_as_of_no_service_and_given_back_is_known() {
+    let service = ServiceSpec {
+        selector: None,
+        ..ServiceSpec::plain()
+    };
+    let mut model = ops::start(3);
+    model.service(service.facts());
+    let endpoints = "svc-0".into();
+    model.custom_endpoints(&endpoints, &CustomSpec::plain(2));
+    model.converge();
+    let name = model.mirrored.keys().next().unwrap().clone();
+    let slice = model.mirrored[&name].clone();
+    model.tamper_with_mirrored(&name, MirroredTamper::ExtraLabel);
+    watch_all(&mut model);
+    let object = ObjectName::mirrored((*name).into());
+    assert!(matches!(send(&mut model, &object), Request::Fetch));
+    let mut taken = slice.clone();
+    taken.meta.service = "".into();
+    model.put_mirrored(taken);
+    model.watch.clear();
+    answer_late(&mut model, &object, |model| {
+        model.put_mirrored(slice.clone());
+    });
+    model.custom_endpoints(&endpoints, &CustomSpec::plain(1));
+    model.converge();
+    assert_eq!(model.published_mirrored(), model.expected_mirrored());
 }

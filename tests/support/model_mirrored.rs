@@ -185,7 +185,7 @@ impl Model {
     }
 
     /// Stores a slice under a new version, and has the watch show it.
-    fn put_mirrored(&mut self, mut slice: SliceFacts) -> Outcome {
+    pub(crate) fn put_mirrored(&mut self, mut slice: SliceFacts) -> Outcome {
         self.version += 1;
         slice.meta.version = self.version;
         self.watch.push_back(if slice.is_mirrored() {

@@ -94,7 +94,12 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
-        let object: &ObjectState = objects(self).get(id)?.as_ref();
+        let entry = objects(self).get(id)?;
+        // A replacement has another name, and asks for its turn by itself. The answer says nothing about it.
+        if entry.name() != name {
+            return None;
+        }
+        let object: &ObjectState = entry.as_ref();
         if flight == RequestKind::Fetch && effect != AnswerEffect::Failed {
             let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
@@ -122,12 +127,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
                 }));
             }
         }
-        let entry = objects(self).get(id)?;
-        // A replacement has another name, and asks for its turn by itself.
-        if entry.name() != name {
-            return None;
-        }
-        let object: &ObjectState = entry.as_ref();
+        let object: &ObjectState = objects(self).get(id)?.as_ref();
         if object.phase == Phase::Unmanaged && object.is_absent() {
             self.gone(id, Gone::Unneeded);
             return None;
@@ -295,6 +295,14 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     fn observed(&mut self, id: Id<Self>, facts: Facts<Self>) {
         let object = object_mut(self, id);
         object.needs_refetch = false;
+        if object.seen > facts.meta().version() {
+            // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
+            object.fail(object.rejected);
+            if object.phase == Phase::Unmanaged {
+                // Slices show what was read, and must not fall behind by more than this costs.
+                object.failures = object.failures.min(MOST_OUTDATED);
+            }
+        }
         let epoch = object.epoch;
         self.read(Some(id), facts, epoch);
         let objects = objects_mut(self);
@@ -303,12 +311,21 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             && object.is_outdated()
         {
             object.needs_refetch = true;
-            // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
-            object.fail(object.rejected);
-            if object.phase == Phase::Unmanaged {
-                // Slices show what was read, and must not fall behind by more than this costs.
-                object.failures = object.failures.min(MOST_OUTDATED);
-            }
+            objects.want(id);
+        }
+    }
+
+    /// Treats an object that is not what we took it for as if it had just appeared. A watch may have shown more of it than
+    /// was read, up to the version `seen`: then it needs a refetch.
+    fn reappear(&mut self, meta: &Meta<Self>, epoch: u8, seen: u64) {
+        self.watched(meta, epoch);
+        let objects = objects_mut(self);
+        if seen > meta.version()
+            && let Some(id) = objects.find(meta.name())
+        {
+            let object = objects[id].as_mut();
+            object.seen = seen;
+            object.mark_stale();
             objects.want(id);
         }
     }

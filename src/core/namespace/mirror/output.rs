@@ -296,6 +296,14 @@ impl Mirroring<'_> {
         let slice = &mut self.mirrors.objects[id];
         slice.object.needs_refetch = false;
         if facts.meta.deleting {
+            // As with slices.
+            if slice.object.seen > facts.meta.version.max(slice.object.gone) {
+                let meta = SliceMeta {
+                    deleting: false,
+                    ..facts.meta
+                };
+                return self.move_mirrored(id, &meta);
+            }
             return self.lost(id);
         }
         if slice.service_name != facts.meta.service {
@@ -413,9 +421,10 @@ impl Mirroring<'_> {
     /// Handles a slice whose label names another Service than before: its Endpoints get another slice, and it is treated
     /// as if it had just appeared.
     fn move_mirrored(&mut self, id: MirroredSliceId, meta: &SliceMeta) {
-        let epoch = self.mirrors.objects[id].object.epoch;
+        let object = &self.mirrors.objects[id].object;
+        let (epoch, seen) = (object.epoch, object.seen);
         self.lost(id);
-        self.watched(meta, epoch);
+        self.reappear(meta, epoch, seen);
     }
 
     /// Lowers the count of a mirror's losses to that of a slice that was left to others for a while.

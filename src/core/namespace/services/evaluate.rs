@@ -181,7 +181,9 @@ impl Placement<'_> {
                 .empties,
         );
         self.ctx.work.slices_touched += empties.len() as u64;
-        empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
+        // Slices that the API server has are used first: one that was given to another manager, or whose create fails,
+        // is not there until it is written.
+        empties.sort_unstable_by(|a, b| self.rank_of(*a).cmp(&self.rank_of(*b)));
         empties.dedup();
         // A set, since there may be as many different port lists as pods.
         let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
@@ -205,8 +207,9 @@ impl Placement<'_> {
         }
     }
 
-    fn name_of(&self, id: SliceId) -> Option<&Arc<str>> {
-        self.slices.get(id).map(|slice| &slice.name)
+    fn rank_of(&self, id: SliceId) -> Option<(bool, bool, &Arc<str>)> {
+        let slice = self.slices.get(id)?;
+        Some((slice.yielded, slice.object.remote.is_none(), &slice.name))
     }
 
     fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
@@ -348,10 +351,13 @@ impl Placement<'_> {
         if state.managed as usize > evaluation.pool.len() {
             return;
         }
-        // A slice that was given to another manager is not made anew before it changes, so it cannot stand for another.
+        // As in the pool. A slice that was given to another manager is not made anew before it changes, so it cannot stand for
+        // another.
         let at = (0..evaluation.pool.len()).min_by_key(|&at| {
             let id = evaluation.pool[at];
-            (self.slices[id].yielded, !self.group_ports(id).is_empty())
+            let slice = &self.slices[id];
+            let is_absent = slice.object.remote.is_none();
+            (slice.yielded, is_absent, !self.group_ports(id).is_empty())
         });
         let id = if let Some(id) = at.and_then(|at| evaluation.pool.remove(at)) {
             self.slices[id].pooled = false;

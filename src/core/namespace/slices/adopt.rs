@@ -3,6 +3,7 @@
 use super::duplicates::Keeper;
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
+use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::PodChange;
 use crate::core::namespace::Placement;
@@ -74,16 +75,7 @@ impl Placement<'_> {
         let object = &self.slices.objects[id].object;
         let (epoch, seen) = (object.epoch, object.seen);
         self.lost(id);
-        self.watched(meta, epoch);
-        // The watch may have shown more than what was read.
-        if seen > meta.version()
-            && let Some(id) = self.slices.objects.find(meta.name())
-        {
-            let object = &mut self.slices.objects[id].object;
-            object.seen = seen;
-            object.mark_stale();
-            self.slices.objects.want(id);
-        }
+        self.reappear(meta, epoch, seen);
     }
 
     /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is
@@ -338,6 +330,10 @@ impl Placement<'_> {
             self.unplace(pod_id, place, Priority::Rest);
         }
         self.place(pod_id, id, published(endpoint), stale);
+        if self.services[service_id].facts.hints == HintMode::Auto {
+            // One more endpoint shifts the shares of the zones, also if this slice need not be written.
+            self.services[service_id].family(family).rehint = true;
+        }
         let at = self.slices.objects[id].slots.len() - 1;
         if self.reconcile_hint(id, at, true, endpoint) {
             self.slices.objects[id].slots[at].stale = true;

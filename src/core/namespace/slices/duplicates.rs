@@ -18,14 +18,16 @@ use crate::core::namespace::lifecycle::Objects;
 use crate::core::object::{Phase, RequestKind};
 use crate::core::slices::Slice;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The open decisions about slices that may hold the same endpoints.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Duplicates {
     /// Slices that appeared, or about which something is to be decided, and that have yet to be read.
     unread: BTreeSet<(ServiceId, SliceId)>,
-    /// By the slice of which more must be known: the slices to be read again after that.
-    undecided: BTreeMap<SliceId, BTreeSet<SliceId>>,
+    /// By the slice of which more must be known: the names of the slices to be read again after that. The number of one that
+    /// goes meanwhile may be another one's.
+    undecided: BTreeMap<SliceId, BTreeSet<Arc<str>>>,
 }
 
 impl Duplicates {
@@ -91,14 +93,9 @@ impl Placement<'_> {
 
     /// Has a slice read again once more is known of another one, and that one read if nothing of it is in flight.
     pub(super) fn decide_later(&mut self, holder: SliceId, id: SliceId) {
-        if self
-            .slices
-            .duplicates
-            .undecided
-            .entry(holder)
-            .or_default()
-            .insert(id)
-        {
+        let name = self.slices.objects[id].name.clone();
+        let undecided = &mut self.slices.duplicates.undecided;
+        if undecided.entry(holder).or_default().insert(name) {
             let object = &mut self.slices.objects[holder].object;
             if object.flight.is_none() {
                 object.mark_stale();
@@ -113,9 +110,12 @@ impl Placement<'_> {
         let Some(slices) = self.slices.duplicates.undecided.remove(&holder) else {
             return;
         };
-        for id in slices {
-            let slice = self.slices.objects.get_mut(id);
-            if let Some(slice) = slice.filter(|slice| slice.object.phase == Phase::Managed) {
+        for name in slices {
+            let Some(id) = self.slices.objects.find(&name) else {
+                continue;
+            };
+            let slice = &mut self.slices.objects[id];
+            if slice.object.phase == Phase::Managed {
                 slice.object.mark_stale();
                 // Otherwise a slice that others have deleted would be made anew, with the endpoints of this one.
                 self.slices.duplicates.unread.insert((slice.service, id));

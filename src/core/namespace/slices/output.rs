@@ -282,7 +282,15 @@ impl Placement<'_> {
         let slice = &mut self.slices.objects[id];
         slice.object.needs_refetch = false;
         let unwatched = slice.manager != facts.meta.manager && !self.ctx.settings.outputs.custom;
-        if facts.meta.deleting {
+        // A watch has shown the name since: what was read may have been taken back, or be another object by now.
+        let there_again = slice.object.seen > facts.meta.version.max(slice.object.gone);
+        if there_again && (facts.meta.deleting || unwatched) {
+            let meta = SliceMeta {
+                deleting: false,
+                ..facts.meta
+            };
+            self.disown(id, &meta);
+        } else if facts.meta.deleting {
             self.lost(id);
         } else if unwatched && slice.object.phase == Phase::Managed {
             // The watch does not select slices of the other manager, so later changes of this one would be missed.
