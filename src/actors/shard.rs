@@ -347,13 +347,7 @@ impl ShardState {
                 self.part.contested(object.output);
                 self.log(&notification);
             }
-            Notification::TooLarge { .. }
-            | Notification::Corrected { .. }
-            | Notification::UnknownNode { .. }
-            | Notification::NotMirrored { .. }
-            | Notification::Kept { .. }
-            | Notification::Rival { .. }
-            | Notification::IgnoredAnnotation { .. } => self.log(&notification),
+            notification => self.log(&notification),
         }
     }
 

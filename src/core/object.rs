@@ -510,11 +510,16 @@ impl ObjectState {
     /// again, and needs a refetch before that is believed. Returns whether it does.
     pub fn refetch_if_shown_since(&mut self) -> bool {
         let known = self.remote.as_ref().map_or(0, |remote| remote.version);
-        let again = self.seen > known.max(self.gone);
+        let again = self.is_shown_since(known);
         // The next such answer is newer than what was shown.
         self.gone = self.gone.max(self.seen);
         self.needs_refetch |= again;
         again
+    }
+
+    /// Returns whether a watch has shown the name at a newer version than this one, and than the last at which it was gone.
+    pub fn is_shown_since(&self, version: u64) -> bool {
+        self.seen > version.max(self.gone)
     }
 
     /// Returns whether a watch showed a newer version than the last known one.

@@ -199,6 +199,16 @@ impl Slice {
         }
     }
 
+    /// Returns the order in which empty slices are used again: first those that the API server has, then those that are to
+    /// be created, and last those that were given to another manager, which are not created before they change.
+    pub fn reuse_order(&self) -> u8 {
+        match self.object.remote {
+            Some(_) => 0,
+            None if !self.yielded => 1,
+            None => 2,
+        }
+    }
+
     /// Records a change that makes a write due, with its priority.
     pub fn change(&mut self, priority: Priority) {
         self.object.change(priority);

@@ -1,6 +1,6 @@
 //! Endpoints that stand in two slices, or seem to.
 
-use crate::lifecycle::{add, pod, published, send, send_slice, watch_all};
+use crate::lifecycle::{add, first_slice, pod, published, send, send_slice, watch_all};
 use crate::model::{CustomSpec, Fate, MirroredTamper, Model, ServiceSpec};
 use crate::ops;
 use endpointd::core::body::Request;
@@ -109,8 +109,7 @@ fn give_away(slice: &mut SliceFacts) {
 fn a_slice_that_is_there_again_before_the_answer_is_known() {
     for deleted in [true, false] {
         let mut model = published(1, 3);
-        let name = model.store.keys().next().unwrap().clone();
-        let slice = model.store[&name].clone();
+        let (name, slice) = first_slice(&model);
         if deleted {
             model.delete_slice(&name);
         } else {
@@ -139,8 +138,7 @@ fn a_slice_that_is_there_again_before_the_answer_is_known() {
 #[test]
 fn a_slice_that_is_made_again_before_the_answer_to_its_delete_is_known() {
     let mut model = published(1, 3);
-    let name = model.store.keys().next().unwrap().clone();
-    let slice = model.store[&name].clone();
+    let (name, slice) = first_slice(&model);
     ops::tamper_with(&mut model, &name, ops::Tamper::Copy);
     let copy = model.store.keys().find(|key| **key != name).unwrap().clone();
     ops::tamper_with(&mut model, &copy, ops::Tamper::Disown);
@@ -245,8 +243,7 @@ fn an_edit_of_a_service_whose_selector_cannot_be_used_empties_nothing() {
 #[test]
 fn a_slice_that_is_read_as_gone_and_there_again_is_known() {
     let mut model = published(1, 3);
-    let name = model.store.keys().next().unwrap().clone();
-    let slice = model.store[&name].clone();
+    let (name, slice) = first_slice(&model);
     ops::tamper_with(&mut model, &name, ops::Tamper::DropEndpoint);
     watch_all(&mut model);
     let object = ObjectName::slice((*name).into());

@@ -29,6 +29,21 @@ pub(super) fn published(pods: u8, limit: usize) -> Model {
     model
 }
 
+/// The same, taken over by a leader that has listed everything whole.
+fn adopted(pods: u8, limit: usize) -> Model {
+    let mut model = published(pods, limit);
+    ops::happen(&mut model, &Op::StandBy);
+    ops::happen(&mut model, &Op::TakeOver);
+    model.converge();
+    model
+}
+
+/// The first slice on the server, by name.
+pub(super) fn first_slice(model: &Model) -> (Box<str>, SliceFacts) {
+    let (name, slice) = model.store.first_key_value().unwrap();
+    (name.clone(), slice.clone())
+}
+
 /// Puts a pod into a slice, in which there is another.
 pub(super) fn add(slice: &mut SliceFacts, pod: &PodFacts) {
     let mut endpoint = slice.endpoints[0].clone();
@@ -133,8 +148,7 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
 #[test]
 fn endpoints_that_others_add_do_not_fill_a_slice_above_its_limit() {
     let mut model = published(2, 2);
-    let name = model.store.keys().next().unwrap().clone();
-    let mut slice = model.store[&name].clone();
+    let (name, mut slice) = first_slice(&model);
     model.epoch += 1;
     model.state.begin_list(Kind::Slice);
     for number in 2..5 {
@@ -299,10 +313,7 @@ fn a_service_whose_events_leave_out_its_families_keeps_those_of_the_list() {
 /// from then on, and is read to see whether it holds endpoints.
 #[test]
 fn a_slice_that_is_written_when_its_service_gets_a_leader_is_read() {
-    let mut model = published(1, 3);
-    ops::happen(&mut model, &Op::StandBy);
-    ops::happen(&mut model, &Op::TakeOver);
-    model.converge();
+    let mut model = adopted(1, 3);
     // Empties the slice.
     model.pod(pod(0, 1).facts());
     let slice = send_slice(&mut model);
@@ -325,11 +336,8 @@ fn a_slice_that_is_written_when_its_service_gets_a_leader_is_read() {
 /// there, and is read to see whether it holds endpoints.
 #[test]
 fn a_slice_that_a_list_gives_to_a_service_with_a_leader_is_read() {
-    let mut model = published(1, 3);
-    ops::happen(&mut model, &Op::StandBy);
-    ops::happen(&mut model, &Op::TakeOver);
-    model.converge();
-    let mut slice = model.store.values().next().unwrap().clone();
+    let mut model = adopted(1, 3);
+    let (_, mut slice) = first_slice(&model);
     model.service_gone("svc-0");
     let led = ServiceSpec {
         name: 1,

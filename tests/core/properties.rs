@@ -1,6 +1,7 @@
 //! Properties of the core over random histories: pods, Services and nodes come, change and go, users tamper with
 //! slices, requests fail, answers are lost, and events arrive late.
 
+use crate::lifecycle::first_slice;
 use crate::model;
 use crate::model::{Model, PodSpec, ServiceSpec};
 use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
@@ -340,8 +341,7 @@ fn one_slice() -> Model {
 #[test]
 fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
     let mut model = one_slice();
-    let name = model.store.keys().next().unwrap().clone();
-    let mut slice = model.store[&name].clone();
+    let (_, mut slice) = first_slice(&model);
     slice.labels = slice.labels.project(|key| key != LABEL_MANAGED_BY);
     model.put_slice(slice);
     let writes = model.writes;
@@ -371,12 +371,7 @@ fn an_empty_slice_given_away_and_back_stays() {
         let mut model = start(3);
         model.service(plain_service(service).facts());
         model.converge();
-        let (name, ours) = model
-            .store
-            .iter()
-            .next()
-            .map(|(name, slice)| (name.clone(), slice.clone()))
-            .unwrap();
+        let (name, ours) = first_slice(&model);
         let mut theirs = ours.clone();
         theirs.labels = theirs.labels.project(|key| key != LABEL_MANAGED_BY);
         model.put_slice(theirs);
@@ -390,8 +385,7 @@ fn an_empty_slice_given_away_and_back_stays() {
 #[test]
 fn a_slice_given_away_and_back_keeps_its_endpoints() {
     let mut model = one_slice();
-    let name = model.store.keys().next().unwrap().clone();
-    let ours = model.store[&name].clone();
+    let (name, ours) = first_slice(&model);
     let mut theirs = ours.clone();
     theirs.labels = theirs.labels.project(|key| key != LABEL_MANAGED_BY);
     theirs.meta.version = model.version;
@@ -541,12 +535,7 @@ fn hints_that_left_too_early_are_put_right() {
         happen(&mut model, &op);
     }
     model.converge();
-    let hints = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.zone_hints.len()).sum::<usize>();
-    assert_eq!(
-        model.store.values().map(hints).collect::<Vec<_>>(),
-        [0],
-        "one endpoint cannot serve two zones"
-    );
+    assert_eq!(hints(&model), [0], "one endpoint cannot serve two zones");
     assert_eq!(model.restarted(1).plan(), []);
 }
 
@@ -572,9 +561,8 @@ fn endpoints_that_arrive_late_go_with_their_service() {
     check_at_rest(&mut model, 0).unwrap();
 }
 
-/// A pod becomes ready, and three endpoints cannot be shared out to two zones. It is not ready again before that was written.
-#[test]
-fn hints_that_left_for_a_change_that_came_back_come_back_too() {
+/// A Service with hints by zone, two ready pods in two zones, and one that is not ready, published.
+fn two_zones() -> (Model, impl Fn(u8, bool) -> PodSpec) {
     let pod = |name, ready| PodSpec {
         name,
         node: Some(name % 2),
@@ -591,14 +579,46 @@ fn hints_that_left_for_a_change_that_came_back_come_back_too() {
     }
     model.service(service.facts());
     model.converge();
-    let hints = |model: &Model| -> Vec<usize> {
-        let of_slice = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.zone_hints.len()).sum();
-        model.store.values().map(of_slice).collect()
-    };
+    (model, pod)
+}
+
+/// The number of hints in each slice.
+fn hints(model: &Model) -> Vec<usize> {
+    let of_slice = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.zone_hints.len()).sum();
+    model.store.values().map(of_slice).collect()
+}
+
+/// A pod becomes ready, and three endpoints cannot be shared out to two zones. It is not ready again before that was written.
+#[test]
+fn hints_that_left_for_a_change_that_came_back_come_back_too() {
+    let (mut model, pod) = two_zones();
     assert_eq!(hints(&model), [2]);
     model.pod(pod(2, true).facts());
     model.plan();
     model.pod(pod(2, false).facts());
     model.converge();
     assert_eq!(hints(&model), [2], "two endpoints for two zones");
+}
+
+/// Another client puts an endpoint into a slice, which then need not be written for it: hints are looked at all the same.
+#[test]
+fn hints_leave_with_an_endpoint_that_another_client_has_put_there() {
+    let (mut model, pod) = two_zones();
+    assert_eq!(hints(&model), [2]);
+    let new = pod(4, true).facts();
+    let (_, mut slice) = first_slice(&model);
+    let mut endpoint = slice.endpoints[0].clone();
+    endpoint.addresses = vec![new.v4.unwrap().to_string().into()];
+    (endpoint.pod, endpoint.pod_uid) = (Some(new.name.clone()), Some(new.uid.clone()));
+    endpoint.zone_hints.clear();
+    slice.endpoints.push(endpoint);
+    model.pod(new);
+    model.put_slice(slice);
+    happen(&mut model, &Op::Relist);
+    model.converge();
+    assert_eq!(
+        hints(&model),
+        [0],
+        "three endpoints cannot be shared out to two zones"
+    );
 }

@@ -346,7 +346,7 @@ impl EndpointsDesk<'_> {
         let again = object
             .remote
             .as_ref()
-            .is_some_and(|old| object.seen > old.version.max(object.gone));
+            .is_some_and(|old| object.is_shown_since(old.version));
         entry.object.forget_remote();
         let name = entry.name.clone();
         if entry.object.phase == Phase::Managed {

@@ -297,7 +297,7 @@ impl Mirroring<'_> {
         slice.object.needs_refetch = false;
         if facts.meta.deleting {
             // As with slices.
-            if slice.object.seen > facts.meta.version.max(slice.object.gone) {
+            if slice.object.is_shown_since(facts.meta.version) {
                 let meta = SliceMeta {
                     deleting: false,
                     ..facts.meta

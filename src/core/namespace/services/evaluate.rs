@@ -181,9 +181,7 @@ impl Placement<'_> {
                 .empties,
         );
         self.ctx.work.slices_touched += empties.len() as u64;
-        // Slices that the API server has are used first: one that was given to another manager, or whose create fails,
-        // is not there until it is written.
-        empties.sort_unstable_by(|a, b| self.rank_of(*a).cmp(&self.rank_of(*b)));
+        empties.sort_unstable_by(|a, b| self.reuse_key(*a).cmp(&self.reuse_key(*b)));
         empties.dedup();
         // A set, since there may be as many different port lists as pods.
         let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
@@ -207,9 +205,9 @@ impl Placement<'_> {
         }
     }
 
-    fn rank_of(&self, id: SliceId) -> Option<(bool, bool, &Arc<str>)> {
+    fn reuse_key(&self, id: SliceId) -> Option<(u8, &Arc<str>)> {
         let slice = self.slices.get(id)?;
-        Some((slice.yielded, slice.object.remote.is_none(), &slice.name))
+        Some((slice.reuse_order(), &slice.name))
     }
 
     fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
@@ -351,13 +349,9 @@ impl Placement<'_> {
         if state.managed as usize > evaluation.pool.len() {
             return;
         }
-        // As in the pool. A slice that was given to another manager is not made anew before it changes, so it cannot stand for
-        // another.
         let at = (0..evaluation.pool.len()).min_by_key(|&at| {
             let id = evaluation.pool[at];
-            let slice = &self.slices[id];
-            let is_absent = slice.object.remote.is_none();
-            (slice.yielded, is_absent, !self.group_ports(id).is_empty())
+            (self.slices[id].reuse_order(), !self.group_ports(id).is_empty())
         });
         let id = if let Some(id) = at.and_then(|at| evaluation.pool.remove(at)) {
             self.slices[id].pooled = false;

@@ -389,17 +389,18 @@ impl Placement<'_> {
         let service = &self.services.table[service_id];
         let desired = desired(self.inputs.pod(pod), service);
         slice.recount(at, desired);
-        if service.facts.hints == HintMode::Auto {
+        let hinted = service.facts.hints == HintMode::Auto;
+        if hinted {
             slice.hints.push(None);
         }
         let group = slice.group;
         if desired.ready() {
             self.services.has_ready_endpoint(service_id);
         }
-        self.services.table[service_id]
-            .family(family)
-            .groups
-            .refill(group, id, at, at + 1);
+        let state = self.services.table[service_id].family(family);
+        state.groups.refill(group, id, at, at + 1);
+        // One more endpoint shifts the shares of the zones, also if another client has put it there and nothing is written.
+        state.rehint |= hinted;
         let members = &mut self.services.memberships[pod];
         let member = members
             .find(service_id, family)

@@ -3,7 +3,6 @@
 use super::duplicates::Keeper;
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
-use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::PodChange;
 use crate::core::namespace::Placement;
@@ -330,10 +329,6 @@ impl Placement<'_> {
             self.unplace(pod_id, place, Priority::Rest);
         }
         self.place(pod_id, id, published(endpoint), stale);
-        if self.services[service_id].facts.hints == HintMode::Auto {
-            // One more endpoint shifts the shares of the zones, also if this slice need not be written.
-            self.services[service_id].family(family).rehint = true;
-        }
         let at = self.slices.objects[id].slots.len() - 1;
         if self.reconcile_hint(id, at, true, endpoint) {
             self.slices.objects[id].slots[at].stale = true;

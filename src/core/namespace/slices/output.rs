@@ -283,7 +283,7 @@ impl Placement<'_> {
         slice.object.needs_refetch = false;
         let unwatched = slice.manager != facts.meta.manager && !self.ctx.settings.outputs.custom;
         // A watch has shown the name since: what was read may have been taken back, or be another object by now.
-        let there_again = slice.object.seen > facts.meta.version.max(slice.object.gone);
+        let there_again = slice.object.is_shown_since(facts.meta.version);
         if there_again && (facts.meta.deleting || unwatched) {
             let meta = SliceMeta {
                 deleting: false,
