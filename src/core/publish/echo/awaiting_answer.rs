@@ -2,13 +2,13 @@
 
 use super::lateness::UPSTREAM_WORKERS;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// The most requests of one namespace that count after they have given their places up. A webhook of the namespace may
 /// hang, which says nothing of the server; if many namespaces have such requests, the server is busy.
 const OF_NAMESPACE: usize = 2;
-/// A request does not count any more once so many were sent after it and answered while they held their places: the server
-/// is not busy, and somebody else keeps that request from its answer, such as the webhooks of several namespaces.
+/// A request that has given its place up does not count any more once so many that were sent after it are answered while they
+/// hold theirs: the server is not busy, and something else keeps that request from its answer, such as the webhook of its
+/// namespace.
 const OVERTAKEN: usize = UPSTREAM_WORKERS;
 
 /// The requests of one resource that await an answer. Owned by [`super::Echoes`], which numbers grants.
@@ -16,10 +16,16 @@ const OVERTAKEN: usize = UPSTREAM_WORKERS;
 pub(super) struct AwaitingAnswer {
     /// The number of requests that hold a place.
     recent: usize,
-    /// The namespaces of the requests that have given their place up, by the numbers of their grants.
-    old: BTreeMap<u64, u64>,
-    /// The highest numbers of requests that were answered while they held a place, in ascending order.
-    quick: [u64; OVERTAKEN],
+    /// The requests that have given their place up, by the numbers of their grants.
+    old: BTreeMap<u64, Old>,
+}
+
+/// A request that has given its place up.
+#[derive(Clone, Copy, Debug)]
+struct Old {
+    tenant: u64,
+    /// How many that were sent after it were answered since, while they held a place.
+    overtaken: usize,
 }
 
 impl AwaitingAnswer {
@@ -31,7 +37,7 @@ impl AwaitingAnswer {
     /// Records that a request of a namespace has given its place up.
     pub(super) fn grew_old(&mut self, sent: u64, tenant: u64) {
         self.recent -= 1;
-        self.old.insert(sent, tenant);
+        self.old.insert(sent, Old { tenant, overtaken: 0 });
     }
 
     /// Removes a request that has been answered, or that is no longer awaited.
@@ -43,9 +49,8 @@ impl AwaitingAnswer {
 
     /// Records that the server has carried a request out while that held its place.
     pub(super) fn was_quick(&mut self, sent: u64) {
-        if sent > self.quick[0] {
-            self.quick[0] = sent;
-            self.quick.sort_unstable();
+        for (_, old) in self.old.range_mut(..sent) {
+            old.overtaken = (old.overtaken + 1).min(OVERTAKEN);
         }
     }
 
@@ -53,8 +58,8 @@ impl AwaitingAnswer {
     /// long.
     pub(super) fn count(&self) -> usize {
         let mut counted = Vec::new();
-        let not_overtaken = (Bound::Excluded(self.quick[0]), Bound::Unbounded);
-        for tenant in self.old.range(not_overtaken).map(|(_, tenant)| *tenant) {
+        let waiting = self.old.values().filter(|old| old.overtaken < OVERTAKEN);
+        for tenant in waiting.map(|old| old.tenant) {
             if counted.len() == UPSTREAM_WORKERS {
                 break;
             }
