@@ -152,8 +152,8 @@ pub struct ServiceFacts {
     pub families: [bool; 2],
     /// The family of its Endpoints object; `None` if each pod's primary address counts.
     pub endpoints_family: Option<Family>,
-    /// `spec.ports`.
-    pub ports: Vec<ServicePort>,
+    /// `spec.ports`, which Services of one kind share.
+    pub ports: Arc<[ServicePort]>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready: bool,
     /// The annotation [`ANNOTATION_TOLERATE_UNREADY`].

@@ -65,7 +65,8 @@ impl Placement<'_> {
         {
             facts.keep_families(known);
         }
-        let facts = facts.resolve(&self.ctx.namespace, self.ctx.settings.outputs);
+        let mut facts = facts.resolve(&self.ctx.namespace, self.ctx.settings.outputs);
+        facts.ports = self.services.resolved.share(facts.ports);
         if let Some(id) = self.services.table.find(&facts.name) {
             let service = &mut self.services.table[id];
             if service.facts.uid == facts.uid {
