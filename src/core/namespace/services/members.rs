@@ -3,6 +3,7 @@
 
 use super::Service;
 use crate::core::address::Family;
+use crate::core::compact::intern::grow_to;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::{Inputs, Pod, PodChange};
@@ -86,12 +87,7 @@ pub(in crate::core::namespace) struct AllMemberships(Vec<Memberships>);
 impl AllMemberships {
     /// Adds a pod, which belongs to no Service yet.
     pub(in crate::core::namespace) fn enter(&mut self, pod: PodId) {
-        let needed = (pod.index() + 1).saturating_sub(self.0.len());
-        if self.0.len() + needed > self.0.capacity() {
-            // It grows as the table of pods does.
-            self.0.reserve_exact(needed.max(self.0.len() / 8 + 1));
-        }
-        self.0.resize_with(self.0.len() + needed, Memberships::default);
+        grow_to(&mut self.0, pod.index() + 1, Memberships::default);
     }
 
     /// Forgets a pod.
