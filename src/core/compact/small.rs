@@ -211,11 +211,6 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
             Map::Many(map) => map.len(),
         }
     }
-
-    /// Returns whether there are no entries.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// Inserts a value, growing the list by an eighth instead of doubling it.
