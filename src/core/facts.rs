@@ -245,6 +245,11 @@ impl Owners {
         self.uids().contains(uid)
     }
 
+    /// Returns whether an object is the only owner.
+    pub fn is_only(&self, uid: &Uid) -> bool {
+        matches!(&self.0, OwnerUids::One(only) if only == uid)
+    }
+
     /// Returns whether two objects have an owner in common.
     pub fn meet(&self, other: &Self) -> bool {
         self.uids().iter().any(|uid| other.includes(uid))
@@ -578,6 +583,7 @@ mod tests {
         let (one, two) = (Owners::from(uid("a")), Owners::from_iter([uid("b"), uid("a")]));
         assert!(one.includes(&uid("a")) && two.includes(&uid("a")) && two.includes(&uid("b")));
         assert!(!one.includes(&uid("b")) && !Owners::default().includes(&uid("a")));
+        assert!(one.is_only(&uid("a")) && !one.is_only(&uid("b")) && !two.is_only(&uid("a")));
         assert!(one.meet(&two) && !one.is_none() && Owners::from_iter([]).is_none());
     }
 }
