@@ -245,11 +245,21 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
     );
     rounds(&mut echoes, &mut now, 10 * MS, 30);
     assert_eq!(limit(&echoes), 16);
+}
+
+#[test]
+fn late_echoes_take_no_places_away_without_other_watchers() {
+    let (mut echoes, mut now) = (echoes(), MS);
     echoes.set_most_places(None);
-    rounds(&mut echoes, &mut now, MS, 300);
-    assert!(limit(&echoes) > 100, "nobody has to keep up");
+    assert_eq!(limit(&echoes), 256);
+    rounds(&mut echoes, &mut now, SECOND, 10);
+    assert_eq!(limit(&echoes), 256, "only our own watch is late");
     echoes.set_most_places(Some(16));
-    assert_eq!(limit(&echoes), 16);
+    assert_eq!(
+        limit(&echoes),
+        2,
+        "others are there now, and the server is behind"
+    );
 }
 
 #[test]
