@@ -86,12 +86,13 @@ fn services(workload: u32, count: u32) -> impl Iterator<Item = ServiceFacts> {
         facts.uid = Uid::Uuid(u128::from(workload).to_be_bytes());
         facts.headless = kind == "-headless";
         facts.no_cluster_ip = facts.headless;
-        facts.ports = vec![ServicePort {
+        facts.ports = [ServicePort {
             name: port.into(),
             protocol: Protocol::Tcp,
             target: TargetPort::Name(port.into()),
             app_protocol: None,
-        }];
+        }]
+        .into();
         facts
     })
 }

@@ -67,12 +67,13 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
         no_cluster_ip: true,
         families: [true, false],
         endpoints_family: Some(Family::V4),
-        ports: vec![ServicePort {
+        ports: [ServicePort {
             name: "http".into(),
             protocol: Protocol::Tcp,
             target: TargetPort::Number(8080),
             app_protocol: None,
-        }],
+        }]
+        .into(),
         publish_not_ready: false,
         tolerate_unready: TolerateUnready::Unset,
         hints: HintMode::None,

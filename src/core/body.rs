@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 
 /// An encoding of the objects to be written.
 pub trait Encode {
@@ -321,7 +322,7 @@ impl<'a> EndpointsBody<'a> {
     /// headless one, which is no reason to write), whether addresses are left out, and the subsets. If a pod's UID is a
     /// UUID, the hash covers only what can change while the pod lives: its address, whether it is ready, and whether it
     /// has a node and a hostname here. The API server does not let their names change.
-    pub fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> NonZeroU64 {
         // If two bodies had the same fingerprint, the change would never be written.
         let mut hasher = LongHasher::default();
         for label in self.labels() {
@@ -337,7 +338,8 @@ impl<'a> EndpointsBody<'a> {
                 }
             }
         }
-        hasher.finish()
+        // Not zero, so that an optional one takes no more room: there is one for each object.
+        NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
     }
 }
 

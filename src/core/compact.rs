@@ -4,7 +4,7 @@
 //! | Module | What it does | What it saves |
 //! |---|---|---|
 //! | [`small`] | sets and maps in one sorted piece of memory while they are small | the node of a tree or the spare places of a hash table, for each Service and group |
-//! | [`intern`] | equal values kept once, counted | the ports, hosts and label maps of all pods of a template but the first |
+//! | [`intern`] | equal values kept once, counted, or found among the last few | the ports, hosts and label maps of all pods of a template but the first, and the ports of all Services of a kind |
 //! | [`label_pairs`] | keys kept once, values once for each key | the keys of labels that are unique to each pod, which are longer than their values |
 //! | [`table`] | objects by number, found by the names that they have in themselves | a second copy of each name |
 //!

@@ -152,8 +152,8 @@ pub struct ServiceFacts {
     pub families: [bool; 2],
     /// The family of its Endpoints object; `None` if each pod's primary address counts.
     pub endpoints_family: Option<Family>,
-    /// `spec.ports`.
-    pub ports: Vec<ServicePort>,
+    /// `spec.ports`, which Services of one kind share.
+    pub ports: Arc<[ServicePort]>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready: bool,
     /// The annotation [`ANNOTATION_TOLERATE_UNREADY`].
@@ -243,6 +243,11 @@ impl Owners {
     /// Returns whether an object is one of the owners.
     pub fn includes(&self, uid: &Uid) -> bool {
         self.uids().contains(uid)
+    }
+
+    /// Returns whether an object is the only owner.
+    pub fn is_only(&self, uid: &Uid) -> bool {
+        matches!(&self.0, OwnerUids::One(only) if only == uid)
     }
 
     /// Returns whether two objects have an owner in common.
@@ -578,6 +583,7 @@ mod tests {
         let (one, two) = (Owners::from(uid("a")), Owners::from_iter([uid("b"), uid("a")]));
         assert!(one.includes(&uid("a")) && two.includes(&uid("a")) && two.includes(&uid("b")));
         assert!(!one.includes(&uid("b")) && !Owners::default().includes(&uid("a")));
+        assert!(one.is_only(&uid("a")) && !one.is_only(&uid("b")) && !two.is_only(&uid("a")));
         assert!(one.meet(&two) && !one.is_none() && Owners::from_iter([]).is_none());
     }
 }

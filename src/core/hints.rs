@@ -84,16 +84,16 @@ pub enum Disabled {
     /// There are fewer ready endpoints than zones.
     TooFewEndpoints {
         /// The number of ready endpoints.
-        endpoints: usize,
+        endpoints: u32,
         /// The number of zones with capacity.
-        zones: usize,
+        zones: u32,
     },
     /// The zones' minimum shares exceed the number of endpoints.
     Overload {
         /// The number of ready endpoints.
-        endpoints: usize,
+        endpoints: u32,
         /// The number of zones with capacity.
-        zones: usize,
+        zones: u32,
     },
     /// A ready endpoint has no zone.
     NoZone,

@@ -1,11 +1,13 @@
 //! State shared by all objects that the controller writes: what the API server is known to hold, the request in flight,
 //! and the changes still to be written.
 
+mod rare;
+
+use self::rare::Rare;
 use super::backoff::Retry;
-use super::facts::Extras;
 use super::ids::Uid;
 use super::queue::Priority;
-use super::time::{Time, earliest};
+use super::time::earliest;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -221,31 +223,19 @@ pub struct ObjectState {
     pub phase: Phase,
     /// The object on the server; `None` when the server does not have it yet.
     pub remote: Option<Remote>,
-    /// Metadata that others added to the object, if any.
-    pub extras: Option<Box<Extras>>,
     /// The request in flight; at most one.
     pub flight: Option<RequestKind>,
     /// The highest resourceVersion that a watch showed. If it exceeds the acknowledged one, another client wrote.
     pub seen: u64,
-    /// The highest resourceVersion as of which the object is known to be gone, or another controller's.
-    pub gone: u64,
     /// The object needs a refetch before the next write: the server's copy is unknown, and if [`Self::remote`] is
     /// `None`, so is whether it exists.
     pub needs_refetch: bool,
     /// Forces a write for changes that no finer counter tracks: labels, ports, or a write that failed.
     pub rewrite: bool,
-    /// The earliest trigger time of the changes not yet written.
-    pub trigger: Option<Time>,
-    /// The trigger time carried by the write in flight.
-    pub flight_trigger: Option<Time>,
     /// The priority of the next write.
     pub priority: Priority,
     /// The priority of the write in flight.
     pub flight_priority: Priority,
-    /// The number of changes to the desired content since the last write was built.
-    pub changes: u32,
-    /// True if the write in flight carries such a change.
-    carried: bool,
     /// True if a new reason to try has come up since the last request was sent: the desired content changed, or the
     /// last request showed what the server has.
     fresh: bool,
@@ -263,14 +253,12 @@ pub struct ObjectState {
     pub unanswered: bool,
     /// True if the last failure rejected the content that was sent, which waiting alone does not cure.
     pub rejected: bool,
-    /// True if the server has rejected the object for its size since it last accepted a write.
-    pub oversized: bool,
     /// True if it is to be deleted, but not before others have taken its place.
     pub gives_way: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,
-    /// A change by another client that no write of ours has undone yet. Used only to tell users.
-    pub interference: Option<Box<Interference>>,
+    /// Nothing for most objects that are as they should be. Boxed, because there may be two such objects for each pod.
+    rare: Option<Box<Rare>>,
 }
 
 /// Failures are reported again after this many more.
@@ -282,18 +270,12 @@ impl ObjectState {
         Self {
             phase,
             remote: None,
-            extras: None,
             flight: None,
             seen: 0,
-            gone: 0,
             needs_refetch: false,
             rewrite: false,
-            trigger: None,
-            flight_trigger: None,
             priority: Priority::Rest,
             flight_priority: Priority::Rest,
-            changes: 0,
-            carried: false,
             fresh: false,
             updated: false,
             failures: 0,
@@ -301,10 +283,9 @@ impl ObjectState {
             unsettled: false,
             unanswered: false,
             rejected: false,
-            oversized: false,
             gives_way: false,
             epoch: 0,
-            interference: None,
+            rare: None,
         }
     }
 
@@ -316,7 +297,9 @@ impl ObjectState {
 
     /// Like [`Self::change`], for several changes whose priority is already recorded.
     pub fn change_by(&mut self, changes: u32) {
-        self.changes += changes;
+        if changes > 0 {
+            self.rare().changes += changes;
+        }
         self.fresh = true;
     }
 
@@ -353,25 +336,31 @@ impl ObjectState {
         }
         match flight {
             RequestKind::Create | RequestKind::Update => {
-                self.carried = std::mem::take(&mut self.changes) > 0;
-                self.flight_trigger = self.trigger.take();
+                if let Some(rare) = &mut self.rare {
+                    rare.carried = std::mem::take(&mut rare.changes) > 0;
+                    rare.flight_trigger = rare.trigger.take();
+                }
                 self.flight_priority = std::mem::replace(&mut self.priority, Priority::Rest);
                 self.rewrite = false;
             }
             // Only versions that a watch shows from now on can be newer than the fetched object.
             RequestKind::Fetch => self.seen = 0,
-            RequestKind::Delete => self.changes = 0,
+            RequestKind::Delete => {
+                if let Some(rare) = &mut self.rare {
+                    rare.changes = 0;
+                }
+            }
             RequestKind::Probe => {}
         }
     }
 
     /// Records that the write was accepted and left the object at this version.
     pub fn written(&mut self, flight: RequestKind, remote: Remote) {
-        self.flight_trigger = None;
+        let carried = self.land();
         self.succeed();
         if flight == RequestKind::Update {
             self.updated = true;
-            if self.carried {
+            if carried {
                 self.losses = 0;
             }
         }
@@ -381,10 +370,22 @@ impl ObjectState {
         self.remote = Some(remote);
     }
 
+    /// Ends what is known of the write in flight. Returns whether it carried a change of the desired content.
+    fn land(&mut self) -> bool {
+        let Some(rare) = &mut self.rare else {
+            return false;
+        };
+        rare.flight_trigger = None;
+        let carried = std::mem::take(&mut rare.carried);
+        self.tidy();
+        carried
+    }
+
     /// Records the object as read from the server. Returns whether its version differs from the last known one.
     pub fn read(&mut self, remote: Remote) -> bool {
         self.needs_refetch = self.seen > remote.version;
-        self.flight_trigger = None;
+        self.land();
+        self.take_sent();
         (self.unanswered, self.unsettled) = (false, false);
         let moved = self.remote.as_ref() != Some(&remote);
         // Another object of the name was not updated yet.
@@ -395,7 +396,11 @@ impl ObjectState {
 
     /// Resets the failures: the server accepted a write and holds what it should, as its answer or a later read shows.
     pub fn succeed(&mut self) {
-        (self.failures, self.rejected, self.oversized) = (0, false, false);
+        (self.failures, self.rejected) = (0, false);
+        if let Some(rare) = &mut self.rare {
+            rare.oversized = false;
+            self.tidy();
+        }
     }
 
     /// Allows one more immediate try, because a read showed what the server has, or that it has nothing. If that try
@@ -432,8 +437,10 @@ impl ObjectState {
     pub fn undo_departure(&mut self) {
         self.rewrite = true;
         self.unsettled = true;
-        self.changes += u32::from(std::mem::take(&mut self.carried));
-        self.trigger = earliest(self.trigger, self.flight_trigger.take());
+        if let Some(rare) = &mut self.rare {
+            rare.changes += u32::from(std::mem::take(&mut rare.carried));
+            rare.trigger = earliest(rare.trigger, rare.flight_trigger.take());
+        }
         self.priority = self.priority.min(self.flight_priority);
     }
 
@@ -490,13 +497,16 @@ impl ObjectState {
     /// Forgets the server's copy, which no longer exists; earlier writes to it do not count.
     pub fn forget_remote(&mut self) {
         self.remote = None;
-        self.extras = None;
         self.updated = false;
         self.flight = None;
-        (self.seen, self.gone) = (0, 0);
+        self.seen = 0;
         self.needs_refetch = false;
         self.unsettled = false;
-        self.trigger = earliest(self.trigger, self.flight_trigger.take());
+        if let Some(rare) = &mut self.rare {
+            (rare.extras, rare.gone) = (None, 0);
+            rare.trigger = earliest(rare.trigger, rare.flight_trigger.take());
+            self.tidy();
+        }
     }
 
     /// Records a version that a watch or a list shows while a request is in flight. If that creates the object, it may be
@@ -512,14 +522,15 @@ impl ObjectState {
         let known = self.remote.as_ref().map_or(0, |remote| remote.version);
         let again = self.is_shown_since(known);
         // The next such answer is newer than what was shown.
-        self.gone = self.gone.max(self.seen);
+        self.note_gone(self.seen);
         self.needs_refetch |= again;
         again
     }
 
     /// Returns whether a watch has shown the name at a newer version than this one, and than the last at which it was gone.
     pub fn is_shown_since(&self, version: u64) -> bool {
-        self.seen > version.max(self.gone)
+        let gone = self.rare.as_ref().map_or(0, |rare| rare.gone);
+        self.seen > version.max(gone)
     }
 
     /// Returns whether a watch showed a newer version than the last known one.

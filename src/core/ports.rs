@@ -1,5 +1,6 @@
 //! Resolves a Service's ports and a pod's container ports to the ports of a slice.
 
+use super::compact::intern::Recent;
 use super::hash::{KeyedMap, hash_of};
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
@@ -229,6 +230,9 @@ pub struct ResolvedPorts {
     sweep_at: usize,
     /// The number of plans so far. Lists resolved for the next plan are kept until then.
     plans: u32,
+    /// Short lists, of which many Services have the same.
+    recent: Recent<SlicePorts>,
+    recent_of_services: Recent<Arc<[ServicePort]>>,
 }
 
 impl ResolvedPorts {
@@ -243,7 +247,7 @@ impl ResolvedPorts {
         let ports = service.1.len() + pod.1.len();
         if ports <= FEW_PORTS {
             *read += ports as u64;
-            return resolve(service.1, pod.1);
+            return self.recent.share(resolve(service.1, pod.1));
         }
         let key = (pod.0, service.0);
         if let Some((known, _)) = self.lists.get(&key) {
@@ -256,6 +260,14 @@ impl ResolvedPorts {
         let list = resolve(service.1, pod.1);
         self.lists.insert(key, (list.clone(), self.plans));
         list
+    }
+
+    /// Returns an equal list of a Service's ports, if one of the last few that are short is one, or else the same.
+    pub fn share(&mut self, service: Arc<[ServicePort]>) -> Arc<[ServicePort]> {
+        if service.len() > FEW_PORTS {
+            return service;
+        }
+        self.recent_of_services.share(service)
     }
 
     /// Returns whether the result for these ports is cached.
@@ -397,6 +409,35 @@ mod tests {
             known.lists.len() <= 2 * kept.len() + FIRST_SWEEP,
             "{}",
             known.lists.len()
+        );
+    }
+
+    #[test]
+    fn services_of_one_kind_share_a_short_list_of_which_few_are_kept() {
+        let service = |number: u16| [service_port("web", "TCP", TargetPort::Number(number))];
+        let (mut known, mut read) = (ResolvedPorts::default(), 0);
+        let mut ports = |known: &mut ResolvedPorts, kind: u16, number: u64| {
+            known.resolve((number, &service(kind)), (0, &[]), &mut read)
+        };
+        let of_service = |known: &mut ResolvedPorts| known.share(service(1).into());
+        assert!(Arc::ptr_eq(&of_service(&mut known), &of_service(&mut known)));
+        let first = ports(&mut known, 1, 0);
+        let second = ports(&mut known, 1, 1);
+        assert!(
+            Arc::ptr_eq(&first.ports, &second.ports),
+            "another Service of the kind"
+        );
+        let other = ports(&mut known, 2, 2);
+        assert_ne!(first, other);
+        let third = ports(&mut known, 1, 3);
+        assert!(Arc::ptr_eq(&first.ports, &third.ports), "it is still kept");
+        for kind in 0..1000 {
+            ports(&mut known, kind, u64::from(kind));
+        }
+        assert_eq!(
+            (first.sharers(), other.sharers()),
+            (3, 1),
+            "neither is kept for ever"
         );
     }
 

@@ -13,6 +13,7 @@ use super::queue::Priority;
 use super::time::Time;
 use hashbrown::HashTable;
 use slab::Slab;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The conditions of an endpoint, packed into a few bits.
@@ -112,11 +113,8 @@ pub struct Slice {
     /// Its state relative to the API server.
     pub object: ObjectState,
     /// Its endpoints, in the order they are written.
-    pub slots: Vec<Slot>,
-    /// The zone that each slot's endpoint is hinted to. Empty unless the Service's hints depend on the zones.
-    pub hints: Vec<Option<Zone>>,
-    /// The Services that own it.
-    pub owner: Owners,
+    pub slots: SmallVec<[Slot; 2]>,
+    rare: Option<Box<Rare>>,
     /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
     /// Whether it has endpoints, if it belongs to another controller and this version of it was read whole.
@@ -133,6 +131,13 @@ pub struct Slice {
     pub touched: bool,
     /// True if the current evaluation has found that it is no longer needed.
     pub pooled: bool,
+}
+
+/// The part of a slice that few managed ones have. Boxed, because there may be a slice for each pod.
+#[derive(Clone, Default, Debug)]
+struct Rare {
+    owner: Option<Owners>,
+    hints: Vec<Option<Zone>>,
 }
 
 impl Slice {
@@ -152,9 +157,8 @@ impl Slice {
             family: Family::V4,
             group: GroupId::NONE,
             object: ObjectState::new(phase),
-            slots: Vec::new(),
-            hints: Vec::new(),
-            owner: Owners::default(),
+            slots: SmallVec::new(),
+            rare: None,
             created: None,
             others_hold: None,
             counts_as: None,
@@ -164,6 +168,45 @@ impl Slice {
             touched: false,
             pooled: false,
         }
+    }
+
+    /// Returns the zone that each slot's endpoint is hinted to. Empty unless the Service's hints depend on the zones.
+    pub fn hints(&self) -> &[Option<Zone>] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.hints)
+    }
+
+    /// Returns the same, to be changed as the slots are.
+    pub fn hints_mut(&mut self) -> &mut Vec<Option<Zone>> {
+        &mut self.rare.get_or_insert_default().hints
+    }
+
+    /// Sets the zone that each slot's endpoint is hinted to. Returns those before.
+    pub fn set_hints(&mut self, hints: Vec<Option<Zone>>) -> Vec<Option<Zone>> {
+        if hints.is_empty() && self.rare.is_none() {
+            return hints;
+        }
+        let before = std::mem::replace(self.hints_mut(), hints);
+        self.tidy();
+        before
+    }
+
+    /// Returns the Services that own it. `None` if it is its Service alone, as for nearly all slices that are managed.
+    pub fn owner(&self) -> Option<&Owners> {
+        self.rare.as_ref()?.owner.as_ref()
+    }
+
+    /// Sets the Services that own it.
+    pub fn set_owner(&mut self, owner: Option<Owners>) {
+        if owner.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().owner = owner;
+            self.tidy();
+        }
+    }
+
+    /// Gives back the memory of the rare part, if there is nothing in it any more.
+    fn tidy(&mut self) {
+        self.rare
+            .take_if(|rare| rare.owner.is_none() && rare.hints.is_empty());
     }
 
     /// Returns whether an object is another one of the name, made since this one was deleted.
@@ -265,25 +308,68 @@ impl Slice {
 /// The slices of one Service and family.
 #[derive(Clone, Debug, Default)]
 pub struct FamilyState {
-    /// Pods with an endpoint to place. May include pods that have since been placed, deleted or become unfit.
-    pub to_place: Vec<PodId>,
-    /// Slices for the next evaluation to check. May include slices that no longer exist.
-    pub touched: Vec<SliceId>,
-    /// Slices without endpoints. May include slices that have since gained some or no longer exist.
-    pub empties: Vec<SliceId>,
+    pending: Option<Box<Pending>>,
     /// The outcome of the Service's request for zone hints.
     pub hint_state: HintState,
-    /// True if the next evaluation checks all hints.
-    pub rehint: bool,
     /// The number of managed slices.
     pub managed: u32,
     /// The port groups.
     pub groups: Groups,
 }
 
+/// The pods and slices that the next evaluation looks at.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    /// Pods with an endpoint to place. May include pods that have since been placed, deleted or become unfit.
+    pub to_place: Vec<PodId>,
+    /// Slices for the next evaluation to check. May include slices that no longer exist.
+    pub touched: Vec<SliceId>,
+    /// Slices without endpoints. May include slices that have since gained some or no longer exist.
+    pub empties: Vec<SliceId>,
+    /// True if it checks all hints.
+    pub rehint: bool,
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.to_place.is_empty() && self.touched.is_empty() && self.empties.is_empty() && !self.rehint
+    }
+}
+
+impl FamilyState {
+    /// Returns what the next evaluation looks at, to be added to or taken from.
+    pub fn pending(&mut self) -> &mut Pending {
+        self.pending.get_or_insert_default()
+    }
+
+    /// Returns whether the next evaluation has nothing to do.
+    pub fn is_settled(&self) -> bool {
+        let waits = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());
+        !waits && self.managed > 0
+    }
+
+    /// Gives back the memory of what an evaluation has looked at.
+    pub fn evaluated(&mut self) {
+        self.pending.take_if(|pending| pending.is_empty());
+    }
+}
+
 /// The port groups of one Service and family, by index and by ports.
 #[derive(Clone, Debug, Default)]
-pub struct Groups {
+pub struct Groups(Known);
+
+#[derive(Clone, Debug, Default)]
+enum Known {
+    #[default]
+    None,
+    /// One with the first index, which takes no memory of its own.
+    First(Group),
+    /// More than one, or one with another index.
+    Many(Box<ManyGroups>),
+}
+
+#[derive(Clone, Debug, Default)]
+struct ManyGroups {
     groups: Slab<Group>,
     by_ports: HashTable<u32>,
 }
@@ -299,7 +385,36 @@ pub struct Group {
     pub by_fill: SmallSet<(u32, SliceId)>,
 }
 
+impl ManyGroups {
+    fn insert(&mut self, group: Group) -> GroupId {
+        let hash = hash_of(&group.ports);
+        make_room(&mut self.groups);
+        let id = GroupId::from(self.groups.insert(group));
+        self.by_ports
+            .insert_unique(hash, id.0, |&id| hash_of(&self.groups[id as usize].ports));
+        id
+    }
+
+    fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
+        let found = self
+            .by_ports
+            .find(hash_of(ports), |&id| self.groups[id as usize].ports == *ports);
+        found.map(|&id| GroupId(id))
+    }
+
+    fn remove(&mut self, id: GroupId) -> Group {
+        let group = self.groups.remove(id.index());
+        self.by_ports
+            .find_entry(hash_of(&group.ports), |&other| other == id.0)
+            .expect("a group is in the table of its ports")
+            .remove();
+        group
+    }
+}
+
 impl Groups {
+    const FIRST: GroupId = GroupId(0);
+
     /// Returns the group with these ports, creating it if there is none.
     pub fn obtain(&mut self, ports: &SlicePorts) -> GroupId {
         if let Some(id) = self.find(ports) {
@@ -310,42 +425,75 @@ impl Groups {
             endpoints: 0,
             by_fill: SmallSet::default(),
         };
-        make_room(&mut self.groups);
-        let id = GroupId::from(self.groups.insert(group));
-        self.by_ports.insert_unique(hash_of(ports), id.0, |&id| {
-            hash_of(&self.groups[id as usize].ports)
-        });
+        let mut many = match std::mem::take(&mut self.0) {
+            Known::None => {
+                self.0 = Known::First(group);
+                return Self::FIRST;
+            }
+            Known::First(first) => {
+                let mut many = Box::<ManyGroups>::default();
+                let id = many.insert(first);
+                debug_assert_eq!(id, Self::FIRST, "slices refer to it by that");
+                many
+            }
+            Known::Many(many) => many,
+        };
+        let id = many.insert(group);
+        self.0 = Known::Many(many);
         id
     }
 
     /// Returns the group with these ports, if there is one.
     pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
-        let found = self
-            .by_ports
-            .find(hash_of(ports), |&id| self.groups[id as usize].ports == *ports);
-        found.map(|&id| GroupId(id))
+        match &self.0 {
+            Known::None => None,
+            Known::First(group) => (group.ports == *ports).then_some(Self::FIRST),
+            Known::Many(many) => many.find(ports),
+        }
+    }
+
+    fn of(&self, id: GroupId) -> Option<&Group> {
+        match &self.0 {
+            Known::None => None,
+            Known::First(group) => (id == Self::FIRST).then_some(group),
+            Known::Many(many) => many.groups.get(id.index()),
+        }
+    }
+
+    fn of_mut(&mut self, id: GroupId) -> &mut Group {
+        let group = match &mut self.0 {
+            Known::None => None,
+            Known::First(group) => (id == Self::FIRST).then_some(group),
+            Known::Many(many) => many.groups.get_mut(id.index()),
+        };
+        group.expect("a group is there while slices are in it")
     }
 
     /// Returns a group that is in use.
     pub fn get(&self, id: GroupId) -> &Group {
-        &self.groups[id.index()]
+        self.of(id).expect("a group is there while slices are in it")
     }
 
     /// Returns all groups.
     pub fn iter(&self) -> impl Iterator<Item = &Group> {
-        self.groups.iter().map(|(_, group)| group)
+        let (first, many) = match &self.0 {
+            Known::None => (None, None),
+            Known::First(group) => (Some(group), None),
+            Known::Many(many) => (None, Some(many.groups.iter().map(|(_, group)| group))),
+        };
+        first.into_iter().chain(many.into_iter().flatten())
     }
 
     /// Adds a slice to a group.
     pub fn join(&mut self, id: GroupId, slice: SliceId, fill: usize) {
-        let group = &mut self.groups[id.index()];
+        let group = self.of_mut(id);
         group.endpoints += fill as u32;
         group.by_fill.insert((fill as u32, slice));
     }
 
     /// Removes a slice from its group, and frees the group if it is idle.
     pub fn leave(&mut self, id: GroupId, slice: SliceId, fill: usize) {
-        let group = &mut self.groups[id.index()];
+        let group = self.of_mut(id);
         group.endpoints -= fill as u32;
         group.by_fill.remove(&(fill as u32, slice));
         self.free_if_idle(id);
@@ -353,7 +501,7 @@ impl Groups {
 
     /// Records that a slice of a group now holds a different number of endpoints.
     pub fn refill(&mut self, id: GroupId, slice: SliceId, before: usize, after: usize) {
-        let group = &mut self.groups[id.index()];
+        let group = self.of_mut(id);
         group.endpoints = group.endpoints + after as u32 - before as u32;
         group.by_fill.remove(&(before as u32, slice));
         group.by_fill.insert((after as u32, slice));
@@ -361,16 +509,71 @@ impl Groups {
 
     /// Frees a group if it has no slices.
     pub fn free_if_idle(&mut self, id: GroupId) {
-        if self
-            .groups
-            .get(id.index())
-            .is_some_and(|group| group.by_fill.is_empty())
-        {
-            let group = self.groups.remove(id.index());
-            self.by_ports
-                .find_entry(hash_of(&group.ports), |&other| other == id.0)
-                .expect("a group is in the table of its ports")
-                .remove();
+        if !self.of(id).is_some_and(|group| group.by_fill.is_empty()) {
+            return;
         }
+        let Known::Many(many) = &mut self.0 else {
+            self.0 = Known::None;
+            return;
+        };
+        many.remove(id);
+        if many.groups.is_empty() {
+            self.0 = Known::None;
+        } else if many.groups.len() == 1
+            && let Some(first) = many.groups.try_remove(Self::FIRST.index())
+        {
+            self.0 = Known::First(first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ports::{Protocol, SlicePort};
+
+    fn ports(number: u16) -> SlicePorts {
+        let port = SlicePort {
+            name: None,
+            protocol: Protocol::Tcp,
+            number: Some(number),
+            app_protocol: None,
+        };
+        [port].into_iter().collect()
+    }
+
+    #[test]
+    fn a_group_keeps_its_number_whatever_others_come_and_go() {
+        let mut groups = Groups::default();
+        let join = |groups: &mut Groups, number: u16| {
+            let id = groups.obtain(&ports(number));
+            groups.join(id, SliceId(number.into()), 1);
+            id
+        };
+        let leave = |groups: &mut Groups, id, number: u16| groups.leave(id, SliceId(number.into()), 1);
+        let first = join(&mut groups, 1);
+        assert!(
+            matches!(groups.0, Known::First(_)),
+            "one takes no memory of its own"
+        );
+        let second = join(&mut groups, 2);
+        assert_ne!(first, second);
+        let ids = |groups: &Groups| [1, 2, 3].map(|number| groups.find(&ports(number)));
+        assert_eq!(ids(&groups), [Some(first), Some(second), None]);
+        leave(&mut groups, second, 2);
+        assert!(matches!(groups.0, Known::First(_)));
+        assert_eq!(ids(&groups), [Some(first), None, None]);
+        assert_eq!(groups.get(first).endpoints, 1);
+
+        let second = join(&mut groups, 2);
+        leave(&mut groups, first, 1);
+        assert_eq!(ids(&groups), [None, Some(second), None]);
+        let third = join(&mut groups, 3);
+        assert_eq!(ids(&groups), [None, Some(second), Some(third)]);
+        assert_eq!(groups.iter().count(), 2);
+        leave(&mut groups, second, 2);
+        leave(&mut groups, third, 3);
+        assert!(matches!(groups.0, Known::None));
+        assert_eq!(ids(&groups), [None; 3]);
     }
 }

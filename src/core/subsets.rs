@@ -10,6 +10,7 @@
 //! node, hostname and reference); if there is none, the object differs from the desired one anyway.
 
 mod layout;
+mod many;
 mod members;
 mod order;
 mod same;

@@ -98,7 +98,7 @@ fn one_of_a_hundred_thousand_services_costs_what_one_of_a_thousand_does() {
 }
 
 #[test]
-fn a_service_with_a_pod_a_slice_and_endpoints_takes_no_more_than_2300_bytes() {
+fn a_service_with_a_pod_a_slice_and_endpoints_takes_no_more_than_1200_bytes() {
     const COUNT: u32 = 50_000;
     let pods = Memory::measure();
     let mut alone = World::new(OUTPUTS, 1);
@@ -122,7 +122,7 @@ fn a_service_with_a_pod_a_slice_and_endpoints_takes_no_more_than_2300_bytes() {
         "{bytes} bytes; {slices} with slices alone, {endpoints} with Endpoints alone, {of_a_pod} for the pod alone"
     );
     println!("{parts}");
-    assert!(bytes <= 2300, "{parts}");
+    assert!(bytes <= 1200, "{parts}");
 }
 
 /// A slice with the endpoint of one of them, as another process has written it.

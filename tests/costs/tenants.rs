@@ -354,7 +354,7 @@ fn pods_with_ports_of_their_own_cost_no_more_the_more_there_are() {
     let replace = |pods: u16| {
         let mut world = World::new(SLICES, 1);
         let facts = service("svc", &[("app", "a")]);
-        let ports = vec![named_port(0)];
+        let ports = [named_port(0)].into();
         world.state.apply_service(ServiceFacts { ports, ..facts }, 0);
         // Each has a group of its own: half of the groups lose their pod, the others get one more.
         let pods = |from: u32| {

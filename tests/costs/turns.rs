@@ -28,7 +28,7 @@ fn much(events: &mut dyn FnMut(Vec<Change>)) {
     );
     let changed = ServiceFacts {
         families: [true, true],
-        ports: vec![named_port(1)],
+        ports: [named_port(1)].into(),
         publish_not_ready: true,
         ..app_service(0)
     };

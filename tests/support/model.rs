@@ -252,7 +252,7 @@ impl ServiceSpec {
                 [true, _] => Some(Family::V4),
                 [false, true] => Some(Family::V6),
             },
-            ports,
+            ports: ports.into(),
             publish_not_ready: self.publish_not_ready,
             tolerate_unready: TolerateUnready::Unset,
             hints: self.hints,

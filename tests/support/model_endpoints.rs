@@ -176,7 +176,7 @@ impl Model {
                 let host = host.map(|host| &*host.hostname);
                 let text = format!("{ip} {ready} {host:?} {:?} {} {}", pod.node, pod.name, pod.uid);
                 let mut found = Vec::new();
-                for port in &service.ports {
+                for port in &*service.ports {
                     let number = match &port.target {
                         TargetPort::Number(number) => Some(*number),
                         TargetPort::Name(name) => {

@@ -33,7 +33,7 @@ impl Model {
                         continue;
                     };
                     let mut ports: Vec<String> = Vec::new();
-                    for port in &service.ports {
+                    for port in &*service.ports {
                         match &port.target {
                             TargetPort::Number(number) => ports.push(format!("{}={number}", port.name)),
                             TargetPort::Name(name) => {

@@ -4,6 +4,7 @@ use crate::core::hash::hash_of;
 use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::{Array, SmallVec};
+use std::collections::VecDeque;
 use std::hash::Hash;
 
 /// A table of distinct values with reference counts; values that are no longer used are freed at once.
@@ -22,12 +23,49 @@ impl<T> Default for Interner<T> {
     }
 }
 
+/// The last few values that were new, to be shared by equal ones. It costs a comparison with each, and a value stays until it
+/// is replaced, so there are few: objects of one kind come one after the other, and there are few kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent<T>(VecDeque<T>);
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T: Eq + Clone> Recent<T> {
+    /// The number of values that are kept.
+    pub(crate) const KEPT: usize = 8;
+
+    /// Returns the equal one of the last values. If there is none, this one takes the place of the oldest.
+    pub(crate) fn share(&mut self, value: T) -> T {
+        if let Some(known) = self.0.iter().find(|known| **known == value) {
+            return known.clone();
+        }
+        if self.0.len() == Self::KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(value.clone());
+        value
+    }
+}
+
 /// Makes room for one more value. The table grows by an eighth instead of doubling, because doubling would cost the
 /// most memory of all.
 pub(crate) fn make_room<T>(table: &mut Slab<T>) {
     if table.len() == table.capacity() {
         table.reserve_exact(table.len() / 8 + 1);
     }
+}
+
+/// Makes a list that is indexed by the numbers of a table at least this long. It grows as that does.
+pub(crate) fn grow_to<T>(list: &mut Vec<T>, len: usize, vacant: impl FnMut() -> T) {
+    let needed = len.saturating_sub(list.len());
+    if needed > list.capacity() - list.len() {
+        list.reserve_exact(needed.max(list.len() / 8 + 1));
+    }
+    list.resize_with(list.len() + needed, vacant);
 }
 
 impl<T: Hash + Eq> Interner<T> {

@@ -23,9 +23,11 @@ struct Pair {
     value: Box<str>,
     uses: u32,
     held: Held,
+    /// The selector that is indexed under it, unless that is none or [`Held`] refers to all holders.
+    selector: SelectorId,
 }
 
-/// The holders of a pair, in 4 bytes: most pairs are in one full set, and no selector is indexed under them.
+/// The full sets that have a pair, in 4 bytes: most pairs are in one, and at most one selector is indexed under them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held(u32);
 
@@ -51,7 +53,7 @@ impl Held {
     }
 }
 
-/// The holders of a pair that one full set alone cannot describe.
+/// The holders of a pair, if they are several full sets or several selectors.
 #[derive(Clone, Debug, Default)]
 struct Holders {
     full: SmallSet<FullSetId>,
@@ -91,6 +93,7 @@ impl LabelPairs {
             value: value.into(),
             uses: 1,
             held: Held::BY_NONE,
+            selector: SelectorId::NONE,
         };
         let id = u32::try_from(self.pairs.insert(pair)).expect("no table holds 2^32 values");
         self.by_pair.insert_unique(hash, id, |&id| {
@@ -181,12 +184,22 @@ impl LabelPairs {
 
     /// Indexes a selector under a pair.
     pub(in crate::core) fn index(&mut self, id: u32, selector: SelectorId) {
+        let pair = &mut self.pairs[id as usize];
+        if pair.selector.is_none() && pair.held.many().is_none() {
+            pair.selector = selector;
+            return;
+        }
         let holders = self.holders_mut(id);
         holders.indexed += u32::from(holders.selectors.insert(selector));
     }
 
     /// Removes a selector that is about to be dropped.
     pub(in crate::core) fn unindex(&mut self, id: u32, selector: SelectorId) {
+        let pair = &mut self.pairs[id as usize];
+        if pair.selector == selector {
+            pair.selector = SelectorId::NONE;
+            return;
+        }
         let holders = self.holders_mut(id);
         holders.indexed -= u32::from(holders.selectors.remove(&selector));
         self.shrink(id);
@@ -194,41 +207,50 @@ impl LabelPairs {
 
     /// Returns the number of selectors indexed under a pair.
     pub(in crate::core) fn indexed(&self, id: u32) -> usize {
-        let many = self.pairs[id as usize].held.many();
-        many.map_or(0, |at| self.holders[at].indexed as usize)
+        let pair = &self.pairs[id as usize];
+        match pair.held.many() {
+            Some(at) => self.holders[at].indexed as usize,
+            None => usize::from(!pair.selector.is_none()),
+        }
     }
 
     /// Returns the selectors indexed under a pair, in order.
     pub(in crate::core) fn indexing(&self, id: u32) -> impl Iterator<Item = SelectorId> {
-        let many = self.pairs[id as usize].held.many();
-        many.map(|at| self.holders[at].selectors.iter())
-            .into_iter()
-            .flatten()
+        let pair = &self.pairs[id as usize];
+        let many = pair.held.many().map(|at| self.holders[at].selectors.iter());
+        let one = (!pair.selector.is_none()).then_some(pair.selector);
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
+    /// Returns all holders of a pair, which are kept apart from it from now on.
     fn holders_mut(&mut self, id: u32) -> &mut Holders {
-        let held = &mut self.pairs[id as usize].held;
-        let at = held.many().unwrap_or_else(|| {
+        let pair = &mut self.pairs[id as usize];
+        let at = pair.held.many().unwrap_or_else(|| {
             let mut holders = Holders::default();
-            if let Some(full) = held.one() {
+            if let Some(full) = pair.held.one() {
                 holders.full.insert(full);
                 holders.count = 1;
             }
+            if !pair.selector.is_none() {
+                holders.selectors.insert(pair.selector);
+                holders.indexed = 1;
+            }
             make_room(&mut self.holders);
             let at = self.holders.insert(holders);
-            *held = Held::by_many(at);
+            (pair.held, pair.selector) = (Held::by_many(at), SelectorId::NONE);
             at
         });
         &mut self.holders[at]
     }
 
-    /// Frees the holders once at most one full set is left, whose number is enough.
+    /// Frees the holders once there are at most one full set and one selector, whose numbers are enough.
     fn shrink(&mut self, id: u32) {
-        let held = &mut self.pairs[id as usize].held;
-        let Some(at) = held.many() else { return };
+        let pair = &mut self.pairs[id as usize];
+        let Some(at) = pair.held.many() else { return };
         let holders = &self.holders[at];
-        if holders.indexed == 0 && holders.count <= 1 {
-            *held = holders.full.iter().next().map_or(Held::BY_NONE, Held::by_one);
+        if holders.indexed <= 1 && holders.count <= 1 {
+            pair.held = holders.full.iter().next().map_or(Held::BY_NONE, Held::by_one);
+            pair.selector = holders.selectors.iter().next().unwrap_or(SelectorId::NONE);
             self.holders.remove(at);
         }
     }
@@ -271,16 +293,28 @@ mod tests {
         table.hold(pair, FullSetId(7));
         assert_eq!(held(&table), (vec![7], 0));
         table.index(pair, SelectorId(1));
-        assert_eq!(held(&table), (vec![7], 1));
+        assert_eq!(held(&table), (vec![7], 0));
+        let indexing = |table: &LabelPairs| {
+            let ids: Vec<_> = table.indexing(pair).map(|id| id.0).collect();
+            assert_eq!(table.indexed(pair), ids.len());
+            ids
+        };
         table.hold(pair, FullSetId(3));
-        table.unindex(pair, SelectorId(1));
-        assert_eq!(held(&table), (vec![3, 7], 1));
+        assert_eq!((held(&table), indexing(&table)), ((vec![3, 7], 1), vec![1]));
+        table.index(pair, SelectorId(0));
+        assert_eq!(indexing(&table), [0, 1]);
         table.let_go(pair, FullSetId(7));
-        assert_eq!(held(&table), (vec![3], 0));
+        assert_eq!((held(&table), indexing(&table)), ((vec![3], 1), vec![0, 1]));
+        table.unindex(pair, SelectorId(1));
+        assert_eq!((held(&table), indexing(&table)), ((vec![3], 0), vec![0]));
         table.let_go(pair, FullSetId(3));
-        assert_eq!(held(&table), (vec![], 0));
+        assert_eq!((held(&table), indexing(&table)), ((vec![], 0), vec![0]));
+        table.unindex(pair, SelectorId(0));
         table.index(pair, SelectorId(4));
-        assert_eq!(table.indexing(pair).collect::<Vec<_>>(), [SelectorId(4)]);
+        table.index(pair, SelectorId(5));
+        assert_eq!((held(&table), indexing(&table)), ((vec![], 1), vec![4, 5]));
+        table.unindex(pair, SelectorId(5));
+        assert_eq!((held(&table), indexing(&table)), ((vec![], 0), vec![4]));
         table.unindex(pair, SelectorId(4));
         table.release(pair);
         assert!(table.is_empty());

@@ -3,6 +3,7 @@
 
 use crate::core::hash::IdMap;
 use rustc_hash::FxBuildHasher;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::RangeToInclusive;
@@ -10,14 +11,16 @@ use std::ops::RangeToInclusive;
 /// Up to this many entries are kept in one sorted piece of memory, where finding and moving them costs next to nothing.
 const FEW: usize = 64;
 
-/// A sorted set.
+/// A sorted set. One value takes no memory of its own.
 #[derive(Clone, Debug)]
 pub struct SmallSet<T>(Set<T>);
 
 #[derive(Clone, Debug)]
 enum Set<T> {
+    One(T),
     Few(Vec<T>),
-    Many(BTreeSet<T>),
+    #[allow(clippy::box_collection)] // The set is then no larger than a list.
+    Many(Box<BTreeSet<T>>),
 }
 
 impl<T> Default for SmallSet<T> {
@@ -40,7 +43,13 @@ impl<T: Ord + Copy> SmallSet<T> {
     /// Adds a value. Returns false if it was present already.
     pub fn insert(&mut self, value: T) -> bool {
         match &mut self.0 {
-            Set::Many(set) => set.insert(value),
+            Set::Many(set) => return set.insert(value),
+            Set::Few(values) if values.is_empty() => self.0 = Set::One(value),
+            Set::One(one) => match value.cmp(one) {
+                Ordering::Less => self.0 = Set::Few(vec![value, *one]),
+                Ordering::Equal => return false,
+                Ordering::Greater => self.0 = Set::Few(vec![*one, value]),
+            },
             Set::Few(values) => {
                 let Err(at) = values.binary_search(&value) else {
                     return false;
@@ -50,32 +59,35 @@ impl<T: Ord + Copy> SmallSet<T> {
                 } else {
                     let mut set: BTreeSet<_> = values.drain(..).collect();
                     set.insert(value);
-                    self.0 = Set::Many(set);
+                    self.0 = Set::Many(Box::new(set));
                 }
-                true
             }
         }
+        true
     }
 
     /// Returns whether a value is present.
     pub fn contains(&self, value: &T) -> bool {
-        match &self.0 {
-            Set::Few(values) => values.binary_search(value).is_ok(),
-            Set::Many(set) => set.contains(value),
-        }
+        let (few, many) = self.parts();
+        few.binary_search(value).is_ok() || many.is_some_and(|set| set.contains(value))
     }
 
     /// Returns the number of values.
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Set::Few(values) => values.len(),
-            Set::Many(set) => set.len(),
-        }
+        let (few, many) = self.parts();
+        few.len() + many.map_or(0, BTreeSet::len)
     }
 
     /// Removes a value. Returns false if it was not present.
     pub fn remove(&mut self, value: &T) -> bool {
         match &mut self.0 {
+            Set::One(one) => {
+                let found = one == value;
+                if found {
+                    *self = Self::default();
+                }
+                found
+            }
             Set::Few(values) => values.binary_search(value).map(|at| values.remove(at)).is_ok(),
             Set::Many(set) => {
                 let found = set.remove(value);
@@ -89,31 +101,30 @@ impl<T: Ord + Copy> SmallSet<T> {
 
     /// Returns whether it has no values.
     pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
+        self.len() == 0
     }
 
     /// Returns all values, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = T> {
-        let (few, many) = match &self.0 {
-            Set::Few(values) => (Some(values), None),
-            Set::Many(set) => (None, Some(set)),
-        };
-        few.into_iter()
-            .flatten()
-            .chain(many.into_iter().flatten())
-            .copied()
+        let (few, many) = self.parts();
+        few.iter().chain(many.into_iter().flatten()).copied()
     }
 
     /// Returns the values up to a bound, in descending order.
     pub fn down_from(&self, bound: RangeToInclusive<T>) -> impl Iterator<Item = T> {
-        let (few, many) = match &self.0 {
-            Set::Few(values) => (
-                &values[..values.partition_point(|value| *value <= bound.end)],
-                None,
-            ),
-            Set::Many(set) => (&[][..], Some(set.range(bound).rev())),
-        };
+        let (few, many) = self.parts();
+        let few = &few[..few.partition_point(|value| *value <= bound.end)];
+        let many = many.map(|set| set.range(bound).rev());
         few.iter().rev().chain(many.into_iter().flatten()).copied()
+    }
+
+    /// Returns the values, in order, in whichever of the two they are kept.
+    fn parts(&self) -> (&[T], Option<&BTreeSet<T>>) {
+        match &self.0 {
+            Set::One(value) => (std::slice::from_ref(value), None),
+            Set::Few(values) => (values, None),
+            Set::Many(set) => (&[], Some(set)),
+        }
     }
 }
 
@@ -200,11 +211,6 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
             Map::Many(map) => map.len(),
         }
     }
-
-    /// Returns whether there are no entries.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// Inserts a value, growing the list by an eighth instead of doubling it.
@@ -220,6 +226,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn a_set_of_one_value_takes_no_memory_of_its_own() {
+        let mut set = SmallSet::default();
+        set.insert((1_u32, 2_u32));
+        assert!(matches!(set.0, Set::One(_)));
+        assert_eq!(size_of_val(&set), size_of::<Vec<u32>>());
+        for _ in 0..2 {
+            // It is kept there again, whatever it held meanwhile.
+            set.insert((3, 4));
+            set.remove(&(1, 2));
+            set.remove(&(3, 4));
+            set.insert((1, 2));
+            assert!(matches!(set.0, Set::One(_)));
+        }
+    }
 
     proptest! {
         #[test]
@@ -240,7 +262,7 @@ mod tests {
                 prop_assert_eq!(set.is_empty(), plain.is_empty());
                 prop_assert!(set.iter().eq(plain.iter().copied()));
                 prop_assert!(set.down_from(..=key).eq(plain.range(..=key).rev().copied()));
-                prop_assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
+                prop_assert_eq!((set.len(), map.len()), (plain.len(), model.len()));
                 prop_assert!((0..160).all(|key| map.get(&key) == model.get(&key).copied()));
             }
         }

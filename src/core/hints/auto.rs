@@ -100,7 +100,10 @@ impl ZoneRatios {
         const OVERLOAD: f64 = 0.2;
         let zones = self.len();
         if zones > endpoints {
-            return Err(Disabled::TooFewEndpoints { endpoints, zones });
+            return Err(Disabled::TooFewEndpoints {
+                endpoints: endpoints as u32,
+                zones: zones as u32,
+            });
         }
         let mut allocations: Vec<Allocation> = self
             .iter()
@@ -116,9 +119,10 @@ impl ZoneRatios {
             })
             .collect();
         let needed: usize = allocations.iter().map(|a| a.minimum).sum();
-        let spare = endpoints
-            .checked_sub(needed)
-            .ok_or(Disabled::Overload { endpoints, zones })?;
+        let spare = endpoints.checked_sub(needed).ok_or(Disabled::Overload {
+            endpoints: endpoints as u32,
+            zones: zones as u32,
+        })?;
         for allocation in &mut allocations {
             allocation.maximum = allocation.minimum + spare;
         }

@@ -40,7 +40,7 @@ struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     fn new(ratios: &'a ZoneRatios, ready: usize) -> Result<Self, Disabled> {
-        let (endpoints, zones) = (ready, ratios.len());
+        let (endpoints, zones) = (ready as u32, ratios.len() as u32);
         if endpoints < zones {
             return Err(Disabled::TooFewEndpoints { endpoints, zones });
         }

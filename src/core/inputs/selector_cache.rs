@@ -5,7 +5,7 @@
 //! since a chart's Services often share theirs. Each pair lists the full sets that have it and the selectors indexed
 //! under it; each selector is indexed under one of its pairs. A new full set is compared with the selectors that its
 //! pairs lead to, and a new selector with the full sets that have its rarest pair. The matches are kept with the full
-//! set, as a list shared by all full sets with the same matches.
+//! set: as the number of the selector if there is one, else as a list shared by all full sets with the same matches.
 //!
 //! A selector without a pair is indexed under the values or the key that it requires. One that only excludes labels is
 //! compared with every new full set, once, and never for a pod's events.
@@ -23,7 +23,7 @@ pub(crate) use matching::Matching;
 use anchor::Anchor;
 use held::Held;
 
-use crate::core::compact::intern::{make_room, push_tight};
+use crate::core::compact::intern::{grow_to, make_room, push_tight};
 use crate::core::compact::label_pairs::LabelPairs;
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::{IdMap, hash_of};
@@ -46,9 +46,12 @@ pub(crate) struct SelectorCache {
     /// Selectors indexed under a key, and those indexed under nothing.
     by_key: IdMap<u32, SmallSet<SelectorId>>,
     unanchored: SmallSet<SelectorId>,
-    services: IdMap<ServiceId, SelectorId>,
+    /// By Service; none for those without a selector.
+    services: Vec<SelectorId>,
     matches: Slab<Matches>,
     matches_by_selectors: HashTable<u32>,
+    /// The number of selectors that are the only match of a full set.
+    only: usize,
     /// The number of bytes of all selectors.
     selector_bytes: usize,
     /// The number of pairs that were given up since this was last taken.
@@ -75,12 +78,26 @@ struct Indexed {
     /// The part of the selector that it is indexed under.
     anchor: Anchor,
     services: SmallSet<ServiceId>,
+    /// The number of full sets that no other selector matches.
+    alone: u32,
 }
 
-/// The selectors that match a full set, shared by all full sets with the same matches.
+/// Set in the number of a list that is none: that of the only selector that matches a full set.
+const ONLY: u32 = 1 << 31;
+
+fn by_only(selector: SelectorId) -> MatchId {
+    debug_assert!(selector.0 < ONLY, "no namespace has 2^31 selectors");
+    MatchId(selector.0 | ONLY)
+}
+
+fn only(id: MatchId) -> Option<SelectorId> {
+    (id.0 & ONLY != 0 && !id.is_none()).then_some(SelectorId(id.0 & !ONLY))
+}
+
+/// The selectors that match a full set if they are several, shared by all full sets with the same matches.
 #[derive(Clone, Debug)]
 struct Matches {
-    /// Sorted, never empty.
+    /// Sorted.
     selectors: Vec<SelectorId>,
     /// The sum of their hashes, so that adding or removing one does not need the others.
     hash: u64,
@@ -212,26 +229,38 @@ impl SelectorCache {
     /// Returns the Services that select a full set, sorted by index.
     pub(crate) fn services(&self, id: FullSetId) -> SmallVec<[ServiceId; 4]> {
         let mut services = SmallVec::new();
-        if let Some(matches) = self.matches.get(self.full[id.index()].matches.index()) {
+        let matches = self.full[id.index()].matches;
+        if let Some(selector) = only(matches) {
+            services.extend(self.selectors[selector.index()].services.iter());
+        } else if let Some(matches) = self.matches.get(matches.index()) {
             for selector in &matches.selectors {
                 services.extend(self.selectors[selector.index()].services.iter());
             }
-            if matches.selectors.len() > 1 {
-                services.sort_unstable();
-            }
+            services.sort_unstable();
         }
         services
     }
 
     /// Returns whether a Service selects a full set.
     pub(crate) fn selects(&self, service: ServiceId, id: FullSetId) -> bool {
-        let selector = self.services.get(&service);
-        selector.is_some_and(|selector| self.has(id, *selector))
+        self.selector_of(service)
+            .is_some_and(|selector| self.has(id, selector))
     }
 
     fn has(&self, id: FullSetId, selector: SelectorId) -> bool {
-        let matches = self.matches.get(self.full[id.index()].matches.index());
-        matches.is_some_and(|matches| matches.has(selector))
+        let matches = self.full[id.index()].matches;
+        let several = self.matches.get(matches.index());
+        only(matches) == Some(selector) || several.is_some_and(|matches| matches.has(selector))
+    }
+
+    fn selector_of(&self, service: ServiceId) -> Option<SelectorId> {
+        let selector = self.services.get(service.index()).copied();
+        selector.filter(|selector| !selector.is_none())
+    }
+
+    fn set_selector_of(&mut self, service: ServiceId, selector: SelectorId) {
+        grow_to(&mut self.services, service.index() + 1, || SelectorId::NONE);
+        self.services[service.index()] = selector;
     }
 
     /// Indexes a Service's selector. Returns the comparisons that [`Self::step`] has to make if the selector is new,
@@ -248,7 +277,7 @@ impl SelectorCache {
             .find(hash, |&id| self.selectors[id as usize].selector == *selector);
         if let Some(&id) = known {
             self.selectors[id as usize].services.insert(service);
-            self.services.insert(service, SelectorId(id));
+            self.set_selector_of(service, SelectorId(id));
             return None;
         }
         make_room(&mut self.selectors);
@@ -264,10 +293,11 @@ impl SelectorCache {
             hash,
             anchor,
             services,
+            alone: 0,
         });
         self.selectors_by_content
             .insert_unique(hash, id.0, |&id| self.selectors[id as usize].hash);
-        self.services.insert(service, id);
+        self.set_selector_of(service, id);
         Some(Matching::of_selector(id, candidates))
     }
 
@@ -284,9 +314,10 @@ impl SelectorCache {
 
     /// Removes a Service's selector.
     pub(crate) fn remove(&mut self, service: ServiceId) {
-        let Some(id) = self.services.remove(&service) else {
+        let Some(id) = self.selector_of(service) else {
             return;
         };
+        self.set_selector_of(service, SelectorId::NONE);
         let services = &mut self.selectors[id.index()].services;
         services.remove(&service);
         if !services.is_empty() {
@@ -306,7 +337,7 @@ impl SelectorCache {
 
     /// Returns the pods that a Service selects.
     pub(crate) fn pods(&self, service: ServiceId) -> Vec<PodId> {
-        let Some(&id) = self.services.get(&service) else {
+        let Some(id) = self.selector_of(service) else {
             return Vec::new();
         };
         let matched = self.matched(id).into_iter();
@@ -325,7 +356,7 @@ impl SelectorCache {
 
     /// Returns the number of full sets, and the number of distinct lists of selectors that match one.
     pub(crate) fn sizes(&self) -> (usize, usize) {
-        (self.full.len(), self.matches.len())
+        (self.full.len(), self.only + self.matches.len())
     }
 
     /// Returns the full sets that a selector matches.
@@ -356,14 +387,21 @@ impl SelectorCache {
 
     /// Returns the matches that `count` full sets have once a selector is added or removed.
     fn toggled(&mut self, before: MatchId, count: u32, selector: SelectorId) -> MatchId {
-        let Some(known) = self.matches.get_mut(before.index()) else {
+        let mut matches = if let Some(only) = only(before) {
+            self.release(before, count);
+            Matches {
+                selectors: vec![only],
+                hash: hash_of(&only),
+                uses: 0,
+            }
+        } else if before.is_none() {
             return self.matches_of(vec![selector], hash_of(&selector), count);
-        };
-        let mut matches = if known.uses == count {
+        } else if self.matches[before.index()].uses == count {
             // No other full set uses this list, so it need not be copied.
             self.unlist(before);
             self.matches.remove(before.index())
         } else {
+            let known = &mut self.matches[before.index()];
             known.uses -= count;
             Matches {
                 selectors: known.selectors.clone(),
@@ -376,8 +414,15 @@ impl SelectorCache {
 
     /// Returns the list of these selectors, adding `uses` to its uses.
     fn matches_of(&mut self, selectors: Vec<SelectorId>, hash: u64, uses: u32) -> MatchId {
-        if selectors.is_empty() {
-            return MatchId::NONE;
+        match selectors[..] {
+            [] => return MatchId::NONE,
+            [selector] => {
+                let alone = &mut self.selectors[selector.index()].alone;
+                self.only += usize::from(*alone == 0);
+                *alone += uses;
+                return by_only(selector);
+            }
+            _ => {}
         }
         let known = self
             .matches_by_selectors
@@ -386,6 +431,7 @@ impl SelectorCache {
             self.matches[id as usize].uses += uses;
             return MatchId(id);
         }
+        make_room(&mut self.matches);
         let id = MatchId::from(self.matches.insert(Matches {
             selectors,
             hash,
@@ -398,6 +444,11 @@ impl SelectorCache {
 
     /// Releases uses of a list, and frees it with the last one.
     fn release(&mut self, id: MatchId, uses: u32) {
+        if let Some(selector) = only(id) {
+            let alone = &mut self.selectors[selector.index()].alone;
+            *alone -= uses;
+            self.only -= usize::from(*alone == 0);
+        }
         let Some(matches) = self.matches.get_mut(id.index()) else {
             return;
         };

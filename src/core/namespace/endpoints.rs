@@ -18,7 +18,8 @@ use crate::core::ids::ServiceId;
 use crate::core::inputs::Inputs;
 use crate::core::object::{ObjectState, Phase, Remote};
 use crate::core::queue::Priority;
-use crate::core::time::{Time, earliest};
+use crate::core::time::Time;
+use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -28,9 +29,7 @@ pub(super) struct Endpoints {
     name: Arc<str>,
     pub(super) object: ObjectState,
     /// The fingerprint of what the API server has, where that is known to be what we would write.
-    published: Option<u64>,
-    /// The fingerprint of what is in flight.
-    departing: u64,
+    published: Option<NonZeroU64>,
     /// True if slices may mirror it, should its Service have no selector, as far as is known without reading it.
     mirrorable: bool,
 }
@@ -41,7 +40,6 @@ impl Endpoints {
             name,
             object: ObjectState::new(phase),
             published: None,
-            departing: 0,
             mirrorable: true,
         }
     }
@@ -156,7 +154,7 @@ impl EndpointsDesk<'_> {
         });
         let entry = &mut self.endpoints.objects[id];
         entry.object.phase = Phase::Managed;
-        entry.object.interference = None;
+        entry.object.forget_interference();
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
         // The evaluation that follows queues all others: a start would queue a hundred thousand at once.
@@ -173,7 +171,7 @@ impl EndpointsDesk<'_> {
             let entry = &mut self.endpoints.objects[id];
             entry.object.phase = Phase::Unmanaged;
             entry.object.rewrite = false;
-            (entry.object.trigger, entry.object.flight_trigger) = (None, None);
+            entry.object.forget_triggers();
             if entry.object.is_absent() {
                 self.endpoints.objects.remove(id);
             }
@@ -261,7 +259,6 @@ impl EndpointsDesk<'_> {
         entry.object.rewrite = true;
         // As with slices.
         let replaces = unwritten && entry.object.remote.is_none();
-        let before = entry.object.trigger.filter(|_| !replaces);
-        entry.object.trigger = earliest(before, trigger);
+        entry.object.note_trigger(trigger, replaces);
     }
 }

@@ -255,7 +255,7 @@ pub(super) fn failure_message(
     let why = why.unwrap_or("the API server does not answer, or not in time");
     if let Some(bytes) = bytes {
         // Only a smaller object helps, so this is said once.
-        let known = std::mem::replace(&mut object.oversized, true);
+        let known = object.note_oversized();
         return (!known).then(|| {
             format!("too large for the API server with its {bytes} bytes, and tried again slowly: {why}")
         });

@@ -329,7 +329,7 @@ impl Looked<'_> {
         if let (Node::Gone, Some(node)) = (&self.node, &self.pod.node) {
             why.push(format!("its node {node} is unknown: its endpoint has no zone"));
         }
-        for port in &self.service.ports {
+        for port in &*self.service.ports {
             let TargetPort::Name(name) = &port.target else {
                 continue;
             };

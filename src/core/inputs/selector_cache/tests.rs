@@ -177,6 +177,14 @@ fn whatever_the_order_selectors_match_what_they_should_and_leave_nothing() {
                 assert_eq!(found, expected, "{selector}");
             }
         }
+        let mut lists: Vec<Vec<ServiceId>> = pods
+            .iter()
+            .map(|(_, _, id, _)| cache.services(*id).to_vec())
+            .collect();
+        lists.sort_unstable();
+        lists.dedup();
+        lists.retain(|list| !list.is_empty());
+        assert_eq!(cache.sizes().1, lists.len(), "each distinct list is counted once");
         for (service, _) in services {
             cache.remove(service);
         }
@@ -188,7 +196,8 @@ fn whatever_the_order_selectors_match_what_they_should_and_leave_nothing() {
             }
         }
         assert!(cache.pairs.is_empty() && cache.selectors.is_empty() && cache.by_key.is_empty());
-        assert!(cache.unanchored.is_empty() && cache.matches.is_empty() && cache.selector_bytes == 0);
+        assert!(cache.unanchored.is_empty() && cache.selector_bytes == 0);
+        assert!(cache.matches.is_empty() && cache.only == 0);
     }
 }
 

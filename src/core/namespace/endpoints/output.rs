@@ -21,6 +21,7 @@ use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
 use crate::core::time::Time;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 
 impl Named for Endpoints {
     fn name(&self) -> &str {
@@ -97,7 +98,7 @@ impl Published for Endpoints {
     }
 
     fn accepted(&mut self) {
-        self.published = Some(self.departing);
+        self.published = self.object.take_sent();
         // A mark of others that forbids it may be gone with this write. The object is read before it is mirrored, and
         // shows then whether it may be.
         self.mirrorable = true;
@@ -157,13 +158,14 @@ impl Publishing for EndpointsDesk<'_> {
         let body = (!same).then(|| encoder.endpoints(body));
         self.ctx.work.addresses_visited += visited;
         self.ctx.work.ports_read += read;
-        let entry = &mut self.endpoints.objects[id];
+        let object = &mut self.endpoints.objects[id].object;
         if same {
-            let object = &mut entry.object;
-            (object.rewrite, object.trigger, object.changes) = (false, None, 0);
+            object.rewrite = false;
+            object.found_in_sync();
             object.priority = Priority::Rest;
+        } else {
+            object.note_sent(departing);
         }
-        entry.departing = departing;
         body
     }
 
@@ -306,12 +308,14 @@ impl EndpointsDesk<'_> {
         let EndpointsFacts { meta, extras, .. } = facts;
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
         let moved = entry.object.read(meta.remote());
-        entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
+        let empty = extras.is_empty();
+        entry.object.set_extras((!empty).then_some(extras));
         entry.published = None;
         match (entry.object.phase, verdict) {
             (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
                 entry.published = fingerprint;
-                (entry.object.rewrite, entry.object.trigger) = (false, None);
+                entry.object.rewrite = false;
+                entry.object.found_in_sync();
                 // As with slices.
                 if moved && !entry.object.needs_refetch {
                     entry.object.succeed();
@@ -529,8 +533,8 @@ impl EndpointsDesk<'_> {
                 name: &service.name,
                 subject: Subject::EndpointsOf(service),
                 remote: object.and_then(|object| object.remote.as_ref()),
-                extras: object.and_then(|object| object.extras.as_deref()),
-                trigger: object.and_then(|object| object.trigger),
+                extras: object.and_then(ObjectState::extras),
+                trigger: object.and_then(ObjectState::trigger),
                 clear_managed_fields: self.ctx.settings.clear_managed_fields
                     && object.is_some_and(|object| !object.updated),
                 truncated: published.truncated,
@@ -540,7 +544,7 @@ impl EndpointsDesk<'_> {
     }
 
     /// Returns the fingerprint of what a managed Service's object should hold.
-    pub(super) fn endpoints_fingerprint(&self, id: ServiceId) -> u64 {
+    pub(super) fn endpoints_fingerprint(&self, id: ServiceId) -> NonZeroU64 {
         self.endpoints_body(id, &self.published(id)).fingerprint()
     }
 }

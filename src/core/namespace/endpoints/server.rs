@@ -10,11 +10,12 @@ use crate::core::object::Phase;
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
+use std::num::NonZeroU64;
 
 /// The result of comparing an object on the API server with what it should be.
 pub(super) enum Verdict {
     /// It can stay, and has this fingerprint if it is exactly what we would write.
-    Same(Option<u64>),
+    Same(Option<NonZeroU64>),
     /// It must be written, with this priority.
     Differs(Priority),
 }

@@ -34,7 +34,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
         if !self.is_due(entry) {
             // The object is as it should be, whatever other clients have done to it.
-            object_mut(self, id).interference = None;
+            object_mut(self, id).forget_interference();
             return None;
         }
         let step = next_step(object);
@@ -47,7 +47,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             Step::Write => {
                 let Some(body) = self.build(id, encoder) else {
                     if let Some(entry) = objects_mut(self).get_mut(id) {
-                        entry.as_mut().interference = None;
+                        entry.as_mut().forget_interference();
                     }
                     return None;
                 };
@@ -66,7 +66,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             Step::Rest => return None,
         };
         let object = object_mut(self, id);
-        let changes = object.changes;
+        let changes = object.changes();
         object.depart(request.kind());
         Some(BuiltRequest { request, changes })
     }
@@ -119,12 +119,12 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             let object = object_mut(self, id);
             if !differs {
                 // Whatever was done has been taken back.
-                object.interference = None;
+                object.forget_interference();
             } else if others && !differed {
                 // If a write was due anyway, it is not known whether what was read is a reason for one.
-                object.interference = Some(Box::new(Interference::Changed {
+                object.interfere(Interference::Changed {
                     editor: editor.other(),
-                }));
+                });
             }
         }
         let object: &ObjectState = objects(self).get(id)?.as_ref();
@@ -269,7 +269,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let Some(id) = objects.find(name) else { return };
         let object = objects[id].as_mut();
         object.seen = object.seen.max(version);
-        object.gone = object.gone.max(version);
+        object.note_gone(version);
         self.gone(id, Gone::Shown(version));
     }
 
@@ -280,7 +280,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         // interference.
         let ours = object.flight == Some(RequestKind::Delete);
         if object.remote.is_some() && object.phase == Phase::Managed && !ours {
-            object.interference = Some(Box::new(Interference::Removed));
+            object.interfere(Interference::Removed);
         }
         if (object.remote.is_some() || object.flight == Some(RequestKind::Create)) && object.lose() {
             self.notify_contested(id);
@@ -399,7 +399,7 @@ fn take_effect<P: Publishing>(
             desk.lost(id);
         }
         (AnswerEffect::GivenAway, _) => {
-            object.interference = None;
+            object.forget_interference();
             forget_arrival(desk, id);
             desk.gone(id, Gone::GivenAway);
         }

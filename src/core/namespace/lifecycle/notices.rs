@@ -18,11 +18,11 @@ pub(in crate::core::namespace) trait Notices: Publishing {
     /// Reports that a write has put an object right that another client had changed or deleted.
     fn notify_corrected(&mut self, id: Id<Self>) {
         let object = object_mut(self, id);
-        if let Some(interference) = object.interference.take()
+        if let Some(interference) = object.take_interference()
             && object.phase == Phase::Managed
         {
             let item = objects(self)[id].work_item();
-            context_mut(self).notify_corrected(item, *interference);
+            context_mut(self).notify_corrected(item, interference);
         }
     }
 

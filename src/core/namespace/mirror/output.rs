@@ -210,7 +210,7 @@ impl Publishing for Mirroring<'_> {
                 name: &slice.name,
                 subject: Subject::Mirrors(content),
                 remote: slice.object.remote.as_ref(),
-                extras: slice.object.extras.as_deref(),
+                extras: slice.object.extras(),
                 trigger: None,
                 clear_managed_fields: self.ctx.settings.clear_managed_fields && !slice.object.updated,
                 truncated: false,
@@ -313,7 +313,7 @@ impl Mirroring<'_> {
         let published = observed_fingerprint(&self.ctx.namespace, &facts);
         let slice = &mut self.mirrors.objects[id];
         let moved = slice.object.read(facts.meta.remote());
-        slice.object.extras = kept(facts.extras, &slice.service_name);
+        slice.object.set_extras(kept(facts.extras, &slice.service_name));
         (slice.published, slice.owner) = (published, facts.meta.owner);
         (slice.family, slice.ports) = (facts.family, facts.ports);
         if matches!(slice.object.phase, Phase::Adopting { .. }) {
@@ -362,13 +362,13 @@ impl Mirroring<'_> {
 
 /// Returns what is kept of the metadata that others added: how the name was generated, and finalizers, whose owners
 /// rely on them. Annotations and owners are exactly what mirroring makes them.
-fn kept(extras: Extras, service: &str) -> Option<Box<Extras>> {
+fn kept(extras: Extras, service: &str) -> Option<Extras> {
     let kept = Extras {
         generate_name: extras.generate_name,
         finalizers: extras.finalizers,
         ..Extras::default()
     };
-    (!kept.is_usual(service)).then(|| Box::new(kept))
+    (!kept.is_usual(service)).then_some(kept)
 }
 
 impl Mirrors {

@@ -13,6 +13,7 @@ use crate::core::namespace::Placement;
 use crate::core::object::{Phase, Remote, RequestKind};
 use crate::core::queue::Priority;
 use crate::core::time::Time;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// How a Service that was listed or watched compares with what is known.
@@ -65,7 +66,8 @@ impl Placement<'_> {
         {
             facts.keep_families(known);
         }
-        let facts = facts.resolve(&self.ctx.namespace, self.ctx.settings.outputs);
+        let mut facts = facts.resolve(&self.ctx.namespace, self.ctx.settings.outputs);
+        facts.ports = self.services.resolved.share(facts.ports);
         if let Some(id) = self.services.table.find(&facts.name) {
             let service = &mut self.services.table[id];
             if service.facts.uid == facts.uid {
@@ -243,16 +245,21 @@ impl Placement<'_> {
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Unmanaged;
         let service = std::mem::replace(&mut slice.service, ServiceId::NONE);
+        if slice.owner().is_none() {
+            let uid = self.services.table[service].facts.uid.clone();
+            slice.set_owner(Some(uid.into()));
+        }
         slice.group = GroupId::NONE;
-        slice.slots = Vec::new();
-        slice.hints = Vec::new();
+        slice.slots = SmallVec::new();
+        slice.set_hints(Vec::new());
         (slice.dirty, slice.removed, slice.object.rewrite, slice.touched) = (0, 0, false, false);
         // A create whose answer was lost may have been carried out; and a slice that was shown to be gone before its
         // Service was would be kept forever without a refetch.
         let outdated = |remote: &Remote| remote.version < slice.object.seen;
         slice.object.needs_refetch &= slice.object.remote.as_ref().is_none_or(outdated);
-        (slice.object.trigger, slice.object.flight_trigger) = (None, None);
-        (slice.object.extras, slice.object.interference) = (None, None);
+        slice.object.forget_triggers();
+        slice.object.set_extras(None);
+        slice.object.forget_interference();
         self.slices.forget_unread(service, id);
         let slice = &self.slices[id];
         if slice.object.remote.is_none()

@@ -12,7 +12,8 @@ use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
-use crate::core::time::{Time, earliest};
+use crate::core::time::Time;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -91,15 +92,10 @@ impl Placement<'_> {
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
         let state = self.services.table[service].family(family);
-        if state.touched.is_empty()
-            && state.to_place.is_empty()
-            && state.managed > 0
-            && state.empties.is_empty()
-            && !state.rehint
-        {
+        if state.is_settled() {
             return;
         }
-        let touched = std::mem::take(&mut state.touched);
+        let touched = std::mem::take(&mut state.pending().touched);
         let mut evaluation = Evaluation {
             service,
             family,
@@ -137,7 +133,7 @@ impl Placement<'_> {
 
     /// Returns the pods to be placed, by port group, in the order in which they came.
     fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
-        let queued = std::mem::take(&mut self.services.table[service].family(family).to_place);
+        let queued = std::mem::take(&mut self.services.table[service].family(family).pending().to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
         // Pods of one template share their ports, so each distinct port list is resolved once.
         let mut by_port_set: IdMap<u32, usize> = IdMap::default();
@@ -178,6 +174,7 @@ impl Placement<'_> {
         let mut empties = std::mem::take(
             &mut self.services.table[evaluation.service]
                 .family(evaluation.family)
+                .pending()
                 .empties,
         );
         self.ctx.work.slices_touched += empties.len() as u64;
@@ -197,7 +194,7 @@ impl Placement<'_> {
             let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
             let wanted = endpoints > 0 || awaited.contains(ports);
             if wanted && !touched {
-                state.empties.push(id);
+                state.pending().empties.push(id);
             } else {
                 self.slices[id].pooled = true;
                 evaluation.pool.push_back(id);
@@ -312,7 +309,6 @@ impl Placement<'_> {
         let manager = self.services.table[service].facts.manager();
         let mut slice = Slice::new(name, service_name, manager, Phase::Managed, service);
         slice.family = family;
-        slice.owner = self.services.table[service].facts.uid.clone().into();
         slice.change(Priority::Add);
         let id = self.slices.insert(slice);
         let service = &mut self.services.table[service];
@@ -369,6 +365,7 @@ impl Placement<'_> {
         };
         self.services.table[evaluation.service]
             .family(evaluation.family)
+            .pending()
             .empties
             .push(id);
         evaluation.changed.push(id);
@@ -381,11 +378,11 @@ impl Placement<'_> {
         slice.change(Priority::Add);
         let (service, fill) = (slice.service, slice.slots.len());
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
-        slice.slots = Vec::new();
-        slice.hints = Vec::new();
+        slice.slots = SmallVec::new();
+        slice.set_hints(Vec::new());
         (slice.dirty, slice.removed, slice.touched) = (0, 0, false);
         slice.object.needs_refetch &= slice.object.remote.is_none();
-        (slice.object.trigger, slice.object.flight_trigger) = (None, None);
+        slice.object.forget_triggers();
         // If the Service has lost the family, it is gone already.
         if let Some(state) = &mut self.services.table[service].families[slice.family.index()]
             && !group.is_none()
@@ -427,8 +424,7 @@ impl Placement<'_> {
                 // While the first write of a new Service waits, upstream would have written the earlier change, and then this
                 // one with a time of its own. The write that holds both has the later time, as upstream's last one would.
                 let replaces = unwritten && slice.object.remote.is_none() && !slice.slots.is_empty();
-                let before = slice.object.trigger.filter(|_| !replaces);
-                slice.object.trigger = earliest(before, trigger);
+                slice.object.note_trigger(trigger, replaces);
             }
             if slice.object.phase == Phase::Deleting
                 && slice.object.remote.is_none()
@@ -440,9 +436,8 @@ impl Placement<'_> {
                 self.slices.want(id);
             }
         }
-        debug_assert!(
-            self.services.table[service].family(family).managed > 0,
-            "a family keeps a slice"
-        );
+        let state = self.services.table[service].family(family);
+        state.evaluated();
+        debug_assert!(state.managed > 0, "a family keeps a slice");
     }
 }

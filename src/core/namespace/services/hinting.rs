@@ -45,7 +45,7 @@ impl Placement<'_> {
     /// Makes the next evaluation of a Service look at all its hints.
     pub(in crate::core::namespace) fn rehint_all(&mut self, id: ServiceId) {
         for state in self.services.table[id].families.iter_mut().flatten() {
-            state.rehint = true;
+            state.pending().rehint = true;
         }
         self.services.mark(id);
     }
@@ -94,7 +94,7 @@ impl Placement<'_> {
                 kept.push(keep);
             }
             let slice = &mut self.slices[slice_id];
-            slice.hints = if now == HintMode::Auto { kept } else { Vec::new() };
+            slice.set_hints(if now == HintMode::Auto { kept } else { Vec::new() });
             for (at, changed) in changed.into_iter().enumerate() {
                 if changed {
                     self.mark_stale(slice_id, at);
@@ -122,7 +122,7 @@ impl Placement<'_> {
     pub(super) fn assign_hints(&mut self, evaluation: &mut Evaluation) {
         let Evaluation { service, family, .. } = *evaluation;
         let state = self.services.table[service].family(family);
-        let rehint = std::mem::take(&mut state.rehint);
+        let rehint = std::mem::take(&mut state.pending().rehint);
         if self.services.table[service].facts.hints != HintMode::Auto {
             self.hints_are(service, family, HintState::Off);
             return;
@@ -161,9 +161,9 @@ impl Placement<'_> {
         };
         self.hints_are(service, family, state);
         for (id, hints) in hints {
-            let before = std::mem::replace(&mut self.slices[id].hints, hints);
+            let before = self.slices[id].set_hints(hints);
             for (at, before) in before.into_iter().enumerate() {
-                if self.slices[id].hints[at] != before {
+                if self.slices[id].hints()[at] != before {
                     self.mark_stale(id, at);
                     evaluation.changed.push(id);
                 }
@@ -182,7 +182,7 @@ impl Placement<'_> {
 
     fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: impl Fn(&Slice) -> bool) -> HintedSlice<'a> {
         let service: &Service = &self.services.table[slice.service];
-        let endpoints = slice.slots.iter().zip(&slice.hints).map(|(slot, hint)| {
+        let endpoints = slice.slots.iter().zip(slice.hints()).map(|(slot, hint)| {
             let pod = self.inputs.pod(slot.pod);
             HintedEndpoint {
                 ready: desired(pod, service).ready(),
@@ -209,7 +209,7 @@ impl Placement<'_> {
         endpoint: &EndpointFacts,
     ) -> bool {
         let slice = &self.slices[id];
-        if slice.hints.is_empty() {
+        if slice.hints().is_empty() {
             return false;
         }
         let published = match (&endpoint.zone_hints[..], &endpoint.node_hints[..]) {
@@ -224,17 +224,17 @@ impl Placement<'_> {
         };
         let slice = &mut self.slices[id];
         if new {
-            slice.hints[at] = published;
+            slice.hints_mut()[at] = published;
             return false;
         }
-        slice.hints[at] != published
+        slice.hints()[at] != published
     }
 }
 
 /// Returns the hint of an endpoint of a Service in the mode `Auto`.
 pub(in crate::core::namespace) fn auto_hint(slice: &Slice, at: usize) -> Hint<'_> {
     Hint {
-        zone: slice.hints.get(at).and_then(|zone| zone.as_deref()),
+        zone: slice.hints().get(at).and_then(|zone| zone.as_deref()),
         node: None,
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Service;
 use crate::core::address::Family;
+use crate::core::compact::intern::grow_to;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::{Inputs, Pod, PodChange};
@@ -86,12 +87,7 @@ pub(in crate::core::namespace) struct AllMemberships(Vec<Memberships>);
 impl AllMemberships {
     /// Adds a pod, which belongs to no Service yet.
     pub(in crate::core::namespace) fn enter(&mut self, pod: PodId) {
-        let needed = (pod.index() + 1).saturating_sub(self.0.len());
-        if self.0.len() + needed > self.0.capacity() {
-            // It grows as the table of pods does.
-            self.0.reserve_exact(needed.max(self.0.len() / 8 + 1));
-        }
-        self.0.resize_with(self.0.len() + needed, Memberships::default);
+        grow_to(&mut self.0, pod.index() + 1, Memberships::default);
     }
 
     /// Forgets a pod.
@@ -312,7 +308,7 @@ impl Placement<'_> {
             self.touch(slice_id, priority);
         } else if differed && self.services.table[service_id].facts.hints == HintMode::Auto {
             // A change that was never written has shifted the shares of the zones, and has come back.
-            self.services.table[service_id].family(family).rehint = true;
+            self.services.table[service_id].family(family).pending().rehint = true;
         }
     }
 
@@ -323,7 +319,7 @@ impl Placement<'_> {
             return;
         }
         let Member { service, family, .. } = *member;
-        let to_place = &mut self.services.table[service].family(family).to_place;
+        let to_place = &mut self.services.table[service].family(family).pending().to_place;
         to_place.push(pod);
         // While evaluation is held up, pods that come and go leave stale entries behind.
         if to_place.len() > 2 * self.inputs.len() + 16 {
@@ -391,7 +387,7 @@ impl Placement<'_> {
         slice.recount(at, desired);
         let hinted = service.facts.hints == HintMode::Auto;
         if hinted {
-            slice.hints.push(None);
+            slice.hints_mut().push(None);
         }
         let group = slice.group;
         if desired.ready() {
@@ -400,7 +396,9 @@ impl Placement<'_> {
         let state = self.services.table[service_id].family(family);
         state.groups.refill(group, id, at, at + 1);
         // One more endpoint shifts the shares of the zones, also if another client has put it there and nothing is written.
-        state.rehint |= hinted;
+        if hinted {
+            state.pending().rehint = true;
+        }
         let members = &mut self.services.memberships[pod];
         let member = members
             .find(service_id, family)
@@ -423,8 +421,8 @@ impl Placement<'_> {
         let slice = &mut self.slices[id];
         let before = slice.slots.len();
         let slot = slice.slots.swap_remove(place);
-        if !slice.hints.is_empty() {
-            slice.hints.swap_remove(place);
+        if !slice.hints().is_empty() {
+            slice.hints_mut().swap_remove(place);
         }
         slice.dirty -= u32::from(slot.dirty);
         slice.removed += u32::from(slot.published.is_published());
@@ -440,7 +438,7 @@ impl Placement<'_> {
         let family = self.services.table[service_id].family(family);
         family.groups.refill(group, id, before, before - 1);
         if before == 1 {
-            family.empties.push(id);
+            family.pending().empties.push(id);
         }
         self.touch(id, priority);
     }
@@ -458,7 +456,11 @@ impl Placement<'_> {
         slice.yielded = false;
         let (service, family) = (slice.service, slice.family);
         if !std::mem::replace(&mut slice.touched, true) {
-            self.services.table[service].family(family).touched.push(id);
+            self.services.table[service]
+                .family(family)
+                .pending()
+                .touched
+                .push(id);
         }
         self.services.mark(service);
     }

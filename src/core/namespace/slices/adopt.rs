@@ -21,7 +21,7 @@ impl Placement<'_> {
         let (service, none) = (meta.service.clone(), ServiceId::NONE);
         let mut slice = Slice::new(name, service, meta.manager, Phase::Unmanaged, none);
         slice.object.remote = Some(meta.remote());
-        slice.owner = meta.owner.clone();
+        slice.set_owner(Some(meta.owner.clone()));
         (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
         self.slices.objects.insert(slice)
     }
@@ -118,7 +118,8 @@ impl Placement<'_> {
         // Out of date as soon as it is written.
         slice.others_hold = None;
         state.slices.insert(id);
-        if slice.owner.includes(&state.facts.uid) {
+        let owner = slice.owner();
+        if owner.is_some_and(|owner| owner.includes(&state.facts.uid)) {
             slice.object.phase = Phase::Adopting { blocks: holds };
             state.awaiting += u32::from(holds);
             self.slices.duplicates.reads(service, id);
@@ -139,8 +140,8 @@ impl Placement<'_> {
         let service = slice.service;
         let state = self.services[service].family(family);
         state.managed += 1;
-        state.empties.push(id);
-        state.rehint = true;
+        state.pending().empties.push(id);
+        state.pending().rehint = true;
         self.join_group(id, &facts.ports);
         self.services.mark(service);
         self.follow_published(service, &facts);
@@ -170,15 +171,17 @@ impl Placement<'_> {
         let (service_id, family) = (slice.service, slice.family);
         self.slices.duplicates.forget(service_id, id);
         let moved = slice.object.read(meta.remote());
-        slice.owner = meta.owner;
         // One without a time counts as older than all others.
         slice.created = created.or(Some(Time::from_seconds(0)));
-        slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
+        let usual = extras.is_usual(&slice.service_name);
+        slice.object.set_extras((!usual).then_some(extras));
         slice.removed = 0;
         for slot in &mut slice.slots {
             (slot.published, slot.stale) = (Conditions::ABSENT, false);
         }
         let service = &self.services[service_id];
+        let others = !meta.owner.is_only(&service.facts.uid);
+        slice.set_owner(others.then_some(meta.owner));
         slice.object.rewrite = ports != group_ports
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
@@ -189,7 +192,7 @@ impl Placement<'_> {
         if slice.differs() {
             self.revise(id, priority);
         } else {
-            slice.object.trigger = None;
+            slice.object.found_in_sync();
             // If it is still the version from before a write that failed, things have changed back, and the next write
             // may fail as well.
             if moved && !slice.object.needs_refetch {
@@ -197,7 +200,11 @@ impl Placement<'_> {
             }
         }
         if self.slices.objects[id].slots.is_empty() {
-            self.services[service_id].family(family).empties.push(id);
+            self.services[service_id]
+                .family(family)
+                .pending()
+                .empties
+                .push(id);
             self.services.mark(service_id);
         }
     }

@@ -269,7 +269,7 @@ impl Placement<'_> {
             self.slices.objects.want(id);
         } else {
             slice.object.remote = Some(meta.remote());
-            slice.owner = meta.owner.clone();
+            slice.set_owner(Some(meta.owner.clone()));
             slice.others_hold = None;
             self.slices.recount(id);
             self.drop_content(id);
@@ -326,7 +326,7 @@ impl Placement<'_> {
                     self.release_hold(id);
                     let slice = &mut self.slices.objects[id];
                     slice.object.remote = Some(facts.meta.remote());
-                    slice.owner = facts.meta.owner;
+                    slice.set_owner(Some(facts.meta.owner));
                     slice.object.phase = Phase::Deleting;
                     self.slices.objects.want(id);
                 }
@@ -376,8 +376,8 @@ impl Placement<'_> {
                 name: &slice.name,
                 subject: Subject::SliceOf(&service.facts),
                 remote: slice.object.remote.as_ref(),
-                extras: slice.object.extras.as_deref(),
-                trigger: slice.object.trigger,
+                extras: slice.object.extras(),
+                trigger: slice.object.trigger(),
                 clear_managed_fields: self.ctx.settings.clear_managed_fields && !slice.object.updated,
                 truncated: false,
             },

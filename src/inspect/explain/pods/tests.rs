@@ -55,7 +55,7 @@ fn service(families: [bool; 2], publish_not_ready: bool, deleting: bool) -> Serv
         no_cluster_ip: false,
         families,
         endpoints_family: Some(Family::V4),
-        ports: vec![port("http"), port("admin")],
+        ports: [port("http"), port("admin")].into(),
         publish_not_ready,
         tolerate_unready: TolerateUnready::Unset,
         hints: HintMode::None,
