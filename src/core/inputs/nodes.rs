@@ -6,6 +6,7 @@ use crate::core::compact::table::{Named, Table};
 use crate::core::facts::NodeFacts;
 use crate::core::ids::{NodeId, PodId};
 use crate::core::nodes::{NodeDirectory, NodeView};
+use crate::core::work::Work;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -90,10 +91,12 @@ impl LocalNodes {
         pod: PodId,
         name: Option<&Arc<str>>,
         nodes: &mut dyn NodeDirectory,
+        work: &mut Work,
     ) -> (NodeId, u32) {
         let Some(name) = name else {
             return (NodeId::NONE, 0);
         };
+        work.nodes_visited += 1;
         let id = if let Some(id) = self.known.find(name) {
             id
         } else {
@@ -111,10 +114,17 @@ impl LocalNodes {
     }
 
     /// Removes the pod at an index of a node. Returns the pod that has this index now, if any.
-    pub(super) fn leave(&mut self, id: NodeId, at: u32, nodes: &mut dyn NodeDirectory) -> Option<PodId> {
+    pub(super) fn leave(
+        &mut self,
+        id: NodeId,
+        at: u32,
+        nodes: &mut dyn NodeDirectory,
+        work: &mut Work,
+    ) -> Option<PodId> {
         if id.is_none() {
             return None;
         }
+        work.nodes_visited += 1;
         let node = &mut self.known[id];
         node.pods.swap_remove(at as usize);
         let moved = node.pods.get(at as usize).copied();
@@ -138,7 +148,8 @@ impl LocalNodes {
 
 impl Inputs {
     /// Applies a change of a node. Returns the pods of this namespace on it, if their endpoints show the change.
-    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>) -> Option<VecDeque<PodId>> {
+    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>, work: &mut Work) -> Option<VecDeque<PodId>> {
+        work.nodes_visited += 1;
         let nodes = &mut self.nodes;
         let id = nodes.known.find(&view.name)?;
         let node = &mut nodes.known[id];
