@@ -1,6 +1,7 @@
 //! Objects at the API's limits: whatever the owner of a namespace writes, no step does much more than others wait for, what
 //! is kept is a small multiple of what was read, and so is what is written.
 
+mod many;
 mod news;
 mod objects;
 
