@@ -61,6 +61,20 @@ impl Simulated {
         self
     }
 
+    /// Adds so many slices of one Service in a namespace of their own. Their numbers follow those of the others.
+    pub(crate) fn with_more(mut self, number: usize) -> Self {
+        for more in 0..number {
+            let key = Hashed::new(ObjectKey {
+                namespace: "more".into(),
+                object: ObjectName::slice(format!("more{more}").into()),
+            });
+            self.numbers.insert(key.clone(), self.keys.len());
+            self.services.push("more".into());
+            self.keys.push(key);
+        }
+        self
+    }
+
     /// Adds so many slices that mirror Endpoints, in a namespace of their own. Their numbers follow those of the others.
     pub(crate) fn with_mirrored(mut self, number: usize) -> Self {
         for mirrored in 0..number {

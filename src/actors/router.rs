@@ -187,7 +187,7 @@ impl Router {
     }
 
     /// Tells the writer which objects were deleted, since the answer to a delete has no version to wait for.
-    fn signal_deletions(&self, deliveries: &[Delivery]) {
+    fn signal_deletions(&self, deliveries: &[Delivery], at: Instant) {
         let gone = deliveries.iter().filter_map(|delivery| {
             let object = match &delivery.event {
                 Change::SliceGone(name, _) => ObjectName::slice(name.as_ref().into()),
@@ -201,7 +201,7 @@ impl Router {
         let mut gone = gone.peekable();
         // Most deliveries have none, and need not lock the mailbox.
         if gone.peek().is_some() {
-            let at = self.writer.now();
+            let at = self.writer.at(at);
             self.writer.signal(gone.map(|key| Signal::Deleted { key, at }));
         }
     }
@@ -344,8 +344,8 @@ impl WatchHandler for Router {
         })
     }
 
-    fn deliver(&self, deliveries: Vec<Delivery>) {
-        self.signal_deletions(&deliveries);
+    fn deliver(&self, deliveries: Vec<Delivery>, at: Instant) {
+        self.signal_deletions(&deliveries, at);
         if deliveries.len() == 1 {
             // As most reads of a watch.
             for Delivery { namespace, event } in deliveries {

@@ -20,6 +20,7 @@ use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
 use self::serving::{Listed, Shown, Subject, Work, serve};
+use self::sources::Seen;
 use super::cause::Cause;
 use super::codec;
 use super::encodings::Encodings;
@@ -205,7 +206,11 @@ impl<S: Source> Subject for OneKind<S> {
         reader.metrics.alive();
         reader.complain::<S>(&shown.errors);
         reader.metrics.watched.increment(shown.items.len() as u64);
-        S::watched(&*reader.handler, shown.items, self.epoch);
+        let seen = Seen {
+            epoch: self.epoch,
+            at,
+        };
+        S::watched(&*reader.handler, shown.items, seen);
         let version = match shown.version.as_deref().map(codec::version).transpose() {
             Ok(version) => version,
             Err(error) => {

@@ -4,316 +4,11 @@
 //! The server is as simple as it can be: it answers each write after a while, and hands events to all watchers one after
 //! the other. `tests/core/fanned_out.rs` has one with watchers of limited room.
 
-use crate::simulated::Simulated;
-use endpointd::core::object::Output;
-use endpointd::core::publish::signals::Signal;
-use endpointd::core::publish::{Pacing, Resource, WatchLimits, Watchers, WriteEffect};
+mod world;
+
 use endpointd::core::queue::Priority;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
-
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
-/// From the request to the answer, usually.
-const ANSWER: Duration = Duration::from_millis(6);
-/// The size of a request.
-const BYTES: usize = 10_000;
-/// Objects that always have a change.
-const OBJECTS: usize = 200;
-/// Objects that have a change now and then: one whose write changes nothing, and one that mirrors Endpoints, whose watch is
-/// on another API server.
-const UNCHANGED: usize = OBJECTS;
-const MIRRORED: usize = OBJECTS + 1;
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Event {
-    Answered(usize, Duration),
-    Arrives(u64),
-    /// The same on the watch of mirrored slices.
-    ArrivesMirrored(u64),
-    /// The object that mirrors Endpoints, or the one whose write changes nothing, has a change.
-    Wanted(usize),
-    Opens,
-    Look,
-}
-
-/// The course of a loop.
-#[derive(Default)]
-struct Course {
-    /// When each write was sent, and the time from its answer to its echo by the time of the echo.
-    sent: Vec<Duration>,
-    late: Vec<(Duration, Duration)>,
-    /// The most writes that were sent and had no echo, by second.
-    without: BTreeMap<u64, usize>,
-    /// The times at which the writer woke by itself and sent nothing, by second.
-    idle: BTreeMap<u64, usize>,
-    /// The longest time that the server needed for the events that it had not handed on, by second.
-    behind: BTreeMap<u64, Duration>,
-}
-
-impl Course {
-    /// Writes a second between two seconds.
-    fn rate(&self, from: u32, to: u32) -> f64 {
-        let between = SECOND * from..SECOND * to;
-        let sent = self.sent.iter().filter(|at| between.contains(at));
-        sent.count() as f64 / f64::from(to - from)
-    }
-
-    /// The longest time to an echo that came between two seconds.
-    fn latest(&self, from: u32, to: u32) -> Duration {
-        let between = SECOND * from..SECOND * to;
-        let late = self.late.iter().filter(|(at, _)| between.contains(at));
-        late.map(|(_, late)| *late).max().unwrap_or_default()
-    }
-}
-
-/// The world around the publisher.
-struct World {
-    /// How long the server is busy with the event of one write, by the time.
-    event: Box<dyn Fn(Duration) -> Duration>,
-    /// The way of an event to us after that, by the time.
-    way: Box<dyn Fn(Duration) -> Duration>,
-    /// From the request to the answer.
-    answer: Duration,
-    /// Our own watch stays open and shows nothing between these.
-    silent: Option<(Duration, Duration)>,
-    /// Writes of others a second.
-    others: f64,
-    /// The priority of the writes that always wait.
-    priority: Priority,
-    /// From one change of a mirrored slice to the next, and from one write that changes nothing to the next.
-    mirrored: Option<Duration>,
-    unchanged: Option<Duration>,
-    /// As many of the writes, all of one namespace, are never answered.
-    hung: usize,
-    /// Writes a second for which the budget is enough, or no limit.
-    budget: Option<f64>,
-    /// Our own watch is closed between these.
-    closed: Option<(Duration, Duration)>,
-    /// This process stands still between these.
-    paused: Option<(Duration, Duration)>,
-    lasting: Duration,
-}
-
-impl World {
-    fn new(event: impl Fn(Duration) -> Duration + 'static) -> Self {
-        Self {
-            event: Box::new(event),
-            way: Box::new(|_| MS),
-            answer: ANSWER,
-            silent: None,
-            others: 0.0,
-            priority: Priority::Remove,
-            mirrored: None,
-            unchanged: None,
-            hung: 0,
-            budget: None,
-            closed: None,
-            paused: None,
-            lasting: SECOND * 60,
-        }
-    }
-
-    fn writer(&self) -> Simulated {
-        let watch = WatchLimits {
-            watchers: Watchers::Fixed(1),
-            total: self.budget.map_or(0.0, |writes| writes * BYTES as f64),
-            ..WatchLimits::UNWATCHED
-        };
-        let pacing = Pacing {
-            watch,
-            ..Pacing::unlimited(64)
-        };
-        // Four namespaces with a Service each.
-        Simulated::new(OBJECTS + 1, OBJECTS / 4, OBJECTS / 4, pacing, 1).with_mirrored(1)
-    }
-
-    fn play(&self) -> Course {
-        let mut play = Play {
-            world: self,
-            writer: self.writer(),
-            events: BinaryHeap::new(),
-            number: 0,
-            version: 0,
-            free: Duration::ZERO,
-            foreign: Duration::ZERO,
-            answered: BTreeMap::new(),
-            open: true,
-            look: Some(Duration::ZERO),
-            course: Course::default(),
-        };
-        play.begin();
-        play.play();
-        play.course
-    }
-}
-
-/// A world on its course.
-struct Play<'a> {
-    world: &'a World,
-    writer: Simulated,
-    events: BinaryHeap<Reverse<(Duration, usize, Event)>>,
-    number: usize,
-    version: u64,
-    /// When the server has handed on all events.
-    free: Duration,
-    /// Up to when writes of others have been counted.
-    foreign: Duration,
-    answered: BTreeMap<u64, Duration>,
-    /// True while our own watch is open.
-    open: bool,
-    /// When the writer wakes by itself: one time only, as its timer.
-    look: Option<Duration>,
-    course: Course,
-}
-
-impl Play<'_> {
-    fn begin(&mut self) {
-        self.signal(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
-        for object in 0..OBJECTS {
-            self.writer.want(object, self.world.priority, Duration::ZERO);
-        }
-        self.at(Duration::ZERO, Event::Look);
-        if let Some((_, until)) = self.world.closed {
-            self.at(until, Event::Opens);
-        }
-        if let Some(every) = self.world.mirrored {
-            self.signal(&Signal::Opened(Output::Mirrored, Some(0)), Duration::ZERO);
-            self.at(every, Event::Wanted(MIRRORED));
-        }
-        if let Some(every) = self.world.unchanged {
-            self.at(every, Event::Wanted(UNCHANGED));
-        }
-    }
-
-    fn at(&mut self, at: Duration, event: Event) {
-        self.number += 1;
-        self.events.push(Reverse((at, self.number, event)));
-    }
-
-    fn signal(&mut self, signal: &Signal, now: Duration) {
-        self.writer.publisher.signalled(signal, now);
-        self.writer.publisher.take_echoes();
-    }
-
-    fn play(&mut self) {
-        while let Some(Reverse((at, _, event))) = self.events.pop() {
-            if at > self.world.lasting {
-                break;
-            }
-            if event == Event::Look && self.look != Some(at) {
-                continue;
-            }
-            let mut now = at;
-            let paused = self.world.paused;
-            if let Some((from, until)) = paused.filter(|(from, until)| (*from..*until).contains(&at)) {
-                // Whatever comes meanwhile is seen afterwards, and so is the timer that should have fired.
-                now = until;
-                self.writer.publisher.stalled(from, until);
-            }
-            let closed = |(from, until)| (from..until).contains(&now);
-            if self.open && self.world.closed.is_some_and(closed) {
-                self.open = false;
-                self.signal(&Signal::Opened(Output::Slice, None), now);
-            }
-            self.happens(event, now);
-            let sent = self.send(now);
-            if event == Event::Look && sent == 0 {
-                *self.course.idle.entry(now.as_secs()).or_default() += 1;
-            }
-            let without = self.writer.publisher.places(Resource::Slices).1;
-            let most = self.course.without.entry(now.as_secs()).or_default();
-            *most = without.max(*most);
-            let behind = self.course.behind.entry(now.as_secs()).or_default();
-            *behind = self.free.saturating_sub(now).max(*behind);
-        }
-    }
-
-    fn happens(&mut self, event: Event, now: Duration) {
-        let shown = |output, version| Signal::Shown {
-            output,
-            version,
-            at: now,
-        };
-        match event {
-            Event::Answered(object, sent) => self.answers(object, sent, now),
-            Event::Arrives(version) => {
-                if let Some(answered) = self.answered.remove(&version) {
-                    self.course.late.push((now, now.saturating_sub(answered)));
-                }
-                let silent = |(from, until)| (from..until).contains(&now);
-                if self.open && !self.world.silent.is_some_and(silent) {
-                    self.signal(&shown(Output::Slice, version), now);
-                }
-            }
-            Event::ArrivesMirrored(version) => self.signal(&shown(Output::Mirrored, version), now),
-            Event::Wanted(object) => {
-                let every = if object == MIRRORED {
-                    self.world.mirrored
-                } else {
-                    self.world.unchanged
-                };
-                self.writer.want(object, Priority::Remove, now);
-                self.at(now + every.unwrap(), Event::Wanted(object));
-            }
-            Event::Opens => {
-                self.open = true;
-                self.signal(&Signal::Opened(Output::Slice, Some(0)), now);
-            }
-            Event::Look => {}
-        }
-    }
-
-    /// The server answers a write, and hands its event on once it has done so with those before.
-    fn answers(&mut self, object: usize, sent: Duration, now: Duration) {
-        let took = now.saturating_sub(sent);
-        let again = (object < OBJECTS).then_some(self.world.priority);
-        if object == UNCHANGED {
-            self.writer
-                .answered(object, WriteEffect::Written(1), took, again, now);
-            return;
-        }
-        self.version += 1;
-        let version = self.version;
-        self.writer
-            .answered(object, WriteEffect::Written(version), took, again, now);
-        // Events of others come between ours.
-        while self.world.others > 0.0 && self.foreign < now {
-            self.foreign += Duration::from_secs_f64(1.0 / self.world.others);
-            self.free = self.free.max(now) + (self.world.event)(now);
-        }
-        self.free = self.free.max(now) + (self.world.event)(now);
-        if object == MIRRORED {
-            // The other server is idle.
-            self.at(now + MS, Event::ArrivesMirrored(version));
-        } else {
-            self.answered.insert(version, now);
-            self.at(self.free + (self.world.way)(now), Event::Arrives(version));
-        }
-    }
-
-    /// Sends as much as may be sent, and sets the timer. Returns how much that was.
-    fn send(&mut self, now: Duration) -> usize {
-        let before = self.course.sent.len();
-        let until = loop {
-            match self.writer.next(BYTES, now) {
-                Ok(object) => {
-                    self.course.sent.push(now);
-                    if object >= self.world.hung {
-                        self.at(now + self.world.answer, Event::Answered(object, now));
-                    }
-                }
-                Err(until) => break until,
-            }
-        };
-        self.look = until.map(|until| until.max(now + MS));
-        if let Some(at) = self.look {
-            self.at(at, Event::Look);
-        }
-        self.course.sent.len() - before
-    }
-}
+use world::{MS, SECOND, World};
 
 /// A server that is busy for so long with an event at first, and for another time between two seconds.
 fn step(usual: Duration, from: u64, to: u64, then: Duration) -> impl Fn(Duration) -> Duration {
@@ -365,7 +60,8 @@ fn a_watch_of_ours_that_was_late_by_itself_let_two_writes_go_for_each_delay() {
                 ..World::new(|_| 5 * MS)
             }
             .play();
-            let rates = (4..11).map(|tens| course.rate(tens * 10, 10 + tens * 10));
+            // It is found out with the second eight echoes.
+            let rates = (4 + since as u32 / 10..11).map(|tens| course.rate(tens * 10, 10 + tens * 10));
             for rate in rates {
                 assert!(
                     (expected * 0.8..=expected * 1.3).contains(&rate),
@@ -433,6 +129,22 @@ fn hung_requests_of_one_namespace_took_away_what_a_late_watch_was_allowed() {
     assert!((16.0..26.0).contains(&rate), "{rate}");
 }
 
+/// Of three namespaces, two each: as many as would be in flight on a server that is busy.
+#[test]
+fn hung_requests_of_three_namespaces_took_away_what_a_late_watch_was_allowed() {
+    let course = World {
+        hung: 2,
+        hung_namespaces: 3,
+        way: Box::new(|_| SECOND * 2),
+        lasting: SECOND * 120,
+        ..World::new(|_| 5 * MS)
+    }
+    .play();
+    let rate = course.rate(40, 120);
+    assert!((16.0..26.0).contains(&rate), "{rate}");
+}
+
+/// It is not known then whether our own watch is broken, or the server stands still.
 #[test]
 fn a_watch_of_ours_that_showed_nothing_stopped_all_writes_for_fifteen_seconds() {
     let course = World {
@@ -440,12 +152,122 @@ fn a_watch_of_ours_that_showed_nothing_stopped_all_writes_for_fifteen_seconds() 
         ..World::new(|_| 5 * MS)
     }
     .play();
-    assert!(
-        (15.0..=25.0).contains(&course.rate(23, 34)),
-        "{}",
-        course.rate(23, 34)
-    );
+    // As many as the smallest watcher has room for, over the whole time.
+    for from in [22, 26] {
+        let rate = course.rate(from, from + 4);
+        assert!((0.5..=4.0).contains(&rate), "{from}: {rate}");
+    }
     assert!(course.rate(40, 60) > 170.0, "{}", course.rate(40, 60));
+}
+
+/// A watch that tells nothing for long is not the server's affair.
+#[test]
+fn a_watch_of_ours_that_is_broken_stops_nobody() {
+    for budget in [None, Some(34.0)] {
+        let course = World {
+            silent: Some((SECOND * 20, SECOND * 60)),
+            budget,
+            ..World::new(|_| 5 * MS)
+        }
+        .play();
+        let rate = course.rate(38, 60);
+        assert!((16.0..=21.0).contains(&rate), "{budget:?}: {rate}");
+    }
+}
+
+/// A server that needed more than two seconds for an event was taken for a watch of ours that is broken.
+#[test]
+fn a_server_that_needed_more_than_two_seconds_for_an_event_got_twenty_writes_a_second() {
+    for millis in [500, 1_900, 2_500, 3_000, 5_000, 8_000] {
+        let event = MS * millis;
+        // From the beginning, or after events were quick.
+        for since in [0, 20] {
+            let course = World {
+                lasting: SECOND * 200,
+                ..World::new(step(5 * MS, since, 1_000, event))
+            }
+            .play();
+            let most = course.most_behind(since, 200);
+            assert!(most < 20, "{event:?} {since}: {most} events behind");
+            let later = course.most_behind(150, 200);
+            assert!(later <= 8, "{event:?} {since}: {later} events behind");
+        }
+    }
+}
+
+/// Each write of that time was another event for watchers that have room for twenty.
+#[test]
+fn a_server_that_stood_still_got_twenty_writes_a_second() {
+    for seconds in [2, 4, 8, 14] {
+        for budget in [None, Some(34.0)] {
+            let stands = SECOND * 30..SECOND * (30 + seconds);
+            let course = World {
+                goes_on: Box::new(move |now| if stands.contains(&now) { stands.end } else { now }),
+                budget,
+                lasting: SECOND * 90,
+                ..World::new(|_| 20 * MS)
+            }
+            .play();
+            let most = course.most_behind(29, 90);
+            assert!(most < 20, "{seconds} s, {budget:?}: {most} events behind");
+            assert!(course.rate(60, 90) > 30.0, "{seconds} s: {}", course.rate(60, 90));
+        }
+    }
+    // Four of ten seconds, again and again.
+    let course = World {
+        goes_on: Box::new(|now| {
+            let ten = SECOND * (now.as_secs() as u32 / 10 * 10);
+            if now < ten + SECOND * 6 {
+                now
+            } else {
+                ten + SECOND * 10
+            }
+        }),
+        lasting: SECOND * 90,
+        ..World::new(|_| 50 * MS)
+    }
+    .play();
+    let most = course.most_behind(0, 90);
+    assert!(most < 20, "{most} events behind");
+    assert!(course.rate(30, 90) > 8.0, "{}", course.rate(30, 90));
+}
+
+/// Additions always wait. Those that went beyond the places took the one that is kept for removals.
+#[test]
+fn removals_waited_for_additions_that_went_beyond_the_places() {
+    for millis in [100, 150, 200, 300] {
+        let event = MS * millis;
+        let course = World {
+            priority: Priority::Add,
+            // The server carries somewhat more than twice as many.
+            removals: Some(event.mul_f64(2.23)),
+            lasting: SECOND * 300,
+            ..World::new(move |_| event)
+        }
+        .play();
+        let (p50, p99) = (course.removals(20, 0.5), course.removals(20, 0.99));
+        assert!(p99 <= SECOND, "{event:?}: {p50:?} {p99:?}");
+        let carries = 1.0 / event.as_secs_f64();
+        let rate = course.rate(20, 300);
+        assert!(rate > carries * 0.9, "{event:?}: {rate} of {carries} writes");
+    }
+}
+
+/// Where removals come all the time, and our own watch became late after they had begun.
+#[test]
+fn additions_beside_removals_found_out_that_our_own_watch_is_late_by_itself() {
+    for since in [0, 20] {
+        let course = World {
+            priority: Priority::Add,
+            removals: Some(MS * 670),
+            way: Box::new(step(MS, since, 1_000, SECOND * 2)),
+            lasting: SECOND * 240,
+            ..World::new(|_| 5 * MS)
+        }
+        .play();
+        let rate = course.rate(180, 240);
+        assert!(rate > 16.0, "{since}: {rate}");
+    }
 }
 
 /// A place is held until the answer, as on a busy server a slow answer is all that shows how busy it is.

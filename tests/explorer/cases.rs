@@ -288,6 +288,16 @@ fn with_echoes() -> Vec<Case> {
         });
         cases.push(case);
     }
+    // The watch of mirrored slices, beside that of the Endpoints which users write.
+    for fault in [None, Some(Fault::EchoLost), Some(Fault::EchoTwice)] {
+        let case = mirrored(&[Edit::One, Edit::Two]);
+        cases.push(Case {
+            name: format!("echoes, {}, {fault:?}", case.name),
+            fault,
+            echoes: true,
+            ..case
+        });
+    }
     cases
 }
 

@@ -266,6 +266,7 @@ impl<'c> World<'c> {
             Fault::EchoLost | Fault::EchoTwice => [
                 (Kind::Slice, self.slices.is_empty()),
                 (Kind::Endpoints, self.endpoints.is_empty()),
+                (Kind::Mirrored, self.mirrored.is_empty()),
             ]
             .into_iter()
             .filter(|(_, empty)| !empty)
@@ -519,7 +520,9 @@ impl System for World<'_> {
                 };
                 let events = match kind {
                     Kind::Slice => &mut self.slices,
-                    _ => &mut self.endpoints,
+                    Kind::Endpoints => &mut self.endpoints,
+                    Kind::Mirrored => &mut self.mirrored,
+                    Kind::Node | Kind::Pod | Kind::Service => return Err("inputs have no echoes".to_owned()),
                 };
                 let event = events.pop_front().ok_or("the watch has nothing to show")?;
                 self.process.echo(&event, times);

@@ -3,7 +3,7 @@
 use super::events::{Bookmark, take_events};
 use super::handler::WatchHandler;
 use super::reader::Reader;
-use super::sources::{DeletedAt, Source};
+use super::sources::{DeletedAt, Seen, Source};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::Undecodable;
 use crate::cluster::encodings::Form;
@@ -57,7 +57,7 @@ impl<S: Source> Listing<S> {
         reader.metrics.listed.increment(items.len() as u64);
         self.objects += items.len();
         match self.passing {
-            Some(epoch) => S::listed(&*reader.handler, items, epoch),
+            Some(epoch) => S::listed(&*reader.handler, items, Seen::now(epoch)),
             None => self.kept.extend(items),
         }
     }
@@ -66,7 +66,7 @@ impl<S: Source> Listing<S> {
     pub(super) fn hand_on(self, handler: &dyn WatchHandler, epoch: u8) {
         if self.passing.is_none() {
             handler.begin_list(S::KIND);
-            S::listed(handler, self.kept, epoch);
+            S::listed(handler, self.kept, Seen::now(epoch));
         }
     }
 }

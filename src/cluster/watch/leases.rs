@@ -127,7 +127,8 @@ impl LeaseReader {
     }
 
     fn hand_on(&self, namespace: &Arc<str>, generation: u64, events: Vec<LeaseEvent>) {
-        let at = Instant::now().saturating_duration_since(self.start);
+        let now = Instant::now();
+        let at = now.saturating_duration_since(self.start);
         let deliveries = events.into_iter().map(|event| Delivery {
             namespace: namespace.clone(),
             event: Change::Leases(LeaseChange {
@@ -136,7 +137,7 @@ impl LeaseReader {
                 event,
             }),
         });
-        self.handler.deliver(deliveries.collect());
+        self.handler.deliver(deliveries.collect(), now);
     }
 
     /// Returns the body of the answer to a request, once the server has begun to answer.

@@ -6,6 +6,7 @@ use crate::cluster::encodings::Form;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::namespace::Kind;
+use tokio::time::Instant;
 
 /// A kind that is listed and watched.
 pub(crate) trait Source: Send + Sync + 'static {
@@ -27,9 +28,26 @@ pub(crate) trait Source: Send + Sync + 'static {
     type Watched: Decode;
 
     /// Hands on the items of a list in order, each with whether it was deleted while it was listed.
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen);
     /// Hands on the items of a watch in order, each with whether it was deleted.
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen);
+}
+
+/// The list or watch that shows objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// The number of the list.
+    pub(super) epoch: u8,
+    /// When the bytes arrived that show them.
+    pub(super) at: Instant,
+}
+
+impl Seen {
+    /// A list of which a part was just read.
+    pub(super) fn now(epoch: u8) -> Self {
+        let at = Instant::now();
+        Self { epoch, at }
+    }
 }
 
 /// Marks an object as deleted, as of a version.
@@ -45,14 +63,14 @@ impl Source for Nodes {
     type Listed = NamedNode;
     type Watched = NamedNode;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, epoch: u8) {
-        Self::watched(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, seen: Seen) {
+        Self::watched(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, seen: Seen) {
         for (node, gone) in items {
             match gone {
-                None => handler.node_applied(&node.name, node.facts, &node.capacity, epoch),
+                None => handler.node_applied(&node.name, node.facts, &node.capacity, seen.epoch),
                 Some(_) => handler.node_gone(&node.name),
             }
         }
@@ -70,13 +88,13 @@ impl Source for Pods {
     type Listed = Namespaced<PodFacts>;
     type Watched = Namespaced<PodFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Self::watched(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Self::watched(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |pod, gone| match gone {
-            None => Change::Pod(pod, epoch),
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |pod, gone| match gone {
+            None => Change::Pod(pod, seen.epoch),
             Some(_) => Change::PodGone(pod.name),
         });
     }
@@ -93,13 +111,13 @@ impl Source for Services {
     type Listed = Namespaced<ServiceFacts>;
     type Watched = Namespaced<ServiceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Self::watched(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Self::watched(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |service, gone| match gone {
-            None => Change::Service(service, epoch),
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |service, gone| match gone {
+            None => Change::Service(service, seen.epoch),
             Some(_) => Change::ServiceGone(service.name),
         });
     }
@@ -120,16 +138,16 @@ impl Source for Slices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |slice, gone| match gone {
-            None => Change::Slice(Box::new(slice), epoch),
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |slice, gone| match gone {
+            None => Change::Slice(Box::new(slice), seen.epoch),
             Some(DeletedAt(version)) => Change::SliceGone(slice.meta.name, version),
         });
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |slice, gone| match gone {
-            None => Change::SliceMeta(slice, epoch),
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |slice, gone| match gone {
+            None => Change::SliceMeta(slice, seen.epoch),
             Some(DeletedAt(version)) => Change::SliceGone(slice.name, version),
         });
     }
@@ -147,16 +165,16 @@ impl Source for Endpoints {
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |endpoints, gone| match gone {
-            None => Change::Endpoints(Box::new(endpoints), epoch),
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |endpoints, gone| match gone {
+            None => Change::Endpoints(Box::new(endpoints), seen.epoch),
             Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.meta.name, version),
         });
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |endpoints, gone| match gone {
-            None => Change::EndpointsMeta(endpoints, epoch),
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |endpoints, gone| match gone {
+            None => Change::EndpointsMeta(endpoints, seen.epoch),
             Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.name, version),
         });
     }
@@ -176,16 +194,16 @@ impl Source for Mirrored {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |slice, gone| match gone {
-            None => Change::Mirrored(Box::new(slice), epoch),
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |slice, gone| match gone {
+            None => Change::Mirrored(Box::new(slice), seen.epoch),
             Some(DeletedAt(version)) => Change::MirroredGone(slice.meta.name, version),
         });
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        deliver(handler, items, |slice, gone| match gone {
-            None => Change::MirroredMeta(slice, epoch),
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        deliver(handler, seen, items, |slice, gone| match gone {
+            None => Change::MirroredMeta(slice, seen.epoch),
             Some(DeletedAt(version)) => Change::MirroredGone(slice.name, version),
         });
     }
@@ -205,12 +223,12 @@ impl Source for AllSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Slices::listed(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Slices::listed(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        Slices::watched(handler, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        Slices::watched(handler, items, seen);
     }
 }
 
@@ -226,12 +244,12 @@ impl Source for WholeAllSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Slices::listed(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Slices::listed(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        Slices::listed(handler, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        Slices::listed(handler, items, seen);
     }
 }
 
@@ -247,12 +265,12 @@ impl Source for WholeSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Slices::listed(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Slices::listed(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        Slices::listed(handler, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        Slices::listed(handler, items, seen);
     }
 }
 
@@ -266,12 +284,12 @@ impl Source for WholeEndpoints {
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Endpoints::listed(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Endpoints::listed(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        Endpoints::listed(handler, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        Endpoints::listed(handler, items, seen);
     }
 }
 
@@ -287,17 +305,18 @@ impl Source for WholeMirrored {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, epoch: u8) {
-        Mirrored::listed(handler, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
+        Mirrored::listed(handler, items, seen);
     }
 
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, epoch: u8) {
-        Mirrored::listed(handler, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
+        Mirrored::listed(handler, items, seen);
     }
 }
 
 fn deliver<T>(
     handler: &dyn WatchHandler,
+    seen: Seen,
     items: Vec<(Namespaced<T>, Option<DeletedAt>)>,
     event: impl Fn(T, Option<DeletedAt>) -> Change,
 ) {
@@ -306,7 +325,7 @@ fn deliver<T>(
         namespace: item.namespace,
         event: event(item.facts, gone),
     });
-    handler.deliver(deliveries.collect());
+    handler.deliver(deliveries.collect(), seen.at);
 }
 
 #[cfg(test)]

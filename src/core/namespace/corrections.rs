@@ -89,6 +89,11 @@ impl Corrections {
         })
     }
 
+    /// Returns whether objects are there again since they were taken last.
+    pub(super) fn has_new(&self) -> bool {
+        !self.new.is_empty()
+    }
+
     /// Takes the objects that are there again since the last call.
     pub(super) fn take_new(&mut self) -> Vec<Recreated> {
         std::mem::take(&mut self.new)

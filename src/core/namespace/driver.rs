@@ -133,6 +133,14 @@ impl NamespaceState {
     /// Tells each owner what the others have for it: mirrors what is new of Endpoints, and slices that give way and those
     /// that take their place of each other.
     fn pass_on(&mut self) {
+        // This is asked several times for each message, most of which leave nothing behind.
+        if !self.endpoints.has_news()
+            && !self.mirrors.has_waits()
+            && !self.replacements.has_released()
+            && !self.ctx.corrections.has_new()
+        {
+            return;
+        }
         for news in self.endpoints.take_news() {
             self.mirroring().hear(news);
         }

@@ -85,6 +85,11 @@ impl Deref for EndpointsObjects {
 }
 
 impl EndpointsObjects {
+    /// Returns whether there is something that mirrors have to know.
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// Takes what mirrors have to know.
     pub(super) fn take_news(&mut self) -> Vec<EndpointsNews> {
         std::mem::take(&mut self.news)

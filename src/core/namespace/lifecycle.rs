@@ -342,7 +342,10 @@ impl<T: Published> Objects<T> {
     /// known, with the epoch of its list.
     pub(super) fn take_arrival(&mut self) -> Option<(u8, T::Facts)> {
         let Some((_, name)) = self.adoption.pop_first() else {
-            self.arrivals = KeyedMap::default();
+            // This is asked at each plan, and there is memory to give back only after a start.
+            if self.arrivals.capacity() > 0 {
+                self.arrivals = KeyedMap::default();
+            }
             return None;
         };
         let arrival = self.arrivals.remove(&name);

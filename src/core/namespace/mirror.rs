@@ -98,6 +98,11 @@ impl Mirrors {
         self.totals
     }
 
+    /// Returns whether something concerns slices that give way to others.
+    pub(super) fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
     /// Takes what concerns slices that give way to others.
     pub(super) fn take_waits(&mut self) -> Vec<MirrorWaits> {
         std::mem::take(&mut self.waits)
@@ -153,6 +158,9 @@ impl Mirrors {
 
     /// Takes the names of the mirrors to be evaluated.
     pub(super) fn take_dirty(&mut self) -> IntoIter<Arc<str>> {
+        if self.dirty.is_empty() {
+            return IntoIter::default();
+        }
         let dirty: Vec<_> = std::mem::take(&mut self.dirty).into_iter().collect();
         dirty.into_iter()
     }

@@ -118,6 +118,11 @@ impl Replacements {
         !self.changed.is_empty()
     }
 
+    /// Returns whether something becomes of mirrored slices that wait for others.
+    pub(super) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// Takes what becomes of mirrored slices that wait for others.
     pub(super) fn take_released(&mut self) -> Vec<Released> {
         std::mem::take(&mut self.released)

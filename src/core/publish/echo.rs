@@ -31,7 +31,8 @@
 //!
 //! Our own watch may be late by itself, on a server that keeps up with all others: see [`lateness`]. If it is not open,
 //! or shows nothing at all for long while echoes are awaited, echoes tell nothing: no write needs a place until it
-//! shows something again, and [`super::budget`] alone limits what is sent.
+//! shows something again, and [`super::budget`] alone limits what is sent. Before that, it is not known whether our own
+//! watch is broken or the server stands still, so a few writes go beyond the places, as many as any watcher has room for.
 
 mod awaiting_answer;
 mod lateness;
@@ -68,10 +69,16 @@ const BOUND_OF_UNKNOWN: Duration = LATE;
 /// simulation with 50 to 300 watchers, also where that was allowed only while answers did not get later with more requests, or
 /// where more went beyond the places while echoes were quick.
 const BOUND_OF_FLIGHT: Duration = LATE;
-/// Our own watches of a resource that show nothing for so long, while an echo is awaited, may have a fault of their own.
+/// Our own watches of a resource that show nothing for so long, while an echo is awaited, may have a fault of their own. It
+/// takes longer where that is usual: see [`Stream::patience`].
 const QUIET: Duration = Duration::from_secs(2);
-/// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing. No place is held longer.
+/// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing.
 const SILENT: Duration = Duration::from_secs(15);
+/// How long a place is kept for a write whose event does not come, though others do. It may come yet: events come in order.
+const LOST: Duration = Duration::from_secs(60);
+/// How many writes may be without an answer or an echo when one goes beyond the places while a watch is quiet. If the server
+/// stands still, all of them come at once when it goes on, and a watcher has room for 20.
+const MOST_WHILE_QUIET: usize = 16;
 /// Number of deletions seen before their answer that are remembered.
 const GONE_KEPT: usize = 1024;
 
@@ -158,8 +165,17 @@ pub(super) struct Echoes {
     order: u64,
     /// When this process did nothing, though it had to.
     stalls: Stalls,
-    /// The echoes since they were last taken.
+    /// The echoes since they were last taken, and how long those were awaited that are not awaited any more.
     heard: Vec<(Output, Duration)>,
+}
+
+/// How often writes may go that have no place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Beyond {
+    /// As often as kube-controller-manager writes: our own watch is late by itself.
+    Late,
+    /// Now and then: our own watch is quiet, and nothing else shows that the server hands events on.
+    Quiet,
 }
 
 /// How the place of a write became free.
@@ -201,26 +217,39 @@ impl Echoes {
         outputs.map(|output| &self.streams[output as usize])
     }
 
-    /// Returns whether a write may go that has no place, as far as what is awaited allows it: while our own watches are merely
-    /// late, or quiet. Otherwise returns when it may, if nothing is answered or shown before.
-    pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<(), Option<Duration>> {
+    /// Returns how often a write may go that has no place, as far as what is awaited allows it: while our own watches are
+    /// merely late, or quiet. Otherwise returns when one may, if nothing is answered or shown before.
+    pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<Beyond, Option<Duration>> {
         let awaiting_answer = self.awaiting_answer[resource as usize].count();
         if awaiting_answer >= UPSTREAM_WORKERS {
             return Err(None);
         }
-        // A watch that shows nothing tells nothing of how many writes are on their way.
         let stalls = &self.stalls;
         let streams = || self.streams_of(resource);
         let telling = || streams().filter(move |stream| !stream.is_quiet(now, stalls));
         let most = telling().map(|stream| stream.lateness.most()).max();
         let unseen = telling().map(Stream::unseen).sum::<usize>();
         let has_room = |stream: &Stream| stream.unseen() < stream.lateness.most();
-        if most.is_none_or(|most| unseen < most) && telling().all(has_room) {
-            Ok(())
-        } else {
+        if !(most.is_none_or(|most| unseen < most) && telling().all(has_room)) {
             let quiet_in = telling().filter_map(|stream| stream.quiet_in(now, stalls));
-            Err(quiet_in.min().map(|wait| now + wait))
+            return Err(quiet_in.min().map(|wait| now + wait));
         }
+        let of_quiet = streams().map(Stream::unseen).sum::<usize>() - unseen;
+        if of_quiet == 0 {
+            Ok(Beyond::Late)
+        } else if of_quiet + awaiting_answer >= MOST_WHILE_QUIET {
+            Err(None)
+        } else if telling().any(|stream| stream.counts() && stalls.without(stream.moved, now) < QUIET) {
+            Ok(Beyond::Late)
+        } else {
+            Ok(Beyond::Quiet)
+        }
+    }
+
+    /// Returns whether echoes have shown that one of our own watches of a resource is late by itself.
+    pub(super) fn is_late_by_itself(&self, resource: Resource) -> bool {
+        self.streams_of(resource)
+            .any(|stream| stream.lateness.is_by_itself())
     }
 
     /// Returns when the write of a resource was answered that has waited longest.
@@ -249,6 +278,16 @@ impl Echoes {
         let served = self.streams_of(resource).filter(|stream| stream.served);
         let mut served = served.peekable();
         served.peek().is_some() && served.all(Stream::counts)
+    }
+
+    /// Returns whether the watch of any output of a resource tells how late its echoes are.
+    pub(super) fn any_counts(&self, resource: Resource) -> bool {
+        self.streams_of(resource).any(Stream::counts)
+    }
+
+    /// Returns whether our own watch of an output tells how late its echoes are.
+    pub(super) fn counts_of(&self, output: Output) -> bool {
+        self.streams[output as usize].counts()
     }
 
     /// Takes a place for a write that is granted.
@@ -283,11 +322,11 @@ impl Echoes {
         self.order += 1;
         let output = key.object.output;
         let resource = Resource::from(output) as usize;
-        if self.holding.remove(&write.sent).is_some() {
-            self.awaiting_answer[resource].answered();
-        } else {
-            self.awaiting_answer[resource].answered_late(hash_of(&*key.namespace));
+        self.awaiting_answer[resource].ended(write.sent);
+        if self.holding.remove(&write.sent).is_none() {
             self.places[resource].take(write.removes);
+        } else if matches!(effect, WriteEffect::Written(_) | WriteEffect::Deleted(_)) {
+            self.awaiting_answer[resource].was_quick(write.sent);
         }
         let stream = &mut self.streams[output as usize];
         let gone = stream.gone.remove(key);
@@ -353,13 +392,24 @@ impl Echoes {
     /// Records that our own watch of an output was opened, and shows what comes after this version; or that it has
     /// ended.
     pub(super) fn opened(&mut self, output: Output, from: Option<u64>, now: Duration) {
-        self.forget(output);
+        self.give_up(output, now);
         let stream = &mut self.streams[output as usize];
         (stream.open, stream.silent, stream.quiet) = (from.is_some(), false, false);
         stream.moved = now;
         stream.served |= stream.open;
         // Versions may have gone backwards.
         stream.shown = from.unwrap_or_default();
+    }
+
+    /// Frees all places of an output, whose echoes do not come. Those that are late already took at least as long.
+    fn give_up(&mut self, output: Output, now: Duration) {
+        let written = self.streams[output as usize].written.values();
+        let waited = written.map(|place| self.stalls.without(place.answered, now));
+        let late = waited
+            .filter(|waited| *waited > LATE)
+            .map(|waited| (output, waited));
+        self.heard.extend(late);
+        self.forget(output);
     }
 
     /// Frees all places of an output.
@@ -374,11 +424,9 @@ impl Echoes {
             if key.object.output != output {
                 return true;
             }
+            awaiting_answer.ended(write.sent);
             if holding.remove(&write.sent).is_some() {
-                awaiting_answer.answered();
                 places.free(write.removes);
-            } else {
-                awaiting_answer.answered_late(hash_of(&*key.namespace));
             }
             false
         });
@@ -387,9 +435,9 @@ impl Echoes {
     /// Records that our own watch of an output has shown everything up to a version. `at` is when that arrived.
     pub(super) fn shown(&mut self, output: Output, version: u64, at: Duration) {
         let stream = &mut self.streams[output as usize];
-        (stream.silent, stream.quiet) = (false, false);
-        stream.moved = stream.moved.max(at);
+        stream.moves(at, &self.stalls);
         stream.shown = stream.shown.max(version);
+        stream.given_up = stream.given_up.split_off(&(version + 1));
         let sent = self.free_shown(output, version, at);
         // Writes that were answered before one was sent that has been shown come before it.
         self.release(output, at, |order, this| {
@@ -418,10 +466,13 @@ impl Echoes {
     /// Frees those of these places that have waited for long for an output whose own watch shows nothing. Another one of the
     /// resource has shown the version.
     fn free_quiet(&mut self, output: Output, version: u64, at: Duration) {
-        let moved = self.streams[output as usize].moved;
+        let (moved, patience) = {
+            let stream = &self.streams[output as usize];
+            (stream.moved, stream.patience())
+        };
         while let Some(first) = self.streams[output as usize].written.first_entry()
             && first.key().0 <= version
-            && self.stalls.without(first.get().answered.max(moved), at) >= QUIET
+            && self.stalls.without(first.get().answered.max(moved), at) >= patience
         {
             let place = first.remove();
             self.streams[output as usize].quiet = true;
@@ -473,7 +524,7 @@ impl Echoes {
             if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
                 self.places[resource].free(write.removes);
-                self.awaiting_answer[resource].grew_old(hash_of(&*key.namespace));
+                self.awaiting_answer[resource].grew_old(write.sent, hash_of(&*key.namespace));
             }
         }
         for output in Output::ALL {
@@ -499,9 +550,12 @@ impl Echoes {
         }
         if self.took(self.streams[output as usize].moved, now) > SILENT {
             self.streams[output as usize].silent = true;
-            self.forget(output);
-        } else if let Some((_, place)) = self.streams[output as usize].written.pop_first() {
-            // The event of this write does not come, though others do.
+            self.give_up(output, now);
+        } else if waits > LOST
+            && let Some(((version, _), place)) = self.streams[output as usize].written.pop_first()
+        {
+            self.streams[output as usize].given_up.insert(version);
+            self.heard.push((output, waits));
             self.end(output, place, now, Freed::Otherwise);
         }
     }
@@ -512,9 +566,11 @@ impl Echoes {
             let stream = &self.streams[output as usize];
             let oldest = stream.oldest();
             let late = oldest.map(|oldest| oldest + LATE).filter(|late| *late >= now);
-            let silent = oldest.map(|oldest| (oldest + SILENT).max(now + LATE));
+            let end = oldest.map(|oldest| (oldest.max(stream.moved) + SILENT).min(oldest + LOST));
+            // Later, if this process did nothing for a while.
+            let end = end.map(|end| if end < now { now + LATE } else { end });
             let bound = stream.unversioned.values().map(|this| this.until).min();
-            [late, silent, bound].into_iter().flatten()
+            [late, end, bound].into_iter().flatten()
         });
         let in_flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
         // Past the very moment, since `pass` asks for more than the bound.
@@ -525,12 +581,13 @@ impl Echoes {
     /// Returns when the writer has to look at the latest while anything is awaited, even if nothing changes then: it takes a
     /// timer that fires late for a pause of this process.
     pub(super) fn due(&self, now: Duration) -> Option<Duration> {
-        let awaits = self.streams.iter().any(|stream| stream.unseen() > 0);
+        let awaits = self.streams.iter().any(Stream::awaits);
         let due = self.wake(now).unwrap_or(Duration::MAX).min(now + LATE);
         (awaits || !self.holding.is_empty()).then_some(due)
     }
 
-    /// Takes the echoes since the last call: the output, and the time from the answer.
+    /// Takes the echoes since the last call: the output, and the time from the answer. Those that are given up as late are
+    /// among them, with the time for which they were awaited.
     pub(super) fn take_heard(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
         self.heard.drain(..)
     }

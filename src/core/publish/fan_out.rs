@@ -5,7 +5,7 @@
 
 pub(super) use super::budget::Paid;
 use super::budget::{FinalCost, Size, WatchBudget, WatchLimits};
-use super::echo::{Echoes, QUICK, Resource, WriteEffect};
+use super::echo::{Beyond, Echoes, QUICK, Resource, WriteEffect};
 use super::signals::Signal;
 use super::throttling::Limit;
 use crate::core::body::Request;
@@ -26,6 +26,20 @@ const MOST_SPACING: Duration = Duration::from_secs(2);
 /// ([`Echoes::beyond`]): what kube-controller-manager 1.36 allows itself by default (`--kube-api-qps`), however late its
 /// own watch is.
 const UPSTREAM_QPS: f64 = 20.0;
+/// The same while a watch is quiet, so that the few writes that may go then are spread over the time until it counts as
+/// silent.
+const QUIET_QPS: f64 = 0.75;
+/// So long after a removal, additions leave what goes beyond the places to removals, unless our own watch is known to be
+/// late by itself: on a server that is behind, each addition that goes beyond makes the next removals later, and takes the
+/// place that is kept for them.
+const KEPT: Duration = Duration::from_secs(5);
+/// Additions go beyond the places all the same for so long when echoes become late, and again after pauses: only with several
+/// writes on their way can it be found out that our own watch is late by itself.
+const PROBE: Duration = Duration::from_millis(500);
+/// The first of these pauses, each of which is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest one, after which fewer than one in a hundred removals meet a probe on a server that is behind.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
 
@@ -42,8 +56,13 @@ pub(super) struct Allowed {
 #[derive(Clone, Debug)]
 pub(super) struct FanOut {
     echoes: Echoes,
-    /// Limits the writes that go beyond the places, of each resource.
+    /// Limits the writes that go beyond the places, of each resource, and those that do while a watch is quiet.
     beyond: [TokenBucket; 2],
+    quiet: [TokenBucket; 2],
+    /// When a removal was last granted, of each resource.
+    removed: [Option<Duration>; 2],
+    /// The last probe since echoes are late, of each resource.
+    probes: [Option<Probe>; 2],
     /// When one may go, of each resource, if that was refused when last asked and nothing comes before.
     beyond_at: [Option<Duration>; 2],
     /// The largest number of places while there are other watchers.
@@ -59,12 +78,44 @@ pub(super) struct FanOut {
     gone_beyond: [u64; 2],
 }
 
+/// A time in which additions go beyond the places.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    since: Duration,
+    /// From then to the next one.
+    pause: Duration,
+}
+
+impl Probe {
+    /// Returns the last probe after an addition has gone beyond the places.
+    fn after(last: Option<Self>, now: Duration) -> Self {
+        match last {
+            Some(last) if now < last.next() => last,
+            Some(last) => Self {
+                since: now,
+                pause: (last.pause * 2).min(LONGEST_PAUSE),
+            },
+            None => Self {
+                since: now,
+                pause: FIRST_PAUSE,
+            },
+        }
+    }
+
+    fn next(self) -> Duration {
+        self.since + self.pause
+    }
+}
+
 impl FanOut {
     pub(super) fn new(limits: WatchLimits) -> Self {
         let budget = WatchBudget::new(limits);
         let mut fan_out = Self {
             echoes: Echoes::default(),
             beyond: [(); 2].map(|()| TokenBucket::new(UPSTREAM_QPS, 1)),
+            quiet: [(); 2].map(|()| TokenBucket::new(QUIET_QPS, 1)),
+            removed: [None; 2],
+            probes: [None; 2],
             beyond_at: [None; 2],
             places: limits.places,
             budget,
@@ -96,18 +147,27 @@ impl FanOut {
         self.beyond_at = [None; 2];
         for resource in Resource::ALL {
             if self.is_unlimited(resource) {
-                let may = self.has_token(resource, now);
+                let may = self.has_token(resource, Beyond::Late, now);
                 if let Err(at) = may {
                     self.note_beyond(resource, at);
+                    by_echo = by_echo.or(refused(resource, false, false));
+                    continue;
                 }
-                by_echo = by_echo.or(refused(resource, may.is_ok(), may.is_ok()));
-                continue;
+                if !self.echoes.any_counts(resource) {
+                    continue;
+                }
             }
             let (removals, others) = self.echoes.allow(resource);
-            let all_may = removals && others;
-            if !(all_may || self.may_go_beyond(resource, now)) {
-                by_echo = by_echo.or(refused(resource, removals, others));
+            if removals && others {
+                continue;
             }
+            let beyond = self.may_go_beyond(resource, now);
+            let kept_until = self.kept_until(resource, now).filter(|_| beyond && !others);
+            if let Some(until) = kept_until {
+                self.note_beyond(resource, until);
+            }
+            let others = others || beyond && kept_until.is_none();
+            by_echo = by_echo.or(refused(resource, removals || beyond, others));
         }
         Allowed {
             classes: Classes::ALL.without(by_budget).without(by_echo),
@@ -118,17 +178,36 @@ impl FanOut {
     /// Returns whether a write may go beyond the places.
     fn may_go_beyond(&mut self, resource: Resource, now: Duration) -> bool {
         let may = self.echoes.beyond(resource, now);
-        let may = may.and_then(|()| self.has_token(resource, now).map_err(Some));
+        let may = may.and_then(|beyond| self.has_token(resource, beyond, now).map_err(Some));
         if let Err(Some(at)) = may {
             self.note_beyond(resource, at);
         }
         may.is_ok()
     }
 
-    /// Returns whether another write may go without a place at kube-controller-manager's rate, or when it may.
-    fn has_token(&mut self, resource: Resource, now: Duration) -> Result<(), Duration> {
-        let look = self.beyond[resource as usize].look(now);
+    /// Returns until when additions may not go beyond the places, if they may not now: a removal was granted lately, and it
+    /// is not known that our own watch is late by itself.
+    fn kept_until(&self, resource: Resource, now: Duration) -> Option<Duration> {
+        let removed = self.removed[resource as usize]?;
+        if now >= removed + KEPT || self.echoes.is_late_by_itself(resource) {
+            return None;
+        }
+        let probe = self.probes[resource as usize]?;
+        let probes = now < probe.since + PROBE || now >= probe.next();
+        (!probes).then_some((removed + KEPT).min(probe.next()))
+    }
+
+    /// Returns whether another write may go without a place at that rate, or when it may.
+    fn has_token(&mut self, resource: Resource, beyond: Beyond, now: Duration) -> Result<(), Duration> {
+        let look = self.bucket(resource, beyond).look(now);
         look.map_err(|wait| now + wait)
+    }
+
+    fn bucket(&mut self, resource: Resource, beyond: Beyond) -> &mut TokenBucket {
+        match beyond {
+            Beyond::Late => &mut self.beyond[resource as usize],
+            Beyond::Quiet => &mut self.quiet[resource as usize],
+        }
     }
 
     fn note_beyond(&mut self, resource: Resource, at: Duration) {
@@ -136,8 +215,8 @@ impl FanOut {
         *known = Some(known.map_or(at, |known| known.min(at)));
     }
 
-    /// Returns whether nothing limits the writes of a resource that others watch: its own watch tells nothing, and there is
-    /// no budget for it. Then they go at kube-controller-manager's rate.
+    /// Returns whether nothing limits the writes of a resource that others watch, or of one of its outputs: its own watch tells
+    /// nothing, and there is no budget for it. Then they go at kube-controller-manager's rate.
     fn is_unlimited(&self, resource: Resource) -> bool {
         let has_budget = resource == Resource::Slices && self.budget.has_limit();
         self.budget.watchers() > 0.0 && !has_budget && !self.echoes.counts(resource)
@@ -198,10 +277,12 @@ impl FanOut {
         } else {
             others
         };
-        if !has_place || self.is_unlimited(resource) {
-            // Where it is refused, the queue had nothing that could go otherwise.
-            let _ = self.beyond[resource as usize].take(now);
-            self.gone_beyond[resource as usize] += 1;
+        let is_unlimited = self.is_unlimited(resource) && !self.echoes.counts_of(key.object.output);
+        if !has_place || is_unlimited {
+            self.goes_beyond(resource, priority, is_unlimited, now);
+        }
+        if priority == Priority::Remove {
+            self.removed[resource as usize] = Some(now);
         }
         self.echoes.granted(key, priority, now);
         if self.echoes.late(resource, now) > QUICK {
@@ -211,10 +292,26 @@ impl FanOut {
             self.written.insert(key.clone(), now);
         } else {
             self.written.remove(key);
+            self.probes[resource as usize] = None;
         }
         match resource {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
             Resource::Endpoints => Paid::NOTHING,
+        }
+    }
+
+    /// Records that a write goes without a place.
+    fn goes_beyond(&mut self, resource: Resource, priority: Priority, is_unlimited: bool, now: Duration) {
+        let beyond = match self.echoes.beyond(resource, now) {
+            Ok(beyond) if !is_unlimited => beyond,
+            Ok(_) | Err(_) => Beyond::Late,
+        };
+        // Where it is refused, the queue had nothing that could go otherwise.
+        let _ = self.bucket(resource, beyond).take(now);
+        self.gone_beyond[resource as usize] += 1;
+        if priority != Priority::Remove {
+            let probe = &mut self.probes[resource as usize];
+            *probe = Some(Probe::after(*probe, now));
         }
     }
 
@@ -328,3 +425,6 @@ fn refused(resource: Resource, removals: bool, others: bool) -> Classes {
         (false, false) => of_removals.or(of_others),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,6 +175,9 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Queues the objects that could not be written, now that their Services have been evaluated. Returns the number of
     /// objects looked at.
     fn release_blocked(&mut self) -> usize {
+        if objects(self).blocked.is_empty() {
+            return 0;
+        }
         let blocked = std::mem::take(&mut objects_mut(self).blocked);
         let looked_at = blocked.len();
         for id in blocked {

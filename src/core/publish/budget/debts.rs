@@ -9,11 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A namespace waits no longer than this, after its last huge write, for what it owes.
+/// A namespace waits no longer than this, after its last huge write, for what it owes, or than [`Debt::bound`] if that is longer.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The same for its removals of endpoints: they go on once, and wait only if it owed something before its last huge write.
-/// Much shorter, and namespaces that always remove something from huge slices would use up the budget of all others.
+/// The same for its removals of endpoints at first: they go on once, and wait only if it owed something before its last huge
+/// write. Much shorter, and namespaces that always remove something from huge slices would use up the budget of all others.
 const LONGEST_OF_REMOVALS: Duration = Duration::from_secs(60);
+/// The bound of removals doubles up to this each time that a namespace has waited for it and owes more than before. Otherwise
+/// many namespaces would each write once a minute, whatever they owed, and use up the budget together.
+const LONGEST_OF_GROWING: Duration = Duration::from_secs(960);
 
 /// The debts of all namespaces, in bytes for each watcher. Owned by [`super::WatchBudget`].
 #[derive(Clone, Default, Debug)]
@@ -34,6 +37,10 @@ struct Debt {
     /// Its writes wait until then at most, and its removals.
     until: Duration,
     removals_until: Duration,
+    /// How long removals wait after the next huge write, at most.
+    bound: Duration,
+    /// What it owed after it had last waited so long.
+    owed: u64,
 }
 
 impl Debts {
@@ -46,15 +53,26 @@ impl Debts {
         let debt = debt.and_modify(|debt| {
             self.by_end.remove(&(debt.end, tenant));
             debt.end += bytes;
-            debt.removals_until = now + LONGEST_OF_REMOVALS;
+            let owed = debt.end.saturating_sub(paid);
+            if now >= debt.removals_until {
+                // The first time, it has not waited yet.
+                let has_waited = debt.removals_until > Duration::ZERO;
+                if has_waited && owed > debt.owed {
+                    debt.bound = (debt.bound * 2).min(LONGEST_OF_GROWING);
+                }
+                debt.owed = owed;
+            }
+            debt.removals_until = now + debt.bound;
         });
         let debt = debt.or_insert_with(|| Debt {
             namespace: Arc::clone(namespace),
             end: paid + bytes,
             until: Duration::ZERO,
             removals_until: Duration::ZERO,
+            bound: LONGEST_OF_REMOVALS,
+            owed: bytes,
         });
-        debt.until = now + LONGEST;
+        debt.until = now + debt.bound.max(LONGEST);
         self.by_end.insert((debt.end, tenant));
     }
 
@@ -180,5 +198,38 @@ mod tests {
         debts.forgive("huge", 1e6);
         assert!(!debts.hold(tenant, false, SECOND));
         assert_eq!((debts.len(), debts.missing()), (0, None));
+    }
+
+    /// Waits until removals of a namespace may go, has it pay so much, and writes again. Returns the seconds of that.
+    fn wait(debts: &mut Debts, now: &mut Duration, paid: f64) -> u64 {
+        let (namespace, since): (Arc<str>, Duration) = ("huge".into(), *now);
+        while debts.hold(hash_of(&*namespace), true, *now) {
+            *now += SECOND;
+        }
+        debts.pay(paid);
+        // Several that were granted before anything was known of their size count once.
+        debts.owe(&namespace, 5e5, *now);
+        debts.owe(&namespace, 5e5, *now);
+        now.saturating_sub(since).as_secs()
+    }
+
+    #[test]
+    fn a_namespace_wrote_once_a_minute_however_much_it_owed() {
+        let (mut debts, mut now) = (Debts::default(), NOW);
+        wait(&mut debts, &mut now, 0.0);
+        for expected in [60, 120, 240, 480, 960, 960] {
+            assert_eq!(wait(&mut debts, &mut now, 0.0), expected, "it grows");
+        }
+        assert_eq!(wait(&mut debts, &mut now, 2.5e6), 960);
+        assert_eq!(
+            wait(&mut debts, &mut now, 2.5e6),
+            960,
+            "it shrinks, and is not paid"
+        );
+        let owes = debts.worst().unwrap().1;
+        debts.pay(owes + 1.0);
+        assert!(!debts.hold(hash_of("huge"), true, now));
+        wait(&mut debts, &mut now, 0.0);
+        assert_eq!(wait(&mut debts, &mut now, 0.0), 60, "it begins anew");
     }
 }

@@ -1,18 +1,31 @@
 //! The requests of one resource that await an answer, as far as they say how busy the API server is.
 
-use crate::core::hash::IdMap;
+use super::lateness::UPSTREAM_WORKERS;
+use std::collections::BTreeMap;
 
 /// The most requests of one namespace that count after they have given their places up. A webhook of the namespace may
 /// hang, which says nothing of the server; if many namespaces have such requests, the server is busy.
 const OF_NAMESPACE: usize = 2;
+/// A request that has given its place up does not count any more once so many that were sent after it are answered while they
+/// hold theirs: the server is not busy, and something else keeps that request from its answer, such as the webhook of its
+/// namespace.
+const OVERTAKEN: usize = UPSTREAM_WORKERS;
 
-/// The requests of one resource that await an answer. Owned by [`super::Echoes`].
+/// The requests of one resource that await an answer. Owned by [`super::Echoes`], which numbers grants.
 #[derive(Clone, Default, Debug)]
 pub(super) struct AwaitingAnswer {
     /// The number of requests that hold a place.
     recent: usize,
-    /// The number of requests that have given their place up, by namespace.
-    old: IdMap<u64, usize>,
+    /// The requests that have given their place up, by the numbers of their grants.
+    old: BTreeMap<u64, Old>,
+}
+
+/// A request that has given its place up.
+#[derive(Clone, Copy, Debug)]
+struct Old {
+    tenant: u64,
+    /// How many that were sent after it were answered since, while they held a place.
+    overtaken: usize,
 }
 
 impl AwaitingAnswer {
@@ -22,29 +35,38 @@ impl AwaitingAnswer {
     }
 
     /// Records that a request of a namespace has given its place up.
-    pub(super) fn grew_old(&mut self, tenant: u64) {
+    pub(super) fn grew_old(&mut self, sent: u64, tenant: u64) {
         self.recent -= 1;
-        *self.old.entry(tenant).or_default() += 1;
+        self.old.insert(sent, Old { tenant, overtaken: 0 });
     }
 
-    /// Removes a request that has been answered and still held its place.
-    pub(super) fn answered(&mut self) {
-        self.recent -= 1;
-    }
-
-    /// Removes a request of a namespace that has been answered and had given its place up.
-    pub(super) fn answered_late(&mut self, tenant: u64) {
-        if let Some(old) = self.old.get_mut(&tenant) {
-            *old -= 1;
-            if *old == 0 {
-                self.old.remove(&tenant);
-            }
+    /// Removes a request that has been answered, or that is no longer awaited.
+    pub(super) fn ended(&mut self, sent: u64) {
+        if self.old.remove(&sent).is_none() {
+            self.recent -= 1;
         }
     }
 
-    /// Returns how many there are, with only a few of each namespace that has had them for long.
+    /// Records that the server has carried a request out while that held its place.
+    pub(super) fn was_quick(&mut self, sent: u64) {
+        for (_, old) in self.old.range_mut(..sent) {
+            old.overtaken = (old.overtaken + 1).min(OVERTAKEN);
+        }
+    }
+
+    /// Returns how many there are that say that the server is busy, up to [`UPSTREAM_WORKERS`] of those that have waited for
+    /// long.
     pub(super) fn count(&self) -> usize {
-        let old = self.old.values().map(|old| (*old).min(OF_NAMESPACE));
-        self.recent + old.sum::<usize>()
+        let mut counted = Vec::new();
+        let waiting = self.old.values().filter(|old| old.overtaken < OVERTAKEN);
+        for tenant in waiting.map(|old| old.tenant) {
+            if counted.len() == UPSTREAM_WORKERS {
+                break;
+            }
+            if counted.iter().filter(|other| **other == tenant).count() < OF_NAMESPACE {
+                counted.push(tenant);
+            }
+        }
+        self.recent + counted.len()
     }
 }

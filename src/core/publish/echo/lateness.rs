@@ -72,6 +72,11 @@ impl Lateness {
         self.size as usize
     }
 
+    /// Returns whether echoes have shown that our own watch alone is late.
+    pub(super) fn is_by_itself(&self) -> bool {
+        self.size > FIRST
+    }
+
     /// Takes in an echo that came at `at`, so long after the answer. `among` is how many writes had no echo then.
     pub(super) fn came(&mut self, answered: Duration, among: usize, took: Duration, at: Duration) {
         let usual = self.usual_at(at).as_secs_f64();

@@ -8,14 +8,17 @@ use std::time::Duration;
 const FIRST: f64 = 5.0;
 /// The number of places that are always left: one that is kept for removals, and one for all writes.
 const LEAST: f64 = 2.0;
-/// The largest number of places while there are no other watchers.
-const MOST_UNWATCHED: f64 = 256.0;
+/// The number of places while there are no other watchers. It stays the same however late echoes are, since no watch but our
+/// own is late then, and what a server is to be spared shows in its answers.
+const UNWATCHED: f64 = 256.0;
 
 /// The places of one resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     size: f64,
     most: f64,
+    /// There are no other watchers.
+    unwatched: bool,
     /// Set until an echo is late for the first time: the places grow by one with each echo.
     starting: bool,
     /// How many are held, and how many of these by writes that remove no endpoint.
@@ -32,7 +35,8 @@ impl Default for Places {
     fn default() -> Self {
         Self {
             size: FIRST,
-            most: MOST_UNWATCHED,
+            most: UNWATCHED,
+            unwatched: false,
             starting: true,
             held: 0,
             others: 0,
@@ -45,12 +49,14 @@ impl Default for Places {
 impl Places {
     /// Sets the largest number; `None` if there are no other watchers.
     pub(super) fn set_most_places(&mut self, most: Option<u16>) {
-        self.most = most.map_or(MOST_UNWATCHED, |most| f64::from(most).max(LEAST));
+        self.most = most.map_or(UNWATCHED, |most| f64::from(most).max(LEAST));
+        self.unwatched = most.is_none();
     }
 
     /// Returns the number of places.
     pub(super) fn limit(&self) -> usize {
-        self.size.min(self.most) as usize
+        let size = if self.unwatched { UNWATCHED } else { self.size };
+        size.min(self.most) as usize
     }
 
     /// Returns the places that are not kept for removals: half of them.

@@ -1,11 +1,11 @@
 //! Our own watch of one output, and the writes that it has to show.
 
-use super::QUIET;
 use super::lateness::Lateness;
 use super::stalls::Stalls;
+use super::{QUIET, SILENT};
 use crate::core::hash::{Hashed, HashedSet};
 use crate::core::object::ObjectKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Our own watch of one output, and the writes that it has to show. Owned by [`super::Echoes`].
@@ -17,16 +17,20 @@ pub(super) struct Stream {
     pub served: bool,
     /// True while the watch is open and tells nothing.
     pub silent: bool,
-    /// True once the watch has shown nothing for [`QUIET`] though it had to, until it shows something.
+    /// True once the watch was quiet, until it shows something.
     pub quiet: bool,
     /// Everything up to this version was shown.
     pub shown: u64,
     /// When it last showed anything.
     pub moved: Duration,
+    /// How long it had shown nothing, though it had to, when it last showed anything.
+    pub gap: Duration,
     /// How late it is by itself.
     pub lateness: Lateness,
     /// By version.
     pub written: BTreeMap<(u64, u64), Place>,
+    /// The versions of writes that have given their places up, and are not shown yet.
+    pub given_up: BTreeSet<u64>,
     /// By the order of their answers.
     pub unversioned: BTreeMap<u64, Unversioned>,
     /// Objects in flight whose deletion was shown before the answer came.
@@ -72,7 +76,12 @@ impl Stream {
 
     /// Returns how many writes are answered and not shown.
     pub(super) fn unseen(&self) -> usize {
-        self.written.len() + self.unversioned.len()
+        self.written.len() + self.unversioned.len() + self.given_up.len()
+    }
+
+    /// Returns whether any write holds a place until it is shown.
+    pub(super) fn awaits(&self) -> bool {
+        !self.written.is_empty() || !self.unversioned.is_empty()
     }
 
     /// Returns when the write was answered that has waited longest.
@@ -81,10 +90,25 @@ impl Stream {
         self.written.values().next().map(|place| place.answered)
     }
 
+    /// Returns how long the watch may show nothing, though it has to, before it is quiet. On a server that is busy with one
+    /// event for longer than [`QUIET`], all that it shows is so far apart.
+    pub(super) fn patience(&self) -> Duration {
+        QUIET.max(self.gap * 2).min(SILENT)
+    }
+
+    /// Takes in that the watch shows something that arrived at `at`.
+    pub(super) fn moves(&mut self, at: Duration, stalls: &Stalls) {
+        if let Some(oldest) = self.oldest() {
+            self.gap = stalls.without(oldest.max(self.moved), at);
+        }
+        (self.silent, self.quiet) = (false, false);
+        self.moved = self.moved.max(at);
+    }
+
     /// Returns how long it takes until the watch counts as quiet, if it shows nothing before.
     pub(super) fn quiet_in(&self, now: Duration, stalls: &Stalls) -> Option<Duration> {
         let since = self.oldest()?.max(self.moved);
-        Some(QUIET.saturating_sub(stalls.without(since, now)))
+        Some(self.patience().saturating_sub(stalls.without(since, now)))
     }
 
     /// Returns whether the watch has shown nothing for long, though it had to.
@@ -95,6 +119,7 @@ impl Stream {
     /// Removes all writes, and returns them.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = Place> + use<> {
         self.gone.clear();
+        self.given_up.clear();
         let written = std::mem::take(&mut self.written).into_values();
         let unversioned = std::mem::take(&mut self.unversioned).into_values();
         written.chain(unversioned.map(|this| this.place))

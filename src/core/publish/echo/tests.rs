@@ -1,3 +1,4 @@
+mod beyond;
 mod streams;
 
 use super::lateness::Lateness;
@@ -245,11 +246,21 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
     );
     rounds(&mut echoes, &mut now, 10 * MS, 30);
     assert_eq!(limit(&echoes), 16);
+}
+
+#[test]
+fn late_echoes_take_no_places_away_without_other_watchers() {
+    let (mut echoes, mut now) = (echoes(), MS);
     echoes.set_most_places(None);
-    rounds(&mut echoes, &mut now, MS, 300);
-    assert!(limit(&echoes) > 100, "nobody has to keep up");
+    assert_eq!(limit(&echoes), 256);
+    rounds(&mut echoes, &mut now, SECOND, 10);
+    assert_eq!(limit(&echoes), 256, "only our own watch is late");
     echoes.set_most_places(Some(16));
-    assert_eq!(limit(&echoes), 16);
+    assert_eq!(
+        limit(&echoes),
+        2,
+        "others are there now, and the server is behind"
+    );
 }
 
 #[test]
@@ -302,7 +313,7 @@ fn only_the_last_pause_of_this_process_was_known() {
     assert_eq!((limit(&echoes), held(&echoes)), (5, 1));
     assert_eq!(
         echoes.beyond(Resource::Slices, SECOND * 10),
-        Ok(()),
+        Ok(Beyond::Late),
         "one is awaited"
     );
     echoes.shown(Output::Slice, 10, SECOND * 10);
@@ -361,7 +372,7 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     // A watch that moves is late, and a write that it never shows is given up.
     echoes.granted(&key(6), Add, NOW);
     echoes.answered(&key(6), WriteEffect::Written(100), SECOND * 20);
-    for second in 21..60 {
+    for second in 21..85 {
         echoes.shown(Output::Slice, second, SECOND * second as u32);
         echoes.pass(SECOND * second as u32);
     }
@@ -440,66 +451,6 @@ fn requests_that_are_not_answered_give_their_places_up_and_say_nothing_of_the_se
     echoes.answered(&key(2), WriteEffect::Unknown, SECOND * 3);
     echoes.pass(SECOND * 4);
     assert!(held(&echoes) == 0 && limit(&echoes) >= 5);
-}
-
-#[test]
-fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
-    let mut echoes = echoes();
-    let beyond = |echoes: &Echoes, now: Duration| echoes.beyond(Resource::Slices, now);
-    for number in 0..5 {
-        assert_eq!(beyond(&echoes, SECOND), Ok(()));
-        echoes.granted(&key(number), Remove, SECOND);
-    }
-    assert_eq!(beyond(&echoes, SECOND), Err(None), "five are not answered");
-    for number in 0..5 {
-        echoes.answered(&key(number), WriteEffect::Written(10 + number), SECOND);
-    }
-    assert_eq!(
-        beyond(&echoes, SECOND),
-        Err(Some(SECOND + QUIET)),
-        "five are not shown"
-    );
-    assert_eq!(beyond(&echoes, SECOND + QUIET), Ok(()), "nothing is shown at all");
-    assert_eq!(echoes.late(Resource::Slices, SECOND + QUIET), QUIET);
-    echoes.shown(Output::Slice, 10, SECOND + QUIET);
-    assert_eq!(beyond(&echoes, SECOND + QUIET), Ok(()), "four are not shown");
-}
-
-#[test]
-fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
-    let mut echoes = echoes();
-    for number in 0..8 {
-        echoes.granted(&key(number), Remove, SECOND);
-    }
-    assert_eq!(echoes.beyond(Resource::Slices, SECOND), Err(None));
-    let now = SECOND + BOUND_OF_FLIGHT;
-    echoes.pass(now);
-    assert_eq!(echoes.beyond(Resource::Slices, now), Ok(()), "two of them count");
-    for namespace in 0..2 {
-        for number in 0..2 {
-            let other = ObjectKey {
-                namespace: format!("other{namespace}").into(),
-                ..(*key(number)).clone()
-            };
-            echoes.granted(&Hashed::new(other), Remove, now);
-        }
-    }
-    echoes.pass(now + BOUND_OF_FLIGHT);
-    assert_eq!(
-        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
-        Err(None),
-        "three namespaces are the server's affair"
-    );
-    for number in 0..8 {
-        echoes.answered(&key(number), WriteEffect::Nothing, now + BOUND_OF_FLIGHT);
-    }
-    assert_eq!(
-        echoes.beyond(Resource::Slices, now + BOUND_OF_FLIGHT),
-        Ok(()),
-        "four do not say so"
-    );
-    echoes.opened(Output::Slice, None, now);
-    assert_eq!(echoes.awaiting_answer[Resource::Slices as usize].count(), 0);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use super::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-/// The result of a minute in which namespaces always have a change of huge slices, 50 in all, and another one of a
+/// The result of a time in which namespaces always have a change of huge slices, 50 in all, and another one of a
 /// slice of 13 KB. The budget is 78 MB a second: half of what is allowed, since no watch of ours is open.
-struct Minute {
+struct Played {
     /// Megabytes to watchers of huge slices, and of all.
     huge: f64,
     all: f64,
@@ -31,7 +32,12 @@ fn watched_by_300() -> Publisher {
     Publisher::new(pacing, 0)
 }
 
-fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) -> Minute {
+fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) -> Played {
+    with_huge_slices(namespaces, bytes, priority, NOW..SECOND * 60)
+}
+
+/// Counts what is written in a part of the time, which goes on until its end.
+fn with_huge_slices(namespaces: usize, bytes: usize, priority: Priority, counted: Range<Duration>) -> Played {
     let mut publisher = watched_by_300();
     let name = |number: usize| key(&format!("huge{}", number % namespaces), &format!("h{number}"));
     let huge: Vec<_> = (0..50).map(name).collect();
@@ -44,7 +50,7 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) 
     }
     let (small, mut since, mut huge_since) = (key("small", "s"), NOW, NOW);
     let mut now = NOW;
-    let mut minute = Minute {
+    let mut played = Played {
         huge: 0.0,
         all: 0.0,
         writes: 0,
@@ -52,7 +58,7 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) 
         huge_longest: NOW,
     };
     publisher.wanted(&small, &want(&small), now);
-    while now < SECOND * 60 {
+    while now < counted.end {
         match publisher.next(now) {
             Next::Grant { key, .. } => {
                 let size = if key == small { 13_000 } else { bytes };
@@ -73,23 +79,26 @@ fn minute_with_huge_slices(namespaces: usize, bytes: usize, priority: Priority) 
                     ..landing(Load::Answered, MS)
                 };
                 publisher.answered(&key, landing, now);
-                let megabytes = 300.0 * size as f64 / 1e6;
-                minute.all += megabytes;
+                let mut megabytes = 300.0 * size as f64 / 1e6;
+                if now < counted.start {
+                    megabytes = 0.0;
+                }
+                played.all += megabytes;
                 if key == small {
-                    minute.longest = minute.longest.max(now.saturating_sub(since));
+                    played.longest = played.longest.max(now.saturating_sub(since));
                     since = now;
-                    minute.writes += 1;
+                    played.writes += 1;
                 } else {
-                    minute.huge_longest = minute.huge_longest.max(now.saturating_sub(huge_since));
+                    played.huge_longest = played.huge_longest.max(now.saturating_sub(huge_since));
                     huge_since = now;
-                    minute.huge += megabytes;
+                    played.huge += megabytes;
                 }
                 publisher.wanted(&key, &want(&key), now);
             }
             Next::Wait { until, .. } => now = until.unwrap_or(now + MS).max(now + MS),
         }
     }
-    minute
+    played
 }
 
 #[test]
@@ -102,7 +111,7 @@ fn a_namespace_with_huge_slices_does_not_use_up_what_may_be_sent_for_others() {
             "{priority:?}: {}",
             minute.huge
         );
-        let Minute { longest, writes, .. } = minute;
+        let Played { longest, writes, .. } = minute;
         assert!(
             longest < SECOND && writes > 800,
             "{priority:?}: {longest:?}, {writes}"
@@ -120,7 +129,7 @@ fn namespaces_with_huge_slices_each_had_a_budget_of_their_own() {
             let first = namespaces as f64 * 300.0 * bytes as f64 / 1e6;
             let times = if priority == Priority::Remove { 2.0 } else { 1.0 };
             assert!(minute.all < 78.0 * 62.0 + first * times, "{what}");
-            let Minute { longest, writes, .. } = minute;
+            let Played { longest, writes, .. } = minute;
             // The longest time is that of those first writes, and of a part of what they cost.
             let (bound, least) = if priority == Priority::Remove {
                 (SECOND * 40, 100)
@@ -129,6 +138,20 @@ fn namespaces_with_huge_slices_each_had_a_budget_of_their_own() {
             };
             assert!(longest < bound && writes > least, "{what}, {longest:?}, {writes}");
         }
+    }
+}
+
+/// Each of them once a minute was more than the budget, for ever.
+#[test]
+fn many_namespaces_with_huge_slices_used_up_more_than_the_budget_for_ever() {
+    for priority in [Priority::Add, Priority::Remove] {
+        let seconds = 1_920;
+        let counted = SECOND * 1_000..SECOND * (1_000 + seconds);
+        let played = with_huge_slices(50, 1_200_000, priority, counted);
+        // All of them wait for as long, so all of them may write just before the end.
+        let last = 50.0 * 300.0 * 1.2;
+        let most = 78.0 * f64::from(seconds) + last;
+        assert!(played.all < most, "{priority:?}: {} of {most} MB", played.all);
     }
 }
 
