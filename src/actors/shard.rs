@@ -176,7 +176,10 @@ impl ShardState {
             }
             ShardMsg::NodesDue => {
                 self.looks_at_nodes = false;
-                self.core.look_at_unknown_nodes();
+                self.core.begin_look_at_unknown_nodes();
+                while !self.core.step_passes(&mut self.turn) {
+                    self.yield_turn().await;
+                }
             }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());

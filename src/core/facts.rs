@@ -188,7 +188,11 @@ impl ServiceFacts {
     /// Returns the units of work that it takes to take the Service in, besides those for what depends on it.
     pub fn units(&self) -> u64 {
         let selector: usize = self.selector.iter().map(Selector::text_size).sum();
-        text_units(&self.labels) + (selector / TEXT) as u64 + self.ports.len() as u64 / 4
+        let annotated = self.annotated.as_deref().map_or(0, AnnotatedSelector::text_size);
+        let lease = self.leader.as_deref().map_or(0, |leader| leader.lease.len());
+        text_units(&self.labels)
+            + ((selector + annotated + lease) / TEXT) as u64
+            + self.ports.len() as u64 / 4
     }
 
     /// Returns whether the Service has slices in a family.
@@ -321,7 +325,7 @@ impl SliceFacts {
         text_units(&self.labels)
             + self.extras.units()
             + self.ports.len() as u64 / 4
-            + self.endpoints.len() as u64
+            + self.endpoints.iter().map(EndpointFacts::units).sum::<u64>()
     }
 
     /// Returns the manager named by its label.
@@ -570,6 +574,13 @@ pub struct EndpointFacts {
     pub zone_hints: Vec<Box<str>>,
     /// The node names in `hints.forNodes`.
     pub node_hints: Vec<Box<str>>,
+}
+
+impl EndpointFacts {
+    /// Returns the units of work that it takes to take the endpoint in. The API allows a hundred addresses of each.
+    fn units(&self) -> u64 {
+        1 + (self.addresses.len() + self.zone_hints.len() + self.node_hints.len()) as u64 / 4
+    }
 }
 
 #[cfg(test)]

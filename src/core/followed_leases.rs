@@ -91,6 +91,13 @@ pub(crate) struct Judgement {
     pub(crate) takes: Option<PodId>,
 }
 
+impl Concerned {
+    /// Returns the units of work that it takes to list the Services, besides those of judging them.
+    pub(crate) fn units(&self) -> u64 {
+        self.services.len() as u64 / 16
+    }
+}
+
 impl Judgement {
     fn nobody(status: LeaderStatus) -> Self {
         Self {

@@ -3,6 +3,7 @@
 use super::facts::NodeFacts;
 use super::hash::{KeyedMap, KeyedSet};
 use super::hints::{Disabled, NodeCapacity, ZoneCapacity, ZoneRatios};
+use super::work::Work;
 use std::sync::Arc;
 
 /// The known state of a node at a version of the [`NodeTable`]. Created once, and shared by all namespaces with pods on
@@ -52,6 +53,7 @@ pub struct NodeTable {
     capacity: ZoneCapacity,
     capacity_changed: bool,
     interested_in_zones: KeyedSet<Arc<str>>,
+    work: Work,
 }
 
 #[derive(Clone, Debug)]
@@ -72,8 +74,14 @@ pub struct NodeChange {
 }
 
 impl NodeTable {
+    /// Returns the work done so far.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
     /// Applies a node from a list (of the given epoch) or a watch. Returns `None` if nothing that is published changed.
     pub fn apply(&mut self, name: &Arc<str>, facts: NodeFacts, epoch: u8) -> Option<NodeChange> {
+        self.work.nodes_visited += 1;
         let entry = self.entry(name);
         entry.epoch = epoch;
         if entry.view.facts.as_ref() == Some(&facts) {
@@ -114,12 +122,19 @@ impl NodeTable {
         };
         self.there += usize::from(is_there);
         self.there -= usize::from(was_there);
+        self.work.nodes_visited += change.namespaces.len() as u64;
         change
     }
 
     /// Applies a node's contribution to its zone.
     pub fn apply_capacity(&mut self, name: &Arc<str>, capacity: &NodeCapacity) {
-        self.capacity_changed |= self.capacity.apply(name, Some(capacity));
+        self.apply_to_zones(name, Some(capacity));
+    }
+
+    /// Applies a node's contribution, or that it has none any more. The shares of all zones are computed again.
+    fn apply_to_zones(&mut self, name: &Arc<str>, capacity: Option<&NodeCapacity>) {
+        self.capacity_changed |= self.capacity.apply(name, capacity);
+        self.work.nodes_visited += 1 + self.capacity.zones() as u64;
     }
 
     /// Returns the zones and the namespaces to notify, if they have changed since the last call.
@@ -130,6 +145,7 @@ impl NodeTable {
         self.version += 1;
         let mut namespaces: Vec<_> = self.interested_in_zones.iter().cloned().collect();
         namespaces.sort_unstable();
+        self.work.nodes_visited += namespaces.len() as u64;
         Some((self.zone_view(), namespaces))
     }
 
@@ -145,7 +161,8 @@ impl NodeTable {
         let (name, entry) = self.nodes.get_key_value(name)?;
         let (name, idle) = (name.clone(), entry.interested.is_empty());
         entry.view.facts.as_ref()?;
-        self.capacity_changed |= self.capacity.apply(&name, None);
+        self.work.nodes_visited += 1;
+        self.apply_to_zones(&name, None);
         if idle {
             self.version += 1;
             self.nodes.remove(&name);
@@ -157,6 +174,7 @@ impl NodeTable {
 
     /// Removes the nodes that a complete list of the given epoch did not include.
     pub fn sweep(&mut self, epoch: u8) -> Vec<NodeChange> {
+        self.work.nodes_visited += self.nodes.len() as u64;
         let mut gone: Vec<_> = self
             .nodes
             .iter()
@@ -185,6 +203,7 @@ impl NodeTable {
 
 impl NodeDirectory for NodeTable {
     fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView> {
+        self.work.nodes_visited += 1;
         let entry = self.entry(node);
         if let Err(at) = entry.interested.binary_search(namespace) {
             entry.interested.insert(at, namespace.clone());
@@ -193,6 +212,7 @@ impl NodeDirectory for NodeTable {
     }
 
     fn zones(&mut self, namespace: &Arc<str>) -> ZoneView {
+        self.work.nodes_visited += 1;
         self.interested_in_zones.insert(namespace.clone());
         self.zone_view()
     }
@@ -202,6 +222,7 @@ impl NodeDirectory for NodeTable {
     }
 
     fn forget(&mut self, node: &str, namespace: &str) {
+        self.work.nodes_visited += 1;
         if let Some(entry) = self.nodes.get_mut(node) {
             if let Ok(at) = entry
                 .interested

@@ -2,7 +2,8 @@
 
 use std::ops::Sub;
 
-/// The work that a [`crate::core::namespace::NamespaceState`] has done since it was created.
+/// The work that a [`crate::core::namespace::NamespaceState`] or a [`crate::core::nodes::NodeTable`] has done since it was
+/// created.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The number of times that labels were compared with a selector.
@@ -25,6 +26,9 @@ pub struct Work {
     pub evaluations: u64,
     /// The number of times that it was decided who leads a Service.
     pub leaders_judged: u64,
+    /// The number of times that a node was looked up, applied or given up, and that a namespace was chosen to be told of one or
+    /// of the zones.
+    pub nodes_visited: u64,
     /// The number of notifications composed for users.
     pub notifications: u64,
     /// Units of laying out and comparing mirrored Endpoints: about the number of addresses, ports and endpoints that were
@@ -54,6 +58,7 @@ impl Work {
             slices_touched,
             evaluations,
             leaders_judged,
+            nodes_visited,
             notifications,
             endpoints_laid_out,
             items_read,
@@ -68,6 +73,7 @@ impl Work {
             + slices_touched
             + evaluations
             + leaders_judged
+            + nodes_visited
             + notifications * NOTIFICATION
             + endpoints_laid_out
             + items_read
@@ -116,6 +122,7 @@ impl Sub for Work {
             slices_touched: self.slices_touched - before.slices_touched,
             evaluations: self.evaluations - before.evaluations,
             leaders_judged: self.leaders_judged - before.leaders_judged,
+            nodes_visited: self.nodes_visited - before.nodes_visited,
             notifications: self.notifications - before.notifications,
             endpoints_laid_out: self.endpoints_laid_out - before.endpoints_laid_out,
             items_read: self.items_read - before.items_read,

@@ -1,12 +1,14 @@
 //! Two controllers that know nothing of each other on one cluster, as with two Leases.
 
 use crate::cluster::{self, Api, options};
+use crate::log::Log;
 use crate::world::{NS, ip, items, node, pod, text};
 use endpointd::ops::run::{Options, run};
 use http::header::USER_AGENT;
 use http::{HeaderValue, Method, Request};
 use kube::Client;
 use memory_apiserver::{ApiServer, Config, Fault, FaultPlan, Latency, Rule, Stage, Verb};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -133,18 +135,69 @@ async fn two_writers_that_know_nothing_of_each_other_lose_no_endpoints() {
     assert!(controllers.iter().all(|controller| !controller.is_finished()));
 }
 
+/// Makes Services whose Endpoints can be edited.
+async fn make_edited(api: &Api, count: usize) {
+    for number in 0..count {
+        let mut made = service();
+        made["metadata"]["name"] = format!("edited-{number}").into();
+        made["spec"]["selector"] = json!({"app": "none"});
+        api.create(&made, NS).await.unwrap();
+    }
+}
+
+/// Edits the Endpoints of such Services as users do. They are put right, and there is a line about each as long as the
+/// namespace has a share of the log.
+async fn edit(api: &Api, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let path = format!("/api/v1/namespaces/{NS}/endpoints/edited-{number}?fieldManager=kubectl-edit");
+        let edit = json!({"subsets": [{"addresses": [{"ip": ip(number + 1)}], "ports": [{"port": 1}]}]});
+        let kind = "application/merge-patch+json";
+        api.call(Method::PATCH, &path, Some((kind, &edit))).await.unwrap();
+    }
+}
+
+/// The value of the counter of other controllers' writes.
+fn counted(metrics: &str, controller: &str) -> u64 {
+    let name = format!("endpointd_other_controller_writes_total{{controller=\"{controller}\"}} ");
+    let values = metrics.lines().filter_map(|line| line.strip_prefix(&name));
+    values.map(|value| value.parse::<u64>().unwrap()).sum()
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_endpointd_is_told_of() {
+    let (log, recorder) = (Log::record(), PrometheusBuilder::new().build_recorder());
+    let metrics = recorder.handle();
+    let _recorded = metrics::set_default_local_recorder(&recorder);
     let server = server();
     let api = Api(Client::new(server.service_without_faults(), NS));
     api.create(&node("n1", None, Some("4")), NS).await.unwrap();
     api.create(&service(), NS).await.unwrap();
+    make_edited(&api, 100).await;
     let _controllers = [1, 2].map(|seed| endpointd(&server, seed));
-    sleep(120 * SECOND).await;
-    for round in 0..20 {
-        make_pods(&api, round..round + 1).await;
+    // What is written in the first minute is not held against the other one.
+    sleep(50 * SECOND).await;
+    let corrected = |line: &&String| line.contains("another client had changed the object");
+    edit(&api, 0..20).await;
+    sleep(SECOND).await;
+    let before = log.take();
+    let lines = before.iter().filter(corrected).count();
+    assert!(lines < 20, "the namespace has used up its share: {before:#?}");
+    for second in 0..26 {
+        assert!(second > 6 || told(&api).await.is_empty());
+        edit(&api, 20 + 3 * second..23 + 3 * second).await;
+        if second > 6 {
+            make_pods(&api, second..second + 1).await;
+        }
         sleep(SECOND).await;
     }
+    let logged = log.take();
+    let lines = logged.iter().filter(corrected).count();
+    assert!(lines < 20, "a share of the log is left: {logged:#?}");
+    let rival = |line: &&String| line.contains("another controller also writes");
+    let lines = logged.iter().filter(rival).count();
+    assert!((1..=2).contains(&lines), "once by each at most: {logged:#?}");
+    let counted = counted(&metrics.render(), "endpointd");
+    assert!(counted >= 3, "users are told after three: {}", metrics.render());
     let told = told(&api).await;
     assert!(
         !told.is_empty() && told.len() <= 2,

@@ -1,5 +1,5 @@
-//! Fairness of the write queue: whatever others want, no namespace and no class waits longer than twice as long as under a
-//! fair schedule, and a bound; and to want an object again never moves it back.
+//! Fairness of the write queue: whatever others want, no namespace, no Service of one and no class waits longer than twice as
+//! long as under a fair schedule, and a bound; and to want an object again never moves it back.
 
 mod fair;
 mod opponents;
@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_namespace_and_no_class_waits_much_longer_than_twice_the_fair_time(opponents in opponents()) {
+    fn no_namespace_service_or_class_waits_much_longer_than_twice_the_fair_time(opponents in opponents()) {
         check(&opponents)?;
     }
 

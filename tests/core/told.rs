@@ -7,6 +7,7 @@ use endpointd::core::body::Request;
 use endpointd::core::events::Notice;
 use endpointd::core::namespace::Notification;
 use endpointd::core::object::{Interference, Output};
+use endpointd::core::work::TurnBudget;
 
 /// Two pods and a Service, published in a slice and an Endpoints object.
 fn published() -> Model {
@@ -238,7 +239,8 @@ const LOOKS: usize = 8;
 
 fn look(model: &mut Model, times: usize) {
     for _ in 0..times {
-        model.state.look_at_unknown_nodes();
+        model.state.begin_look_at_unknown_nodes();
+        assert!(model.state.step_passes(&mut TurnBudget::unlimited()));
     }
 }
 

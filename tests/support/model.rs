@@ -454,7 +454,8 @@ impl Model {
         if let Some((view, namespaces)) = self.nodes.take_zone_change()
             && !namespaces.is_empty()
         {
-            self.state.apply_zones(view);
+            self.state.begin_zones(view);
+            self.finish_passes();
         }
     }
 

@@ -34,6 +34,14 @@ impl AnnotatedSelector {
         }
     }
 
+    /// Returns the size of the text that has yet to be parsed, in bytes.
+    pub(super) fn text_size(&self) -> usize {
+        match self {
+            Self::Unparsed(text) => text.len(),
+            Self::Ignored | Self::InUse | Self::Everything | Self::Invalid(_) => 0,
+        }
+    }
+
     /// Parses the text, unless that has been done. Returns the selector.
     fn parse(&mut self) -> Option<Selector> {
         let Self::Unparsed(text) = self else {

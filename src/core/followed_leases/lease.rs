@@ -41,6 +41,16 @@ pub struct LeaseFacts {
     pub record: Record,
 }
 
+/// Bytes of an identity that count as one unit of work, as in other objects.
+const TEXT: usize = 256;
+
+impl LeaseFacts {
+    /// Returns the units of work that it takes to take the Lease in, besides those for what depends on it.
+    pub fn units(&self) -> u64 {
+        (self.record.holder.len() / TEXT) as u64
+    }
+}
+
 /// The answer to a read of one Lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseAnswer {
@@ -63,6 +73,16 @@ pub struct LeaseChange {
     pub at: Duration,
     /// The change.
     pub event: LeaseEvent,
+}
+
+impl LeaseChange {
+    /// Returns the units of work that it takes to take in the Lease that it shows. A list is taken in by steps.
+    pub fn units(&self) -> u64 {
+        match &self.event {
+            LeaseEvent::Seen(facts) | LeaseEvent::Read(_, LeaseAnswer::Found(facts)) => facts.units(),
+            LeaseEvent::Begun | LeaseEvent::Listed(_) | LeaseEvent::Gone(..) | LeaseEvent::Read(..) => 0,
+        }
+    }
 }
 
 /// News of the Leases of a namespace.

@@ -42,6 +42,14 @@ impl LeaseRound {
     pub(crate) fn forget() -> Self {
         Self::Forgotten(None)
     }
+
+    /// Returns the units of work of the next step of so many Leases, besides one for each.
+    pub(crate) fn units(&self, count: usize) -> u64 {
+        match self {
+            Self::Listed(_, all) => all.as_slice().iter().take(count).map(LeaseFacts::units).sum(),
+            Self::Begun(..) | Self::Unlisted(..) | Self::Forgotten(_) => 0,
+        }
+    }
 }
 
 impl FollowedLeases {

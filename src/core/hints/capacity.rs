@@ -163,6 +163,11 @@ impl ZoneCapacity {
         self.result.as_ref().map_err(|reason| *reason)
     }
 
+    /// Returns the number of zones that have nodes.
+    pub fn zones(&self) -> usize {
+        self.zones.len()
+    }
+
     fn update(&mut self) -> bool {
         let result = if self.unclear > 0 || self.zones.is_empty() {
             Err(Disabled::NodeInfo)

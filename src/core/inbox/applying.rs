@@ -1,8 +1,8 @@
 //! Application of a shard's waiting events, in steps.
 
+use super::leases::LeaseChanges;
 use super::{ListEvent, ObjectEvent, PodEvent};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::followed_leases::lease::LeaseChange;
 use crate::core::inputs::Matching;
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
@@ -38,9 +38,9 @@ pub struct Applying {
     pub(super) slices: Waiting<Box<str>, SliceEvent>,
     pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
     pub(super) mirrored: Waiting<Box<str>, SliceEvent>,
-    pub(super) leases: IntoIter<LeaseChange>,
+    pub(super) leases: LeaseChanges,
     pub(super) zones: Option<ZoneView>,
-    /// True if [`NamespaceState::watch_zones`] has been called.
+    /// True if [`NamespaceState::begin_watching_zones`] has been called.
     pub(super) zones_watched: bool,
     pub(super) lists: VecDeque<(Kind, ListEvent)>,
     /// Names that the first of the lists leaves out and that have not been removed yet, and where to look for more.
@@ -132,9 +132,9 @@ impl Applying {
         } else if let Some(change) = self.leases.next() {
             state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
-            state.watch_zones(nodes);
+            state.begin_watching_zones(nodes);
             if let Some(view) = self.zones.take() {
-                state.apply_zones(view);
+                state.begin_zones(view);
             }
         } else {
             return self.next_list(state, nodes);

@@ -2,7 +2,9 @@
 
 use super::latest::Latest;
 use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent};
+use std::array;
 use std::sync::Arc;
+use std::vec;
 
 /// The waiting changes of one request to follow Leases: the last list, and what came after it, by Lease.
 #[derive(Clone, Debug, Default)]
@@ -57,10 +59,37 @@ impl WaitingLeases {
     }
 
     /// Takes the changes, in an order in which they can be applied.
-    pub(super) fn into_changes(self) -> std::vec::IntoIter<LeaseChange> {
-        let changes = self.changes.into_entries();
-        let changes = changes.flat_map(|(_, waiting)| waiting.into_iter().flatten());
-        let first = self.begun.into_iter().chain(self.listed);
-        first.chain(changes).collect::<Vec<_>>().into_iter()
+    pub(super) fn into_changes(self) -> LeaseChanges {
+        LeaseChanges {
+            first: [self.begun, self.listed].into_iter(),
+            changes: self.changes.into_entries(),
+            read: None,
+        }
+    }
+}
+
+/// The changes, in an order in which they can be applied. They are taken out one at a time: there may be as many as the
+/// namespace has Leases.
+#[derive(Debug)]
+pub(super) struct LeaseChanges {
+    first: array::IntoIter<Option<LeaseChange>, 2>,
+    changes: vec::IntoIter<(Arc<str>, [Option<LeaseChange>; 2])>,
+    /// The answer to a read of the Lease whose event was the last one.
+    read: Option<LeaseChange>,
+}
+
+impl Iterator for LeaseChanges {
+    type Item = LeaseChange;
+
+    fn next(&mut self) -> Option<LeaseChange> {
+        let first = self.first.by_ref().flatten().next();
+        first.or_else(|| self.read.take()).or_else(|| {
+            let (_, [seen, read]) = self.changes.next()?;
+            if seen.is_none() {
+                return read;
+            }
+            self.read = read;
+            seen
+        })
     }
 }

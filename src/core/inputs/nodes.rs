@@ -6,8 +6,9 @@ use crate::core::compact::table::{Named, Table};
 use crate::core::facts::NodeFacts;
 use crate::core::ids::{NodeId, PodId};
 use crate::core::nodes::{NodeDirectory, NodeView};
+use crate::core::work::Work;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Number of nodes that are reported at once. The others follow at the next look.
@@ -43,32 +44,34 @@ pub(super) struct LocalNodes {
 struct UnknownNodes {
     /// The nodes, each with the number of the last look before it was known to be missing.
     missing: BTreeMap<NodeId, u64>,
+    /// The same by this number: the nodes that have waited longest are reported first, or others could go before them each
+    /// time. Whoever creates pods may name any number of nodes.
+    waiting: BTreeSet<(u64, NodeId)>,
     /// Number of looks so far.
     looks: u64,
 }
 
 impl UnknownNodes {
     fn insert(&mut self, node: NodeId) {
-        self.missing.entry(node).or_insert(self.looks);
+        let looked = *self.missing.entry(node).or_insert(self.looks);
+        self.waiting.insert((looked, node));
     }
 
     /// Removes a node that exists, or that no pod is on any more.
     fn remove(&mut self, node: NodeId) {
-        self.missing.remove(&node);
+        if let Some(looked) = self.missing.remove(&node) {
+            self.waiting.remove(&(looked, node));
+        }
     }
 
     /// Looks once more, and takes out the nodes that may be reported.
-    fn look(&mut self) -> Vec<NodeId> {
+    fn look(&mut self) -> VecDeque<NodeId> {
         self.looks += 1;
-        let lasting = |looked: u64| self.looks - looked >= LOOKS;
-        let lasting = self.missing.iter().filter(|(_, looked)| lasting(**looked));
-        // The nodes that have waited longest go first, or others could go before them each time.
-        let mut nodes: Vec<_> = lasting.map(|(node, looked)| (*looked, *node)).collect();
-        nodes.sort_unstable();
-        nodes.truncate(NODES);
-        let nodes: Vec<_> = nodes.into_iter().map(|(_, node)| node).collect();
+        let lasting = |(looked, _): &&(u64, NodeId)| self.looks - looked >= LOOKS;
+        let lasting = self.waiting.iter().take_while(lasting).take(NODES);
+        let nodes: VecDeque<_> = lasting.map(|(_, node)| *node).collect();
         for node in &nodes {
-            self.missing.remove(node);
+            self.remove(*node);
         }
         nodes
     }
@@ -90,10 +93,12 @@ impl LocalNodes {
         pod: PodId,
         name: Option<&Arc<str>>,
         nodes: &mut dyn NodeDirectory,
+        work: &mut Work,
     ) -> (NodeId, u32) {
         let Some(name) = name else {
             return (NodeId::NONE, 0);
         };
+        work.nodes_visited += 1;
         let id = if let Some(id) = self.known.find(name) {
             id
         } else {
@@ -111,10 +116,17 @@ impl LocalNodes {
     }
 
     /// Removes the pod at an index of a node. Returns the pod that has this index now, if any.
-    pub(super) fn leave(&mut self, id: NodeId, at: u32, nodes: &mut dyn NodeDirectory) -> Option<PodId> {
+    pub(super) fn leave(
+        &mut self,
+        id: NodeId,
+        at: u32,
+        nodes: &mut dyn NodeDirectory,
+        work: &mut Work,
+    ) -> Option<PodId> {
         if id.is_none() {
             return None;
         }
+        work.nodes_visited += 1;
         let node = &mut self.known[id];
         node.pods.swap_remove(at as usize);
         let moved = node.pods.get(at as usize).copied();
@@ -137,8 +149,9 @@ impl LocalNodes {
 }
 
 impl Inputs {
-    /// Applies a change of a node. Returns the pods of this namespace on it, if their endpoints show the change.
-    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>) -> Option<VecDeque<PodId>> {
+    /// Applies a change of a node. Returns the node, if the endpoints of the pods on it show the change.
+    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>, work: &mut Work) -> Option<NodeId> {
+        work.nodes_visited += 1;
         let nodes = &mut self.nodes;
         let id = nodes.known.find(&view.name)?;
         let node = &mut nodes.known[id];
@@ -150,7 +163,7 @@ impl Inputs {
             return None;
         }
         nodes.note(id);
-        Some(self.pods_on(id).collect())
+        Some(id)
     }
 
     /// Returns the node that a pod is scheduled on, known or not.
@@ -180,7 +193,7 @@ impl Inputs {
     }
 
     /// Looks once more at the nodes that do not exist, and takes out those that may be reported.
-    pub(crate) fn look_at_unknown_nodes(&mut self) -> Vec<NodeId> {
+    pub(crate) fn look_at_unknown_nodes(&mut self) -> VecDeque<NodeId> {
         self.nodes.unknown.look()
     }
 
@@ -194,8 +207,9 @@ impl Inputs {
         &self.nodes.known[node].view.name
     }
 
-    /// Returns the pods on a node.
-    pub(crate) fn pods_on(&self, node: NodeId) -> impl Iterator<Item = PodId> {
-        self.nodes.known[node].pods.iter().copied()
+    /// Returns the pod at an index among those on a node. The caller goes through them in steps: there may be a hundred
+    /// thousand, and none comes or goes in between.
+    pub(crate) fn pod_on(&self, node: NodeId, at: usize) -> Option<PodId> {
+        self.nodes.known.get(node)?.pods.get(at).copied()
     }
 }

@@ -169,7 +169,7 @@ impl Inputs {
         let host = self.hosts.enter(&facts.name, facts.host.as_deref());
         let labels = self.labels.attach(id, &facts.labels, work);
         let ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
-        let (node, node_at) = self.nodes.enter(id, facts.node.as_ref(), nodes);
+        let (node, node_at) = self.nodes.enter(id, facts.node.as_ref(), nodes, work);
         self.pods.insert(Pod {
             name: facts.name,
             uid: facts.uid,
@@ -233,7 +233,7 @@ impl Inputs {
             let old = std::mem::replace(&mut self.pods[id].host, host);
             self.hosts.leave(old);
         }
-        self.update_node(id, facts.node.as_ref(), nodes, &mut change);
+        self.update_node(id, facts.node.as_ref(), nodes, &mut change, work);
         if renamed {
             self.hosts.set_on_host(id, on_host);
             self.enter_host_names(id);
@@ -265,7 +265,7 @@ impl Inputs {
     ) -> Option<u32> {
         self.leave_host_names(id);
         self.hosts.set_on_host(id, false);
-        self.leave_node(id, nodes);
+        self.leave_node(id, nodes, work);
         self.detach_labels(self.pods[id].labels, work);
         let pod = self.pods.remove(id);
         self.hosts.leave(pod.host);
@@ -288,10 +288,11 @@ impl Inputs {
         node: Option<&Arc<str>>,
         nodes: &mut dyn NodeDirectory,
         change: &mut PodChange,
+        work: &mut Work,
     ) {
         if self.node_name(&self.pods[id]) != node {
-            self.leave_node(id, nodes);
-            let (node, node_at) = self.nodes.enter(id, node, nodes);
+            self.leave_node(id, nodes, work);
+            let (node, node_at) = self.nodes.enter(id, node, nodes, work);
             let pod = &mut self.pods[id];
             (pod.node, pod.node_at) = (node, node_at);
             change.content = [true; 2];
@@ -299,9 +300,9 @@ impl Inputs {
         }
     }
 
-    fn leave_node(&mut self, id: PodId, nodes: &mut dyn NodeDirectory) {
+    fn leave_node(&mut self, id: PodId, nodes: &mut dyn NodeDirectory, work: &mut Work) {
         let (node, at) = (self.pods[id].node, self.pods[id].node_at);
-        if let Some(moved) = self.nodes.leave(node, at, nodes) {
+        if let Some(moved) = self.nodes.leave(node, at, nodes, work) {
             self.pods[moved].node_at = at;
         }
     }

@@ -198,21 +198,29 @@ impl NamespaceState {
 
     /// Subscribes to the zones when a Service depends on them, and unsubscribes when none does any more.
     pub fn watch_zones(&mut self, nodes: &mut dyn NodeDirectory) {
+        self.begin_watching_zones(nodes);
+        self.finish_passes();
+    }
+
+    /// Does what [`Self::watch_zones`] does, but leaves the visits to Services to [`Self::step_passes`].
+    pub fn begin_watching_zones(&mut self, nodes: &mut dyn NodeDirectory) {
         self.placement().watch_zones(nodes);
     }
 
-    /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at.
-    pub fn apply_zones(&mut self, view: ZoneView) {
+    /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at. Leaves the visits to
+    /// these to [`Self::step_passes`].
+    pub fn begin_zones(&mut self, view: ZoneView) {
         self.placement().apply_zones(view);
     }
 
-    /// Returns whether [`Self::look_at_unknown_nodes`] should be called after a while.
+    /// Returns whether [`Self::begin_look_at_unknown_nodes`] should be called after a while.
     pub fn has_unknown_nodes(&self) -> bool {
         self.ctx.may_tell_of_nodes() && self.inputs.has_unknown_nodes()
     }
 
-    /// Reports nodes that did not exist at several looks in a row. The time between two is up to the caller.
-    pub fn look_at_unknown_nodes(&mut self) {
+    /// Reports nodes that did not exist at several looks in a row, but leaves the visits to the pods on them to
+    /// [`Self::step_passes`]. The time between two looks is up to the caller.
+    pub fn begin_look_at_unknown_nodes(&mut self) {
         self.placement().look_at_unknown_nodes();
     }
 
@@ -240,6 +248,7 @@ impl NamespaceState {
 
     /// Does what [`Self::apply_leases`] does, but leaves the visits to Services to [`Self::step_passes`].
     pub fn begin_leases(&mut self, change: LeaseChange) {
+        self.ctx.count_read(change.units());
         match self.leases.apply(change) {
             Applied::One(concerned) => self.visit_concerned(concerned),
             Applied::All(round) => self.services.queue(Round::Leases(round)),
@@ -249,6 +258,7 @@ impl NamespaceState {
     /// Has the Services visited that a change of a Lease concerns.
     fn visit_concerned(&mut self, concerned: impl IntoIterator<Item = Concerned>) {
         for concerned in concerned {
+            self.ctx.count_read(concerned.units());
             if !concerned.services.is_empty() {
                 self.services.queue(Pass::Lead(concerned));
             }
@@ -262,7 +272,9 @@ impl NamespaceState {
             return;
         }
         let names = self.inputs.names_of(id);
-        for service in self.leases.services_held_by(names.iter().map(|name| &**name)) {
+        let services = self.leases.services_held_by(names.iter().map(|name| &**name));
+        self.ctx.count_read(services.len() as u64);
+        for service in services {
             self.services.mark(service);
         }
     }

@@ -1,9 +1,11 @@
 //! Every kind of request that the controller makes, against every answer that never changes: it sends few requests and
-//! logs few lines, however long that lasts. Minutes are of the clock that the test owns.
+//! logs few lines, however long that lasts. So it does where nothing stands in for the server. Minutes are of the clock that the test owns.
 
 mod followed;
+mod kinds;
 
 use self::followed::{follow_leases, lease, led, many_expire};
+use self::kinds::{ANNOTATED, ELECTION, EVERYWHERE, FOLLOWED, KINDS, MIRRORED};
 use crate::cluster;
 use crate::constant::{Constant, Picks};
 use crate::endpoint_selectors;
@@ -14,7 +16,6 @@ use crate::world::{NS, World, node, pod, service};
 use endpointd::core::outputs::Outputs;
 use endpointd::ops::run::run_elected;
 use futures::FutureExt as _;
-use http::Method;
 use kube::Client;
 use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ struct Kind {
     /// Answers to other requests, without which this one would not be made.
     others: &'static [(Picks, Constant)],
     scene: Scene,
-    /// The answers to it.
+    /// The answers to it. If these are all, the server's own is one more.
     answers: &'static [Constant],
     /// Requests a minute, where they are meant to be many.
     most: usize,
@@ -77,235 +78,32 @@ enum Scene {
     Leftover,
     /// Endpoints to mirror, which change.
     Mirrored,
+    /// New ones.
+    NewMirrored,
+    /// Mirrored ones that are deleted.
+    GoneMirrored,
+    /// Endpoints whose slices would be too large, which change.
+    Refused,
+    /// A pod of a Service with an annotated selector, which changes.
+    Annotated,
+    /// A new Service of that kind.
+    NewAnnotated,
+    /// A slice of it too many.
+    StrayAnnotated,
     /// A write that is refused, which users hear of.
     Told,
     /// Something that users hear of for the second time.
     ToldAgain,
     /// Services in ten namespaces that follow a Lease.
     Led,
+    /// The same in seventy namespaces.
+    LedEverywhere,
     /// Such a Service, whose leader does not renew its Lease.
     Expired,
     /// Forty of them in one namespace, with a Lease each.
     ManyExpired,
     /// An election.
     Elected,
-}
-
-const fn kind(name: &'static str, picks: Picks, scene: Scene) -> Kind {
-    Kind {
-        name,
-        picks,
-        others: &[],
-        answers: &Constant::ALL,
-        scene,
-        most: MOST,
-    }
-}
-
-fn is(sent: &Sent, verb: &Method, kind: &str) -> bool {
-    sent.verb == *verb && sent.kind() == kind && !sent.path.contains("/leases/endpointd")
-}
-
-fn streams(sent: &Sent, kind: &str) -> bool {
-    is(sent, &Method::GET, kind) && sent.lists() && sent.watch
-}
-
-fn pages(sent: &Sent, kind: &str) -> bool {
-    is(sent, &Method::GET, kind) && sent.lists() && !sent.watch
-}
-
-fn watches(sent: &Sent, kind: &str) -> bool {
-    is(sent, &Method::GET, kind) && sent.watch && !sent.lists()
-}
-
-fn looks(sent: &Sent, kind: &str) -> bool {
-    is(sent, &Method::GET, kind) && sent.name().is_none()
-}
-
-fn reads_version(sent: &Sent) -> bool {
-    sent.verb == Method::GET && !sent.watch && sent.query.ends_with("limit=1")
-}
-
-fn gets(sent: &Sent, kind: &str) -> bool {
-    is(sent, &Method::GET, kind) && sent.name().is_some()
-}
-
-const LEASE: &str = "/leases/endpointd";
-
-/// The kinds of requests, but those about Leases.
-const KINDS: &[Kind] = &[
-    kind("streamed list of nodes", |s| streams(s, "nodes"), Scene::Start),
-    kind("streamed list of pods", |s| streams(s, "pods"), Scene::Start),
-    kind(
-        "streamed list of slices",
-        |s| streams(s, "endpointslices"),
-        Scene::Start,
-    ),
-    kind(
-        "streamed list of endpoints",
-        |s| streams(s, "endpoints"),
-        Scene::Start,
-    ),
-    Kind {
-        others: &[(|s| streams(s, "pods"), Constant::Status(400))],
-        ..kind("page of pods", |s| pages(s, "pods"), Scene::Start)
-    },
-    Kind {
-        others: &[(|s| streams(s, "endpointslices"), Constant::Status(400))],
-        // For both kinds of slices.
-        most: 2 * MOST,
-        ..kind("page of slices", |s| pages(s, "endpointslices"), Scene::Start)
-    },
-    kind("watch of nodes", |s| watches(s, "nodes"), Scene::Start),
-    kind("watch of pods", |s| watches(s, "pods"), Scene::Start),
-    kind("watch of services", |s| watches(s, "services"), Scene::Start),
-    // For both kinds of slices.
-    Kind {
-        most: 2 * MOST,
-        ..kind("watch of slices", |s| watches(s, "endpointslices"), Scene::Start)
-    },
-    kind("watch of endpoints", |s| watches(s, "endpoints"), Scene::Start),
-    Kind {
-        others: &[(|s| watches(s, "pods"), Constant::Status(500))],
-        ..kind(
-            "version of pods",
-            |s| reads_version(s) && s.kind() == "pods",
-            Scene::Start,
-        )
-    },
-    // All that reads a kind, so that watches and versions agree.
-    kind("reads of nodes", |s| looks(s, "nodes"), Scene::Start),
-    kind("reads of pods", |s| looks(s, "pods"), Scene::Start),
-    kind("reads of services", |s| looks(s, "services"), Scene::Start),
-    Kind {
-        most: 2 * MOST,
-        ..kind("reads of slices", |s| looks(s, "endpointslices"), Scene::Start)
-    },
-    kind("reads of endpoints", |s| looks(s, "endpoints"), Scene::Start),
-    kind("get of slices", |s| gets(s, "endpointslices"), Scene::Edited),
-    kind("get of endpoints", |s| gets(s, "endpoints"), Scene::Edited),
-    kind(
-        "get of endpoints to mirror",
-        |s| gets(s, "endpoints"),
-        Scene::Mirrored,
-    ),
-    kind("get of a service", |s| gets(s, "services"), Scene::Leftover),
-    kind(
-        "document of the group of slices",
-        |s| s.kind() == "discovery" && s.path == "/apis/discovery.k8s.io",
-        Scene::Start,
-    ),
-    kind(
-        "document of a version of it",
-        |s| s.kind() == "discovery" && s.path == "/apis/discovery.k8s.io/v1",
-        Scene::Start,
-    ),
-    kind(
-        "list of endpoint selectors",
-        |s| s.kind() == "endpointselectors",
-        Scene::Selectors,
-    ),
-    kind(
-        "post of slices",
-        |s| is(s, &Method::POST, "endpointslices"),
-        Scene::Service,
-    ),
-    kind(
-        "post of endpoints",
-        |s| is(s, &Method::POST, "endpoints"),
-        Scene::Service,
-    ),
-    kind(
-        "put of slices",
-        |s| is(s, &Method::PUT, "endpointslices"),
-        Scene::Pod,
-    ),
-    kind(
-        "put of endpoints",
-        |s| is(s, &Method::PUT, "endpoints"),
-        Scene::Pod,
-    ),
-    kind(
-        "put of mirrored slices",
-        |s| is(s, &Method::PUT, "endpointslices"),
-        Scene::Mirrored,
-    ),
-    kind(
-        "delete of slices",
-        |s| is(s, &Method::DELETE, "endpointslices"),
-        Scene::Stray,
-    ),
-    kind(
-        "delete of endpoints",
-        |s| is(s, &Method::DELETE, "endpoints"),
-        Scene::Gone,
-    ),
-    kind("post of events", |s| is(s, &Method::POST, "events"), Scene::Told),
-    kind(
-        "patch of events",
-        |s| is(s, &Method::PATCH, "events"),
-        Scene::ToldAgain,
-    ),
-];
-
-/// Requests about followed Leases. Ten namespaces have one each, and each has its pauses.
-const FOLLOWED: &[Kind] = &[
-    Kind {
-        most: 10 * MOST,
-        ..kind("list of followed leases", |s| pages(s, "leases"), Scene::Led)
-    },
-    Kind {
-        most: 10 * MOST,
-        ..kind("watch of followed leases", |s| watches(s, "leases"), Scene::Led)
-    },
-    Kind {
-        others: &[(|s| watches(s, "leases"), Constant::Status(500))],
-        // Some tries, and then a list that shows the same.
-        most: 20 * MOST,
-        ..kind(
-            "version of followed leases",
-            |s| reads_version(s) && s.kind() == "leases",
-            Scene::Led,
-        )
-    },
-    Kind {
-        most: 10 * MOST,
-        ..kind("reads of followed leases", |s| looks(s, "leases"), Scene::Led)
-    },
-    kind("get of a followed lease", |s| gets(s, "leases"), Scene::Expired),
-    // A server that is too busy is asked for one of them at a time, and after the pause that it asks for.
-    Kind {
-        answers: &[Constant::Pause(7), Constant::Status(429)],
-        most: MOST / 2,
-        ..kind(
-            "gets of many followed leases",
-            |s| gets(s, "leases"),
-            Scene::ManyExpired,
-        )
-    },
-];
-
-/// Requests of the election, which tries every two seconds, and watches once a second at most.
-const ELECTION: &[Kind] = &[
-    // A new leader's proof.
-    election("streamed list of pods", |s| streams(s, "pods")),
-    election("get of the lease", |s| {
-        s.verb == Method::GET && s.path.ends_with(LEASE)
-    }),
-    election("post of the lease", |s| {
-        s.verb == Method::POST && s.kind() == "leases"
-    }),
-    election("put of the lease", |s| {
-        s.verb == Method::PUT && s.kind() == "leases"
-    }),
-    election("watch of the lease", |s| s.watch && s.kind() == "leases"),
-];
-
-const fn election(name: &'static str, picks: Picks) -> Kind {
-    Kind {
-        most: 100,
-        ..kind(name, picks, Scene::Elected)
-    }
 }
 
 /// Answers to some requests in the server's place.
@@ -324,13 +122,37 @@ fn endpoints(name: &str, ip: &str) -> Value {
     })
 }
 
-/// A slice of the Service that is not needed.
-fn stray() -> Value {
+/// Endpoints that are not mirrored: a slice has one port of a name, so each of the ports would need slices of its own for all
+/// addresses.
+fn tangled() -> Value {
+    let addresses: Vec<_> = (0..1000)
+        .map(|n| json!({"ip": format!("10.9.{}.{}", n / 250, n % 250)}))
+        .collect();
+    let ports: Vec<_> = (1..=140).map(|port| json!({"name": "p", "port": port})).collect();
+    json!([{"addresses": addresses, "ports": ports}])
+}
+
+/// A Service without a selector.
+fn selectorless() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]},
+    })
+}
+
+/// A Service whose selector is an annotation.
+fn annotated() -> Value {
+    let mut service = selectorless();
+    service["metadata"]["annotations"] = json!({"endpointd.io/selector": "app=a"});
+    service
+}
+
+/// A slice of the Service that is not needed, of the controller of this name.
+fn stray(manager: &str) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
         "metadata": {"name": "stray", "labels": {
             "kubernetes.io/service-name": "s",
-            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            "endpointslice.kubernetes.io/managed-by": manager,
         }},
     })
 }
@@ -340,6 +162,24 @@ async fn publish(world: &mut World, rules: Vec<(Picks, Constant)>) {
     world.pods(2).await;
     world.make(service()).await;
     world.start_up().await;
+    stub(&world.gate, rules);
+}
+
+/// Publishes Endpoints of a Service without a selector, before the answer begins to count.
+async fn publish_mirrored(world: &mut World, rules: Vec<(Picks, Constant)>) {
+    world.make(selectorless()).await;
+    world.make(endpoints("s", "10.9.0.1")).await;
+    world.start_up().await;
+    assert_eq!(world.slices().await.len(), 1);
+    stub(&world.gate, rules);
+}
+
+/// Publishes a Service whose selector is an annotation, before the answer begins to count.
+async fn publish_annotated(world: &mut World, rules: Vec<(Picks, Constant)>) {
+    world.pods(2).await;
+    world.make(annotated()).await;
+    world.start_up().await;
+    assert_eq!(world.slices().await.len(), 1);
     stub(&world.gate, rules);
 }
 
@@ -361,7 +201,14 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
         ..Outputs::ALL
     };
     world.options.settings.outputs = match scene {
-        Scene::Led | Scene::Expired | Scene::ManyExpired | Scene::ToldAgain => custom,
+        Scene::Led
+        | Scene::LedEverywhere
+        | Scene::Expired
+        | Scene::ManyExpired
+        | Scene::ToldAgain
+        | Scene::Annotated
+        | Scene::NewAnnotated
+        | Scene::StrayAnnotated => custom,
         _ => Outputs::ALL,
     };
     world.make(node("n1", None, None)).await;
@@ -383,7 +230,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
         }
         Scene::Stray => {
             publish(world, rules).await;
-            world.make(stray()).await;
+            world.make(stray("endpointslice-controller.k8s.io")).await;
         }
         Scene::Edited => {
             publish(world, rules).await;
@@ -400,17 +247,6 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             world.make(leftover).await;
             stub(&world.gate, rules);
             world.start();
-        }
-        Scene::Mirrored => {
-            let service = json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]},
-            });
-            world.make(service).await;
-            world.make(endpoints("s", "10.9.0.1")).await;
-            world.start_up().await;
-            stub(&world.gate, rules);
-            let changed = json!({"subsets": endpoints("s", "10.9.0.2")["subsets"]});
-            world.patch("Endpoints", "s", changed).await;
         }
         Scene::Told => {
             let fails = |kind| Rule::on(Verb::Update, kind).fault(Fault::before(Failure::Invalid));
@@ -432,8 +268,83 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             sleep(MINUTE / 60).await;
             world.delete("Lease", "db").await;
         }
+        Scene::Mirrored | Scene::NewMirrored | Scene::GoneMirrored | Scene::Refused => {
+            mirror(world, scene, rules).await;
+        }
+        Scene::Annotated | Scene::NewAnnotated | Scene::StrayAnnotated => {
+            annotate(world, scene, rules).await;
+        }
+        Scene::Led | Scene::LedEverywhere | Scene::Expired | Scene::ManyExpired => {
+            follow(world, scene, rules).await;
+        }
+        Scene::Elected => unreachable!("an election is played apart"),
+    }
+}
+
+/// Plays a case about Endpoints to mirror.
+async fn mirror(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
+    match scene {
+        Scene::Mirrored => {
+            publish_mirrored(world, rules).await;
+            let changed = json!({"subsets": endpoints("s", "10.9.0.2")["subsets"]});
+            world.patch("Endpoints", "s", changed).await;
+        }
+        Scene::NewMirrored => {
+            world.make(selectorless()).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            world.make(endpoints("s", "10.9.0.1")).await;
+        }
+        Scene::GoneMirrored => {
+            publish_mirrored(world, rules).await;
+            world.delete("Endpoints", "s").await;
+        }
+        Scene::Refused => {
+            let mut endpoints = endpoints("s", "10.9.0.1");
+            endpoints["subsets"] = tangled();
+            world.make(selectorless()).await;
+            world.make(endpoints).await;
+            world.start_up().await;
+            assert!(world.slices().await.is_empty());
+            stub(&world.gate, rules);
+            let label = json!({"metadata": {"labels": {"edited": "1"}}});
+            world.patch("Endpoints", "s", label).await;
+        }
+        _ => unreachable!("there are no Endpoints to mirror"),
+    }
+}
+
+/// Plays a case about a Service whose selector is an annotation.
+async fn annotate(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
+    match scene {
+        Scene::Annotated => {
+            publish_annotated(world, rules).await;
+            world.flip("p1", false, 1).await;
+        }
+        Scene::NewAnnotated => {
+            world.pods(2).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            world.make(annotated()).await;
+        }
+        Scene::StrayAnnotated => {
+            publish_annotated(world, rules).await;
+            world.make(stray("endpointd.io")).await;
+        }
+        _ => unreachable!("no Service has an annotation"),
+    }
+}
+
+/// Plays a case about Services that follow a Lease.
+async fn follow(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
+    match scene {
         Scene::Led => {
-            follow_leases(world).await;
+            follow_leases(world, 10).await;
+            stub(&world.gate, rules);
+            world.start();
+        }
+        Scene::LedEverywhere => {
+            follow_leases(world, 70).await;
             stub(&world.gate, rules);
             world.start();
         }
@@ -451,7 +362,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             many_expire(world).await;
             stub(&world.gate, rules);
         }
-        Scene::Elected => unreachable!("an election is played apart"),
+        _ => unreachable!("no Service follows a Lease"),
     }
 }
 
@@ -495,13 +406,19 @@ async fn count(gate: &Gate, picks: Picks, log: &Log) -> Counted {
     }
 }
 
-/// Plays one kind of request against every answer. Returns what is out of bounds.
+/// Plays one kind of request against every answer, the server's own first. Returns what is out of bounds.
 async fn row(kind: &Kind) -> String {
     let mut wrong = String::new();
     let mut met = 0;
-    for constant in kind.answers.iter().copied() {
+    let own = (kind.answers == Constant::ALL).then_some(None);
+    let answers = own.into_iter().chain(kind.answers.iter().copied().map(Some));
+    let answers: Vec<_> = answers.collect();
+    for &constant in &answers {
         let log = Log::record();
-        let mut rules = vec![(kind.picks, constant)];
+        let mut rules: Vec<_> = constant
+            .map(|constant| (kind.picks, constant))
+            .into_iter()
+            .collect();
         rules.extend_from_slice(kind.others);
         let counted = match kind.scene {
             Scene::Elected => elect(kind, rules, &log).await,
@@ -512,9 +429,14 @@ async fn row(kind: &Kind) -> String {
             }
         };
         met += usize::from(counted.answered > 0);
-        let (minutes, name) = (MEASURED as usize, kind.name);
+        let minutes = MEASURED as usize;
+        let answer = constant.map_or_else(
+            || "the server's own".to_owned(),
+            |constant| format!("{constant:?}"),
+        );
+        let name = format!("{}, {answer}", kind.name);
         println!(
-            "{name}, {constant:?}: {} at first, {:.1} requests a minute, {:.1} lines a minute",
+            "{name}: {} at first, {:.1} requests a minute, {:.1} lines a minute",
             counted.at_first,
             counted.requests as f64 / minutes as f64,
             counted.lines.len() as f64 / minutes as f64,
@@ -526,7 +448,7 @@ async fn row(kind: &Kind) -> String {
             .any(|line| line.contains("resourceVersions went backwards"));
         let most = match constant {
             _ if backwards => kind.most * MOST_REWINDING / MOST,
-            Constant::Moves => kind.most * MOST_MOVING / MOST,
+            Some(Constant::Moves) => kind.most * MOST_MOVING / MOST,
             _ => kind.most,
         };
         let most_lines = if backwards {
@@ -539,20 +461,16 @@ async fn row(kind: &Kind) -> String {
         if counted.at_first > first || counted.requests > most * minutes {
             let _ = writeln!(
                 wrong,
-                "{name}, {constant:?}: {} requests at first, {} in {minutes} minutes: {:#?}",
+                "{name}: {} requests at first, {} in {minutes} minutes: {:#?}",
                 counted.at_first, counted.requests, counted.last
             );
         }
         if counted.lines.len() > most_lines * minutes {
             let last: Vec<_> = counted.lines.iter().rev().take(6).collect();
-            let _ = writeln!(
-                wrong,
-                "{name}, {constant:?}: {} lines: {last:#?}",
-                counted.lines.len()
-            );
+            let _ = writeln!(wrong, "{name}: {} lines: {last:#?}", counted.lines.len());
         }
     }
-    if met < kind.answers.len() {
+    if met < answers.len() {
         let _ = writeln!(
             wrong,
             "{}: the request is made with {met} of the answers only",
@@ -599,6 +517,21 @@ async fn rows(kinds: &[Kind]) {
 #[tokio::test(start_paused = true)]
 async fn requests_for_objects_are_few_whatever_the_answer() {
     rows(KINDS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_endpoints_to_mirror_are_few_whatever_the_answer() {
+    rows(MIRRORED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_slices_of_annotated_services_are_few_whatever_the_answer() {
+    rows(ANNOTATED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_the_leases_of_all_namespaces_are_few_whatever_the_answer() {
+    rows(EVERYWHERE).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
 //! The schedule to compare with, which is fair by its construction. Endpoints have a fixed part of all writes, and so has
-//! each class. Namespaces take turns: each of those that waited before has one write. In a class they share its part.
+//! each class. Namespaces take turns: each of those that waited before has one write. In a class they share its part, and
+//! of the writes of a namespace in a class each of its Services has one before another has its second.
 
-use super::opponents::{CLASSES, Step};
+use super::opponents::{CLASSES, Place, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many turns longer than twice as long anything may wait, however long the play.
@@ -21,27 +22,37 @@ pub(super) enum Party {
     Namespace(u64),
     /// A namespace among those of a class.
     NamespaceInClass(u64, usize),
+    /// A Service among those of a namespace in a class.
+    Service(Place),
 }
 
 impl Party {
-    fn is(self, tenant: u64, class: usize) -> bool {
+    fn is(self, place: Place) -> bool {
         match self {
-            Self::Endpoints => class >= CLASSES / 2,
-            Self::Class(other) => other == class,
-            Self::Namespace(other) => other == tenant,
-            Self::NamespaceInClass(one, other) => (one, other) == (tenant, class),
+            Self::Endpoints => place.class >= CLASSES / 2,
+            Self::Class(class) => class == place.class,
+            Self::Namespace(tenant) => tenant == place.tenant,
+            Self::NamespaceInClass(tenant, class) => (tenant, class) == (place.tenant, place.class),
+            Self::Service(own) => own == place,
         }
     }
 
+    /// True for another Service that waits for the same writes.
+    fn competes(self, place: Place) -> bool {
+        matches!(self, Self::Service(own)
+            if (own.tenant, own.class) == (place.tenant, place.class) && own.group != place.group)
+    }
+
     /// All parties of which these are.
-    fn of(waiting: &[(u64, usize)]) -> BTreeSet<Self> {
-        let of_one = |(tenant, class): &(u64, usize)| {
-            let (tenant, class) = (*tenant, *class);
+    fn of(waiting: &[Place]) -> BTreeSet<Self> {
+        let of_one = |place: &Place| {
+            let Place { tenant, class, .. } = *place;
             let endpoints = (class >= CLASSES / 2).then_some(Self::Endpoints);
             let others = [
                 Self::Class(class),
                 Self::Namespace(tenant),
                 Self::NamespaceInClass(tenant, class),
+                Self::Service(*place),
             ];
             others.into_iter().chain(endpoints)
         };
@@ -50,13 +61,14 @@ impl Party {
 
     /// The writes that its next turn takes in the fair schedule while these wait, if each were one of its part.
     fn turn(self, waiting: &BTreeSet<Self>) -> f64 {
-        let namespaces = waiting.iter().filter(|other| match (self, *other) {
+        let others = waiting.iter().filter(|other| match (self, *other) {
             (Self::Namespace(_), Self::Namespace(_)) => true,
             (Self::NamespaceInClass(_, class), Self::NamespaceInClass(_, other)) => class == *other,
+            (Self::Service(_), Self::Service(place)) => self == **other || self.competes(*place),
             _ => false,
         });
         // Endpoints and classes take no turns with others.
-        namespaces.count().max(1) as f64
+        others.count().max(1) as f64
     }
 
     /// Its part of a write that might go to it.
@@ -68,12 +80,14 @@ impl Party {
         match self {
             Self::Namespace(_) => 1.0,
             Self::Endpoints => {
-                let rest = |(_, class): &&(u64, usize)| (CLASSES / 2..CLASSES - 1).contains(class);
-                OF_ENDPOINTS[usize::from(!step.might_go.iter().any(|one| rest(&one)))]
+                let urgent = |place: &Place| (CLASSES / 2..CLASSES - 1).contains(&place.class);
+                OF_ENDPOINTS[usize::from(!step.might_go.iter().any(urgent))]
             }
             Self::Class(class) => of_class(class),
             // Twice its part is as much as the class has for sure.
             Self::NamespaceInClass(_, class) => of_class(class) / 2.0,
+            // It has a part of the writes of its namespace in its class, which are counted where they go.
+            Self::Service(_) => 0.0,
         }
     }
 }
@@ -99,17 +113,26 @@ impl Fair {
         let after = Party::of(&step.wait);
         self.0.retain(|party, _| before.contains(party));
         for party in &before {
-            let turn = party.turn(&before);
-            self.0.entry(*party).or_insert(Waits { owed: 0.0, turn });
+            let waits = || Waits {
+                owed: 0.0,
+                turn: party.turn(&before),
+            };
+            self.0.entry(*party).or_insert_with(waits);
         }
         for party in Party::of(&step.might_go) {
             if let Some(waits) = self.0.get_mut(&party) {
                 waits.owed += party.part(step) / 2.0;
             }
         }
-        if let Some((tenant, classes)) = &step.went {
+        // An object that was wanted for several classes may have gone in any of them.
+        if let [place] = step.went[..] {
+            for (_, waits) in self.0.iter_mut().filter(|(party, _)| party.competes(place)) {
+                waits.owed += 0.5;
+            }
+        }
+        if !step.went.is_empty() {
             for (party, waits) in &mut self.0 {
-                if classes.iter().any(|class| party.is(*tenant, *class)) {
+                if step.went.iter().any(|place| party.is(*place)) {
                     waits.owed = (waits.owed - waits.turn).max(0.0);
                     waits.turn = party.turn(&after);
                 }

@@ -142,6 +142,16 @@ struct Object {
     again: Option<Waits>,
 }
 
+impl Object {
+    fn at(&self, class: usize) -> Place {
+        Place {
+            tenant: self.tenant,
+            group: self.group,
+            class,
+        }
+    }
+}
+
 /// An object that waits: since when, and for which classes it was wanted, as bits.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
@@ -155,18 +165,26 @@ impl Waits {
     }
 }
 
+/// A namespace, a Service of it, and a class for which an object of that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Place {
+    pub tenant: u64,
+    pub group: u64,
+    pub class: usize,
+}
+
 /// A write: what waited and might have gone, and what went.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
-    /// The namespaces and classes that might have gone.
-    pub might_go: Vec<(u64, usize)>,
+    /// What might have gone.
+    pub might_go: Vec<Place>,
     /// The ticks for which the oldest of them has waited, by class.
     pub waited: [usize; CLASSES],
-    /// The namespaces and classes that waited, whether or not they might have gone, and those that still do.
-    pub waited_before: Vec<(u64, usize)>,
-    pub wait: Vec<(u64, usize)>,
-    /// The namespace of the object that went, and the classes for which it was wanted.
-    pub went: Option<(u64, Vec<usize>)>,
+    /// What waited, whether or not it might have gone, and what still does.
+    pub waited_before: Vec<Place>,
+    pub wait: Vec<Place>,
+    /// Of the object that went, one for each class for which it was wanted.
+    pub went: Vec<Place>,
     /// True if an older object of the same Service waits that was wanted for the same classes.
     pub overtaken: bool,
 }
@@ -342,7 +360,7 @@ impl<'a> World<'a> {
             for class in waits.classes() {
                 let limit = class / 3 * 2 + usize::from(class % 3 != 0);
                 if limits[limit] && has_room {
-                    step.might_go.push((object.tenant, class));
+                    step.might_go.push(object.at(class));
                     step.waited[class] = step.waited[class].max(self.tick - waits.since);
                 }
             }
@@ -364,10 +382,10 @@ impl<'a> World<'a> {
             let known = &mut self.objects[object];
             let waited = known.waits.take().unwrap();
             known.flies = true;
-            let (tenant, group) = (known.tenant, known.group);
+            let group = known.group;
+            step.went = waited.classes().map(|class| known.at(class)).collect();
             self.in_flight
                 .push_back((self.tick + self.opponents.answer, object));
-            step.went = Some((tenant, waited.classes().collect()));
             step.overtaken = self.objects.iter().any(|other| {
                 let older = other.waits.filter(|waits| waits.since < waited.since);
                 other.group == group
@@ -378,12 +396,12 @@ impl<'a> World<'a> {
         step
     }
 
-    /// Returns the namespaces and classes that wait.
-    fn waiting(&self) -> Vec<(u64, usize)> {
+    /// Returns what waits.
+    fn waiting(&self) -> Vec<Place> {
         let objects = self.objects.iter();
-        let waiting = objects.filter_map(|object| Some((object.tenant, object.waits?)));
+        let waiting = objects.filter_map(|object| Some((object, object.waits?)));
         let mut waiting: Vec<_> = waiting
-            .flat_map(|(tenant, waits)| waits.classes().map(move |class| (tenant, class)))
+            .flat_map(|(object, waits)| waits.classes().map(move |class| object.at(class)))
             .collect();
         waiting.sort_unstable();
         waiting.dedup();

@@ -1,6 +1,7 @@
 //! Objects at the API's limits: of each field that repeats, as many as an object has room for, with the shortest and with
 //! the longest texts that the API server accepts.
 
+use endpointd::core::object::ObjectName;
 use serde_json::{Value, json};
 
 /// The most bytes of an object that etcd takes by default.
@@ -16,13 +17,44 @@ const LABEL: usize = 63;
 pub(super) enum Kind {
     Pod,
     Service,
+    /// Endpoints of a Service without a selector.
     Endpoints,
+    /// Endpoints of a Service with a selector.
+    OwnEndpoints,
     /// A slice of ours.
     Slice,
+    /// A slice of a Service whose selector is an annotation.
+    Custom,
     /// A slice that mirrors Endpoints.
     Mirrored,
     Node,
     Lease,
+}
+
+impl Kind {
+    /// The name of the object.
+    pub(super) fn object(self) -> &'static str {
+        match self {
+            Self::Pod => "pod",
+            Self::Service => "svc",
+            Self::Endpoints => "mirror",
+            Self::OwnEndpoints => "app",
+            Self::Slice | Self::Custom | Self::Mirrored => "slice",
+            Self::Node => "node-0",
+            Self::Lease => "lease",
+        }
+    }
+
+    /// The name of the published object that a request for it names, if it is one.
+    pub(super) fn published(self) -> Option<ObjectName> {
+        let name = self.object().into();
+        match self {
+            Self::Endpoints | Self::OwnEndpoints => Some(ObjectName::endpoints(name)),
+            Self::Slice | Self::Custom => Some(ObjectName::slice(name)),
+            Self::Mirrored => Some(ObjectName::mirrored(name)),
+            Self::Pod | Self::Service | Self::Node | Self::Lease => None,
+        }
+    }
 }
 
 /// A field that repeats.
@@ -42,6 +74,8 @@ enum Item {
     Element(Value),
     /// A pair of a map.
     Pair(String, String),
+    /// A value of a selector.
+    Value(String),
     /// A part of a text, after a comma.
     Part(String),
 }
@@ -134,12 +168,25 @@ fn container(n: usize, long: bool) -> Item {
     Item::Element(json!({"name": text(format!("c{n}"), long, LABEL), "ports": ports}))
 }
 
+/// A container whose ports count as those of the others do.
+fn sidecar(n: usize, long: bool) -> Item {
+    let Item::Element(mut element) = container(n, long) else {
+        unreachable!("an element of a list")
+    };
+    element["restartPolicy"] = "Always".into();
+    Item::Element(element)
+}
+
 fn container_port(n: usize, long: bool) -> Item {
     Item::Element(json!({"name": text(format!("a{n}"), long, 15), "containerPort": 1 + n % 65_535}))
 }
 
 fn condition(n: usize, long: bool) -> Item {
     Item::Element(json!({"type": text(format!("t{n}"), long, LABEL), "status": "True"}))
+}
+
+fn quantity(n: usize, long: bool) -> Item {
+    Item::Pair(text(format!("example.com/q{n}"), long, LABEL), "1".into())
 }
 
 fn service_port(n: usize, long: bool) -> Item {
@@ -162,12 +209,49 @@ fn endpoint(n: usize, long: bool) -> Item {
     Item::Element(endpoint)
 }
 
+/// As many addresses as an endpoint may have.
+fn endpoint_of_addresses(n: usize, long: bool) -> Item {
+    let Item::Element(mut element) = endpoint(n, long) else {
+        unreachable!("an element of a list")
+    };
+    element["addresses"] = (0..100).map(|at| ip(100 * n + at)).collect();
+    Item::Element(element)
+}
+
+fn endpoint_with_topology(n: usize, long: bool) -> Item {
+    let Item::Element(mut element) = endpoint(n, false) else {
+        unreachable!("an element of a list")
+    };
+    let pair = |at: usize| {
+        (
+            text(format!("k{at}"), long, LABEL),
+            text(format!("v{n}"), long, LABEL).into(),
+        )
+    };
+    element["deprecatedTopology"] = Value::Object((0..16).map(pair).collect());
+    Item::Element(element)
+}
+
 fn value(n: usize, long: bool) -> Item {
-    Item::Part(text(format!("v{n}"), long, LABEL))
+    Item::Value(text(format!("v{n}"), long, LABEL))
 }
 
 fn key(n: usize, long: bool) -> Item {
     Item::Part(format!("!{}", text(format!("k{n}"), long, LABEL)))
+}
+
+/// An annotation of this project that means nothing.
+fn unknown(n: usize, long: bool) -> Item {
+    const PREFIX: &str = "endpointd.io/";
+    Item::Pair(
+        text(format!("{PREFIX}k{n}"), long, PREFIX.len() + LABEL),
+        text(String::new(), long, LABEL),
+    )
+}
+
+/// A part of a name.
+fn word(n: usize, long: bool) -> Item {
+    Item::Part(text(format!("w{n}"), long, NAME))
 }
 
 fn owner(n: usize, long: bool) -> Item {
@@ -182,19 +266,23 @@ fn finalizer(n: usize, long: bool) -> Item {
 
 const ALL: usize = usize::MAX;
 
-const EVERY: [Kind; 7] = [
+const EVERY: [Kind; 9] = [
     Kind::Pod,
     Kind::Service,
     Kind::Endpoints,
+    Kind::OwnEndpoints,
     Kind::Slice,
+    Kind::Custom,
     Kind::Mirrored,
     Kind::Node,
     Kind::Lease,
 ];
-const SLICES: [Kind; 2] = [Kind::Slice, Kind::Mirrored];
+const ENDPOINTS: [Kind; 2] = [Kind::Endpoints, Kind::OwnEndpoints];
+const SLICES: [Kind; 3] = [Kind::Slice, Kind::Custom, Kind::Mirrored];
 /// As many as an object has room for.
 const ROOM: (usize, usize) = (ALL, OBJECT);
 const SELECTOR: &str = "/metadata/annotations/endpointd.io~1selector";
+const LEADER: &str = "/metadata/annotations/endpointd.io~1leader";
 
 /// The fields that repeat: of which kinds, the name, the JSON pointer, the most, and the item.
 type Row = (
@@ -206,30 +294,39 @@ type Row = (
 );
 
 #[rustfmt::skip] // A table.
-const TABLE: [Row; 23] = [
+const TABLE: [Row; 32] = [
     (&EVERY, "labels", "/metadata/labels", ROOM, label),
     (&EVERY, "annotations", "/metadata/annotations", (ALL, ANNOTATIONS), label),
     (&EVERY, "owners", "/metadata/ownerReferences", ROOM, owner),
     (&EVERY, "finalizers", "/metadata/finalizers", ROOM, finalizer),
     (&[Kind::Pod], "containers", "/spec/containers", ROOM, container),
     (&[Kind::Pod], "ports", "/spec/containers/0/ports", ROOM, container_port),
+    (&[Kind::Pod], "sidecars", "/spec/initContainers", ROOM, sidecar),
+    (&[Kind::Pod], "ports of a sidecar", "/spec/initContainers/0/ports", ROOM, container_port),
     (&[Kind::Pod], "conditions", "/status/conditions", ROOM, condition),
     (&[Kind::Service], "selector", "/spec/selector", ROOM, label),
     (&[Kind::Service], "ports", "/spec/ports", ROOM, service_port),
     (&[Kind::Service], "selected values", SELECTOR, (ALL, ANNOTATIONS), value),
     (&[Kind::Service], "selected keys", SELECTOR, (ALL, ANNOTATIONS), key),
-    (&[Kind::Endpoints], "addresses", "/subsets/0/addresses", ROOM, address),
+    (&[Kind::Service], "unknown annotations", "/metadata/annotations", (ALL, ANNOTATIONS), unknown),
+    (&[Kind::Service], "words of a Lease's name", LEADER, (ALL, ANNOTATIONS), word),
+    (&ENDPOINTS, "addresses", "/subsets/0/addresses", ROOM, address),
     (&[Kind::Endpoints], "addresses that are not ready", "/subsets/0/notReadyAddresses", ROOM, address),
     (&[Kind::Endpoints], "ports", "/subsets/0/ports", ROOM, port),
     (&[Kind::Endpoints], "ports of one name", "/subsets/0/ports", (65_535, OBJECT), port_alike),
     (&[Kind::Endpoints], "ports of a thousand addresses", "/subsets/1/ports", (65_535, OBJECT / 2), port_alike),
+    (&[Kind::Endpoints], "few ports of a thousand addresses", "/subsets/1/ports", (110, OBJECT), port_alike),
     (&[Kind::Endpoints], "subsets", "/subsets", ROOM, subset),
     (&[Kind::Endpoints], "subsets with a port in common", "/subsets", ROOM, subset_overlapping),
     (&[Kind::Endpoints], "subsets of an address and a port", "/subsets", ROOM, subset_of_a_port),
     (&[Kind::Endpoints], "subsets beside a thousand addresses", "/subsets", (12_000, OBJECT), subset_of_a_name),
     (&SLICES, "endpoints", "/endpoints", (1000, OBJECT), endpoint),
+    (&SLICES, "endpoints of a hundred addresses", "/endpoints", (1000, OBJECT), endpoint_of_addresses),
+    (&SLICES, "endpoints with topology", "/endpoints", (1000, OBJECT), endpoint_with_topology),
     (&SLICES, "ports", "/ports", (20_000, OBJECT), port),
     (&[Kind::Node], "conditions", "/status/conditions", ROOM, condition),
+    (&[Kind::Node], "quantities", "/status/allocatable", ROOM, quantity),
+    (&[Kind::Lease], "words of an identity", "/spec/holderIdentity", ROOM, word),
 ];
 
 /// Returns all fields of a kind that repeat.
@@ -251,7 +348,7 @@ impl Field {
         let size = |n| match (self.item)(n, long) {
             Item::Element(value) => value.to_string().len() + 1,
             Item::Pair(key, value) => key.len() + value.len() + 6,
-            Item::Part(text) => text.len() + 1,
+            Item::Value(text) | Item::Part(text) => text.len() + 1,
         };
         // Numbers have at most six digits.
         let each = size(100_000).max(size(1));
@@ -262,7 +359,18 @@ impl Field {
     pub(super) fn object(&self, items: usize, long: bool, version: u64) -> String {
         let mut object = plain(self.kind);
         object["metadata"]["resourceVersion"] = version.to_string().into();
-        if self.name == "ports of a thousand addresses" {
+        // What matters of a node and of a Lease changes with each version.
+        match self.kind {
+            Kind::Node => {
+                object["metadata"]["labels"]["topology.kubernetes.io/zone"] =
+                    format!("zone-{version}").into();
+            }
+            Kind::Lease => {
+                object["spec"]["renewTime"] = format!("2026-01-01T00:00:00.{version:06}Z").into();
+            }
+            _ => {}
+        }
+        if self.name.ends_with("ports of a thousand addresses") {
             // Addresses and ports share the room.
             let addresses = (0..1000).filter_map(|n| match address(n, long) {
                 Item::Element(value) => Some(value),
@@ -277,24 +385,25 @@ impl Field {
             let subset = json!({"addresses": addresses, "ports": ports});
             object["subsets"].as_array_mut().unwrap().push(subset);
         }
+        if self.pointer == LEADER {
+            object["metadata"]["annotations"]["endpointd.io/leader"] = "".into();
+        }
         let place = object.pointer_mut(self.pointer).expect("the field is there");
-        let mut parts = Vec::new();
+        let (mut values, mut parts) = (Vec::new(), Vec::new());
         for n in 0..items {
             match ((self.item)(n, long), &mut *place) {
                 (Item::Element(value), Value::Array(list)) => list.push(value),
                 (Item::Pair(key, value), Value::Object(map)) => drop(map.insert(key, value.into())),
+                (Item::Value(text), Value::String(_)) => values.push(text),
                 (Item::Part(text), Value::String(_)) => parts.push(text),
                 (_, place) => panic!("{} is {place}", self.name),
             }
         }
         if !parts.is_empty() {
-            let all = parts.join(",");
-            *place = if all.starts_with('!') {
-                all
-            } else {
-                format!("app in ({all})")
-            }
-            .into();
+            *place = parts.join(",").into();
+        }
+        if !values.is_empty() {
+            *place = format!("app in ({})", values.join(",")).into();
         }
         object.to_string()
     }
@@ -319,7 +428,10 @@ fn plain(kind: Kind) -> Value {
     match kind {
         Kind::Pod => json!({
             "metadata": metadata("pod", json!({"app": "a"})),
-            "spec": {"nodeName": "node-0", "containers": [{"name": "c", "ports": []}]},
+            "spec": {
+                "nodeName": "node-0", "containers": [{"name": "c", "ports": []}],
+                "initContainers": [{"name": "i", "restartPolicy": "Always", "ports": []}],
+            },
             "status": {
                 "podIP": "10.255.0.1", "podIPs": [{"ip": "10.255.0.1"}],
                 "conditions": [{"type": "Ready", "status": "True"}],
@@ -340,14 +452,23 @@ fn plain(kind: Kind) -> Value {
                 "ports": [{"name": "first", "port": 1, "protocol": "TCP"}],
             }],
         }),
+        Kind::OwnEndpoints => {
+            let mut endpoints = plain(Kind::Endpoints);
+            endpoints["metadata"] = metadata(
+                "app",
+                json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"}),
+            );
+            endpoints
+        }
+        Kind::Custom => slice("custom", "endpointd.io"),
         Kind::Slice => slice("app", "endpointslice-controller.k8s.io"),
         Kind::Mirrored => slice("mirror", "endpointslicemirroring-controller.k8s.io"),
         Kind::Node => json!({
-            "metadata": {"name": "node", "uid": "n", "labels": {}, "annotations": {}, "ownerReferences": [], "finalizers": []},
-            "status": {"conditions": [], "allocatable": {"cpu": "4"}},
+            "metadata": {"name": "node-0", "uid": "n", "labels": {}, "annotations": {}, "ownerReferences": [], "finalizers": []},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4"}},
         }),
         Kind::Lease => json!({
-            "metadata": metadata("lease", json!({})), "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+            "metadata": metadata("lease", json!({})), "spec": {"holderIdentity": "pod-000001", "leaseDurationSeconds": 15},
         }),
     }
 }

@@ -18,6 +18,7 @@ impl NamespaceState {
                 (next < self.services.end()).then_some(Round::Services(visit, next))
             }
             Round::Leases(round) => {
+                self.ctx.count_read(round.units(STRIDE));
                 let (concerned, rest) = self.leases.step(round, STRIDE, self.ctx.now);
                 self.visit_concerned(concerned);
                 rest.map(Round::Leases)

@@ -4,6 +4,7 @@
 use super::Service;
 use super::evaluate::Evaluation;
 use super::members::desired;
+use super::passes::Pass;
 use crate::core::address::Family;
 use crate::core::facts::EndpointFacts;
 use crate::core::hints::{Disabled, Hint, HintMode, HintState, HintedEndpoint, HintedSlice, Zone, assign};
@@ -26,7 +27,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at.
+    /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at, by the passes.
     pub(in crate::core::namespace) fn apply_zones(&mut self, view: ZoneView) {
         if self
             .services
@@ -37,8 +38,8 @@ impl Placement<'_> {
             return;
         }
         self.services.zones = Some(view);
-        for id in self.services.auto_hinted.clone() {
-            self.rehint_all(id);
+        if let Some(&first) = self.services.auto_hinted.first() {
+            self.services.queue(Pass::Rehint(first));
         }
     }
 

@@ -6,11 +6,12 @@
 
 use super::Services;
 use super::addresses::{Collecting, ServiceEndpoints};
+use super::unknown_nodes::NodeLook;
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::{Concerned, FollowedLeases};
 use crate::core::hash::KeyedMap;
-use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::ids::{NodeId, PodId, ServiceId, SliceId};
 use crate::core::inputs::{Matching, PodChange};
 use crate::core::namespace::Placement;
 use crate::core::namespace::rounds::Round;
@@ -47,8 +48,12 @@ pub(in crate::core::namespace) enum Pass {
     Edit(Box<Edit>),
     /// Collects the members of a Service's Endpoints object.
     Collect(Box<Collecting>),
-    /// Visits the pods on a node that has changed.
-    Node(VecDeque<PodId>),
+    /// Visits the pods on a node that has changed, from this index on.
+    Node(NodeId, usize),
+    /// Has the hints of the Services that depend on the zones looked at, from this Service on.
+    Rehint(ServiceId),
+    /// Looks for pods on nodes that do not exist.
+    UnknownNodes(Box<NodeLook>),
     /// Visits the Services that follow a Lease that has changed.
     Lead(Concerned),
     /// Removes these pods' positions in slices that have been forgotten.
@@ -227,11 +232,9 @@ impl Placement<'_> {
                 let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
                 ((!pods.is_empty()).then_some(Pass::Unfollow(id, pods)), looked_at)
             }
-            Pass::Node(mut pods) => {
-                let looked_at =
-                    self.step_pods(&mut pods, |state, pod| state.revisit(pod, PodChange::CONTENT));
-                ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
-            }
+            Pass::Node(node, at) => self.step_node(node, at),
+            Pass::Rehint(from) => self.step_rehint(from),
+            Pass::UnknownNodes(look) => (self.step_unknown_nodes(look), 1),
             Pass::Lead(concerned) => self.step_leaders(leases, concerned),
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);
@@ -313,6 +316,32 @@ impl Placement<'_> {
             each(self, pod);
         }
         before - pods.len()
+    }
+
+    /// Continues to visit the pods on a node. Returns what is left, and the number of pods visited.
+    fn step_node(&mut self, node: NodeId, from: usize) -> (Option<Pass>, usize) {
+        let (mut at, end) = (from, self.ctx.work.total() + PIECE);
+        while at - from < STRIDE && self.ctx.work.total() < end {
+            let Some(pod) = self.inputs.pod_on(node, at) else {
+                return (None, at - from);
+            };
+            self.revisit(pod, PodChange::CONTENT);
+            at += 1;
+        }
+        (Some(Pass::Node(node, at)), at - from)
+    }
+
+    /// Continues to have the hints looked at of the Services that depend on the zones. Returns what is left, and the number of
+    /// Services visited.
+    fn step_rehint(&mut self, from: ServiceId) -> (Option<Pass>, usize) {
+        let hinted = self.services.auto_hinted.range(from..);
+        let mut some: Vec<_> = hinted.take(STRIDE + 1).copied().collect();
+        let next = some.get(STRIDE).copied();
+        some.truncate(STRIDE);
+        for id in &some {
+            self.rehint_all(*id);
+        }
+        (next.map(Pass::Rehint), some.len())
     }
 
     /// Continues the change of a Service. Returns whether there is more, and the number of pods visited.

@@ -54,8 +54,8 @@ impl Placement<'_> {
 
     /// Applies a change of a node that pods of this namespace run on, but leaves the visits to its pods to the passes.
     pub(in crate::core::namespace) fn begin_node(&mut self, view: Arc<NodeView>) {
-        if let Some(pods) = self.inputs.apply_node(view) {
-            self.services.queue(Pass::Node(pods));
+        if let Some(node) = self.inputs.apply_node(view, &mut self.ctx.work) {
+            self.services.queue(Pass::Node(node, 0));
         }
     }
 

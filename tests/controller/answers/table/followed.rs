@@ -25,9 +25,9 @@ pub(super) fn lease(renewal: u32) -> Value {
     })
 }
 
-/// Makes Services that follow a Lease in ten namespaces.
-pub(super) async fn follow_leases(world: &mut World) {
-    for number in 0..10 {
+/// Makes Services that follow a Lease in so many namespaces.
+pub(super) async fn follow_leases(world: &mut World, namespaces: usize) {
+    for number in 0..namespaces {
         let namespace = format!("team-{number}");
         let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         world.api.create(&made, "").await.unwrap();
