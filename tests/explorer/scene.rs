@@ -3,15 +3,21 @@
 //! between two of them can all be tried: when each hears of a change or of a write, and when the server looks at
 //! its requests.
 
+#[path = "scene/leases.rs"]
+mod leases;
+#[path = "scene/yielding.rs"]
+mod yielding;
+
 use crate::model::{self, CustomSpec, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process, ToShard};
 use crate::search::{Part, System};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointFacts, Extras, Manager, SliceFacts, SliceMeta};
+use endpointd::core::followed_leases::lease::LeaseChange;
 use endpointd::core::ids::Uid;
 use endpointd::core::inbox::Change;
-use endpointd::core::namespace::{Kind, Settings};
+use endpointd::core::namespace::{Kind, Outcome, Settings};
 use endpointd::core::object::ObjectName;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::SlicePorts;
@@ -26,6 +32,8 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(10);
 /// The most endpoints of a slice.
 pub(crate) const LIMIT: usize = 2;
+/// No Lease runs out here: times from then on do not come.
+const NEVER: Duration = Duration::from_secs(1_000_000);
 
 /// Something that happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +52,10 @@ pub(crate) enum Happening {
     OthersFailing(&'static [u8]),
     /// The other controller's slice goes.
     OthersGone,
+    /// The Lease of the Service gets this pod as its holder.
+    Leads(u8),
+    /// Its holder renews it, when all else has come to rest.
+    Renews,
 }
 
 /// A scene.
@@ -57,6 +69,10 @@ pub(crate) struct Scene {
     pub(crate) script: Vec<Happening>,
     /// So many endpoints of a slice may be held.
     pub(crate) limit: usize,
+    /// The Service follows a Lease, which the first pod holds.
+    pub(crate) led: bool,
+    /// The answer to one request is lost, which was carried out or not.
+    pub(crate) loss: bool,
 }
 
 /// An event or changes on their way to a controller.
@@ -71,6 +87,9 @@ struct Controller {
     process: Process,
     slices: VecDeque<News>,
     inputs: VecDeque<News>,
+    leases: VecDeque<LeaseChange>,
+    /// The number under which it follows the Lease.
+    follows: Option<u64>,
 }
 
 /// A step.
@@ -80,7 +99,10 @@ pub(crate) enum Step {
     /// The controller hears of pods and Services, or of slices.
     Input(usize),
     Slices(usize),
+    /// It hears of the Lease.
+    Lease(usize),
     Serve(usize, ObjectName),
+    Lose(usize, ObjectName, bool),
     Answer(usize, ObjectName),
     Time,
 }
@@ -91,7 +113,7 @@ struct Server(Model);
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outputs = (&self.0.store, &self.0.mirrored, &self.0.version);
-        (outputs, &self.0.pods, &self.0.services).fmt(f)
+        (outputs, &self.0.pods, &self.0.services, &self.0.leases.there).fmt(f)
     }
 }
 
@@ -109,6 +131,8 @@ pub(crate) struct Stage<'s> {
     yields: Option<Duration>,
     /// True if slices of its own have taken their place since: all pods were in them, and some ready.
     replaced: bool,
+    /// An answer may still be lost.
+    loss: bool,
 }
 
 impl fmt::Debug for Stage<'_> {
@@ -119,7 +143,7 @@ impl fmt::Debug for Stage<'_> {
             self.happened,
             self.now,
             &self.yields,
-            self.replaced,
+            (self.replaced, self.loss),
         )
             .fmt(f)
     }
@@ -147,11 +171,15 @@ impl<'s> Stage<'s> {
             now: Duration::ZERO,
             yields: None,
             replaced: false,
+            loss: false,
         };
         stage.put_service(scene.annotated);
         for number in 0..scene.pods {
             let facts = pod(number).facts();
             stage.server.change().0.pods.insert(facts.name.clone(), facts);
+        }
+        if scene.led {
+            stage.server.change().0.lead(0, Some(&pod(0).facts().name));
         }
         if scene.outputs.mirrored {
             let service = ServiceSpec::plain().facts().name;
@@ -185,10 +213,18 @@ impl<'s> Stage<'s> {
                 process,
                 slices: VecDeque::new(),
                 inputs: VecDeque::new(),
+                leases: VecDeque::new(),
+                follows: None,
             });
             stage.run(at);
             stage.settle();
         }
+        if scene.led {
+            // Its holder is published once it has renewed it.
+            stage.lead(0);
+            stage.settle();
+        }
+        stage.loss = scene.loss;
         stage
     }
 
@@ -217,7 +253,11 @@ impl<'s> Stage<'s> {
             }
             // Time passes only where nothing else happens, as far as that is up to chance.
             let quick = steps.len() - usize::from(matches!(steps.last(), Some(Step::Time)));
-            let at = random.usize(..quick.max(1));
+            let mut at = random.usize(..quick.max(1));
+            // An answer may be lost late as well as early.
+            while matches!(steps[at], Step::Lose(..)) && random.u8(..) > 0 {
+                at = random.usize(..quick.max(1));
+            }
             self.take(steps[at].clone())?;
             self.check()?;
         }
@@ -236,6 +276,9 @@ impl<'s> Stage<'s> {
                 process.writer_turn();
             }
         }
+        if self.scene.led {
+            self.follow(at);
+        }
     }
 
     fn wakes(&self) -> Option<Duration> {
@@ -243,7 +286,7 @@ impl<'s> Stage<'s> {
             let process = &controller.process;
             [process.timer, process.shard.state.next_look()]
         });
-        wakes.flatten().min()
+        wakes.flatten().filter(|wakes| *wakes < NEVER).min()
     }
 
     fn tell(&mut self, changes: &[Change]) {
@@ -257,6 +300,7 @@ impl<'s> Stage<'s> {
             generation: self.generation,
             selector: (!annotated).then_some(0),
             annotation: (annotated && !self.scene.outputs.mirrored).then_some(0),
+            lease: self.scene.led.then_some(0),
             ..ServiceSpec::plain()
         };
         let facts = spec.facts();
@@ -314,7 +358,23 @@ impl<'s> Stage<'s> {
                 self.server.change().0.put_slice(facts);
             }
             Happening::OthersGone => self.server.change().0.delete_slice("others"),
+            Happening::Leads(number) => self.lead(number),
+            Happening::Renews => self.lead(self.leader()),
         }
+    }
+
+    /// The server looks at a request. `lost` says that no answer comes, and whether it was carried out all the same.
+    fn serve(&mut self, at: usize, object: ObjectName, lost: Option<bool>) -> Result<(), String> {
+        let Some(Flight::Sent(request)) = self.controllers[at].process.flights.get(&object).cloned() else {
+            return Err("no such request is out".to_owned());
+        };
+        let carried = (lost != Some(false)).then(|| self.server.change().0.carry_out(&object, &request));
+        let answer = match (lost, carried) {
+            (None, Some(outcome)) => Flight::Answered(outcome, Load::Answered),
+            _ => Flight::Answered(Outcome::Unknown, Load::Unanswered),
+        };
+        self.controllers[at].process.flights.insert(object, answer);
+        Ok(())
     }
 
     /// A slice of the built-in controller.
@@ -356,59 +416,6 @@ impl<'s> Stage<'s> {
         let deletes = flights.filter(|(_, flight)| matches!(flight, Flight::Sent(Request::Delete(_))));
         deletes.map(|(object, _)| object.name.clone()).collect()
     }
-
-    /// Old slices go only for what takes their place, as far as the controller can know.
-    fn check_deleted(&self, at: usize, name: &str) -> Result<(), String> {
-        let controller = &self.controllers[at];
-        let server = &self.server.0;
-        let custom = server.store.get(name).filter(|old| old.is_custom());
-        let old = custom.or_else(|| server.mirrored.get(name));
-        let (Some(since), Some(old)) = (self.yields, old) else {
-            return Ok(());
-        };
-        if !controller.slices.is_empty() || !controller.inputs.is_empty() || addresses(old).next().is_none() {
-            return Ok(());
-        }
-        let mut left = self.addresses(Manager::Custom);
-        left.extend(server.mirrored.values().flat_map(addresses));
-        let others = self.addresses(Manager::Builtin);
-        let waited = self.now >= since + WAIT;
-        let store = &mut self.server.0.store.values();
-        let any = store.any(|slice| slice.meta.manager == Manager::Builtin);
-        if others.len() >= left.len() || (waited && (!any || !others.is_empty())) || self.replaced {
-            return Ok(());
-        }
-        let now = self.now.saturating_sub(since);
-        Err(format!(
-            "after {now:?} {left:?} is deleted, and there are {others:?}"
-        ))
-    }
-
-    /// Returns whether slices of its own take the place of those that give way.
-    fn is_replaced(&self) -> bool {
-        let store = self.server.0.store.values();
-        let ours = store.filter(|slice| slice.meta.manager == Manager::Builtin);
-        let written: usize = ours.map(|slice| slice.endpoints.len()).sum();
-        self.scene.outputs.slices
-            && written >= usize::from(self.pods)
-            && !self.addresses(Manager::Builtin).is_empty()
-    }
-
-    /// The addresses of ready endpoints in the slices of a controller.
-    fn addresses(&self, manager: Manager) -> BTreeSet<String> {
-        let slices = self.server.0.store.values();
-        let slices = slices.filter(|slice| slice.meta.manager == manager);
-        slices.flat_map(addresses).collect()
-    }
-}
-
-/// The addresses of ready endpoints.
-fn addresses(slice: &SliceFacts) -> impl Iterator<Item = String> {
-    let endpoints = slice
-        .endpoints
-        .iter()
-        .filter(|endpoint| endpoint.ready == Some(true));
-    endpoints.map(|endpoint| endpoint.addresses.join("+"))
 }
 
 impl System for Stage<'_> {
@@ -418,10 +425,16 @@ impl System for Stage<'_> {
         let mut steps = Vec::new();
         for (at, controller) in self.controllers.iter().enumerate() {
             for (object, flight) in &controller.process.flights {
-                steps.push(match flight {
-                    Flight::Sent(_) => Step::Serve(at, object.clone()),
-                    Flight::Answered(..) => Step::Answer(at, object.clone()),
-                });
+                match flight {
+                    Flight::Sent(_) => {
+                        steps.push(Step::Serve(at, object.clone()));
+                        if self.loss {
+                            let lose = |carried| Step::Lose(at, object.clone(), carried);
+                            steps.extend([true, false].map(lose));
+                        }
+                    }
+                    Flight::Answered(..) => steps.push(Step::Answer(at, object.clone())),
+                }
             }
             if !controller.inputs.is_empty() {
                 steps.push(Step::Input(at));
@@ -429,8 +442,13 @@ impl System for Stage<'_> {
             if !controller.slices.is_empty() {
                 steps.push(Step::Slices(at));
             }
+            if !controller.leases.is_empty() {
+                steps.push(Step::Lease(at));
+            }
         }
-        if self.happened < self.scene.script.len() {
+        let happens = self.scene.script.get(self.happened);
+        let rests = steps.is_empty() && self.wakes().is_none();
+        if happens.is_some_and(|happening| rests || *happening != Happening::Renews) {
             steps.push(Step::Happen);
         }
         // Time is long against messages.
@@ -458,13 +476,19 @@ impl System for Stage<'_> {
                 }
                 Some(at)
             }
+            Step::Lease(at) => {
+                let controller = &mut self.controllers[at];
+                let change = controller.leases.pop_front();
+                controller.process.deliver(change.map(Change::Leases));
+                Some(at)
+            }
             Step::Serve(at, object) => {
-                let flights = &mut self.controllers[at].process.flights;
-                let Some(Flight::Sent(request)) = flights.get(&object).cloned() else {
-                    return Err("no such request is out".to_owned());
-                };
-                let outcome = self.server.change().0.carry_out(&object, &request);
-                flights.insert(object, Flight::Answered(outcome, Load::Answered));
+                self.serve(at, object, None)?;
+                None
+            }
+            Step::Lose(at, object, carried) => {
+                self.loss = false;
+                self.serve(at, object, Some(carried))?;
                 None
             }
             Step::Answer(at, object) => {
@@ -516,6 +540,9 @@ impl System for Stage<'_> {
     }
 
     fn check(&self) -> Result<(), String> {
+        if self.scene.led {
+            return self.check_leader();
+        }
         Ok(())
     }
 
@@ -535,6 +562,9 @@ impl System for Stage<'_> {
             if published != expected {
                 return Err(format!("slices say {published:?}, and should say {expected:?}"));
             }
+        }
+        if self.scene.outputs.custom {
+            self.check_custom()?;
         }
         if self.scene.outputs.mirrored {
             let (published, expected) = (server.published_mirrored(), server.expected_mirrored());

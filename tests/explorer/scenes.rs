@@ -19,15 +19,6 @@ const MIRRORED: Outputs = Outputs {
 /// Scenes that are searched whole.
 pub(crate) fn all() -> Vec<Scene> {
     use Happening::{Again, Annotated, Fails, Others, OthersFailing, OthersGone, Scale};
-    let yields = |name, script: &[Happening]| Scene {
-        name,
-        outputs: CUSTOM,
-        annotated: true,
-        controllers: 1,
-        pods: 2,
-        script: script.to_vec(),
-        limit: LIMIT,
-    };
     let mirrors = |name, script: &[Happening]| Scene {
         outputs: MIRRORED,
         ..yields(name, script)
@@ -103,6 +94,58 @@ pub(crate) fn all() -> Vec<Scene> {
             ..yields("a Service that is made again", &[Scale(3), Again])
         },
     ]
+    .into_iter()
+    .chain(beside_others())
+    .collect()
+}
+
+/// Scenes of a Service that follows a Lease, and of two controllers.
+fn beside_others() -> Vec<Scene> {
+    use Happening::{Leads, Others, OthersGone, Renews, Scale};
+    let follows = |name, script: &[Happening]| Scene {
+        led: true,
+        ..yields(name, script)
+    };
+    vec![
+        follows(
+            "follows a Lease: others have an empty slice",
+            &[Others(&[]), OthersGone],
+        ),
+        follows(
+            "follows a Lease: others have an empty slice, and another pod leads",
+            &[Others(&[]), Leads(1)],
+        ),
+        follows(
+            "follows a Lease: others publish, and go",
+            &[Others(&[]), Others(&[5]), OthersGone, Renews],
+        ),
+        Scene {
+            loss: true,
+            outputs: SLICES,
+            annotated: false,
+            controllers: 2,
+            pods: 1,
+            ..yields(
+                "two controllers: scaled from 1 to 2, an answer is lost",
+                &[Scale(2)],
+            )
+        },
+    ]
+}
+
+/// One controller whose slices are for an annotation.
+fn yields(name: &'static str, script: &[Happening]) -> Scene {
+    Scene {
+        name,
+        outputs: CUSTOM,
+        annotated: true,
+        controllers: 1,
+        pods: 2,
+        script: script.to_vec(),
+        limit: LIMIT,
+        led: false,
+        loss: false,
+    }
 }
 
 /// Two controllers in scenes that are too large to be searched whole: they are played in orders chosen by chance.
@@ -116,6 +159,8 @@ pub(crate) fn large() -> Vec<Scene> {
         pods,
         script: script.to_vec(),
         limit: 10,
+        led: false,
+        loss: false,
     };
     vec![
         Scene {
