@@ -126,7 +126,9 @@ fn service_port_change(criterion: &mut Criterion, goals: &mut Goals) {
     let mut group = group(criterion, "service_port_change");
     let mut world = World::of_one_large(SLICES, PODS, OTHERS, NODES);
     let mut other = app_service(0);
-    other.ports[0].target = TargetPort::Number(9090);
+    let mut ports = other.ports.to_vec();
+    ports[0].target = TargetPort::Number(9090);
+    other.ports = ports.into();
     let mut writes = 0;
     let change = alternate(&mut group, &mut world, &[app_service(0), other], &mut writes);
     let pods = (0..PODS).map(|number| app_pod(0, number, NODES, true));
