@@ -432,7 +432,14 @@ pub(super) fn failures(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Failur
     failures
 }
 
+/// Returns for how many seconds writes waited for the sake of clients that watch.
+pub(super) fn held_back_for_watchers(report: &Report) -> Option<f64> {
+    let fan_out = report.fan_out?;
+    Some(fan_out.held_back_by_echoes + fan_out.held_back_by_watchers)
+}
+
 fn work(reports: &[&Report]) -> Group {
+    type Value = fn(&Report) -> Option<f64>;
     let mut work = group("Changes and writes", reports, &WORK);
     let held_back = |report: &&Report| matches!(throttled(report), Some(Throttled::For(_)));
     for figure in &mut work.figures {
@@ -452,6 +459,23 @@ fn work(reports: &[&Report]) -> Group {
         tolerance: THROTTLED_ALIKE,
         ..throttled
     });
+    let for_watchers: [(_, Value); 3] = [
+        ("echo p50", |report| report.fan_out?.echo_p50),
+        ("echo p99", |report| report.fan_out?.echo_p99),
+        ("held back for watchers", held_back_for_watchers),
+    ];
+    // kube-controller-manager has none of them.
+    for (name, value) in for_watchers {
+        let figure = figure(
+            reports,
+            name,
+            Better::Neither,
+            noise::MEDIAN,
+            format::seconds,
+            value,
+        );
+        work.figures.push(figure);
+    }
     work
 }
 

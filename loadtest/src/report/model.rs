@@ -53,6 +53,8 @@ pub struct Report {
     pub restarts: Vec<Restart>,
     /// How long the controller's own limits held back writes; none where its metrics could not be read.
     pub throttling: Option<Throttling>,
+    /// What endpointd did for the sake of clients that watch slices; none where its metrics could not be read.
+    pub fan_out: Option<FanOut>,
     /// The flags that the controller ran with, in their order; none where they are not known.
     pub flags: Option<Vec<String>>,
     /// The simulated kube-proxies; none where there were none.
@@ -144,6 +146,21 @@ pub struct Throttling {
     pub share: f64,
     /// Over the run.
     pub over_time: Vec<ThrottlingSample>,
+}
+
+/// What endpointd did for the sake of clients that watch slices, from the first measured change on.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FanOut {
+    /// Seconds in which a write waited until its own watch showed earlier ones.
+    pub held_back_by_echoes: f64,
+    /// Seconds in which a write waited for the budget of watchers.
+    pub held_back_by_watchers: f64,
+    /// Seconds from the answer to a write of a slice until its own watch showed it: half of them took no longer, as far as the
+    /// buckets of its metric tell. None where there was no such write.
+    pub echo_p50: Option<f64>,
+    /// The same for 99 of 100.
+    pub echo_p99: Option<f64>,
 }
 
 /// One interval of the time in which writes may have been held back.

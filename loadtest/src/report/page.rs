@@ -242,6 +242,14 @@ fn all_tiles(report: &Report) -> Vec<Tile> {
             )
         });
     }
+    if let Some(echo) = report.fan_out.and_then(|fan_out| fan_out.echo_p50) {
+        let held_back = figures::held_back_for_watchers(report).map(format::seconds);
+        let more = format!(
+            "p50; held back for watchers for {}",
+            held_back.unwrap_or_default()
+        );
+        tiles.push(tile("Echo of slices", format::seconds(echo), more));
+    }
     tiles.extend(process_tiles(report));
     if let Some(longest) = figures::longest_gap(report) {
         let more = format!("no writer for up to {}", format::seconds(longest));

@@ -136,6 +136,7 @@ impl Sampler {
         }
         report.queue = self.readings.queue();
         report.throttling = self.readings.throttling();
+        report.fan_out = self.readings.fan_out();
     }
 }
 

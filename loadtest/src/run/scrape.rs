@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     api,
-    report::model::{QueueSample, Requests, Throttling, ThrottlingSample},
+    report::model::{FanOut, QueueSample, Requests, Throttling, ThrottlingSample},
 };
 
 /// Each reading costs the controller as much as one write or two.
@@ -22,6 +22,10 @@ const QUEUES: [&str; 2] = [
 /// Seconds in which endpointd held back writes. Upstream has no such metric: its client counts the waits of all requests
 /// that wait at the same time, so its sum is no share of any time.
 const THROTTLED: &str = "endpointd_throttled_seconds_total";
+/// The same, by limit.
+const HELD_BACK: &str = "endpointd_held_back_seconds_total";
+/// Seconds from the answers to writes of slices until endpointd's own watch showed them.
+const ECHOES: &str = "endpointd_echo_seconds_bucket{output=\"endpointslice\",le=\"";
 /// Requests that changed slices, by operation, as kube-controller-manager and endpointd count them.
 const SLICE_CHANGES: &str = "endpoint_slice_controller_changes";
 /// The same from Kubernetes 1.38 on, which deprecates the other name.
@@ -37,12 +41,22 @@ const TRIES: u32 = 50;
 const OF_ADMIN: [&str; 4] = ["--admin-port", "--secure-port", "--bind-address", "--tls-"];
 
 /// The values on one page of metrics.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reading {
     waiting: Option<f64>,
     throttled: Option<f64>,
     slice_requests: Option<Requests>,
     requests: Option<Requests>,
+    fan_out: Option<FanOutReading>,
+}
+
+/// The counters of what endpointd does for the sake of clients that watch.
+#[derive(Clone, Debug, PartialEq)]
+struct FanOutReading {
+    by_echoes: f64,
+    by_watchers: f64,
+    /// The buckets of echoes: how many took no longer than so many seconds.
+    echoes: Vec<(f64, f64)>,
 }
 
 /// The readings of a run.
@@ -54,8 +68,8 @@ pub(super) struct Readings {
     last: Option<(f64, Instant)>,
     seconds: f64,
     throttled: Vec<ThrottlingSample>,
-    /// The counts of requests before, and at the last reading.
-    requests: Option<(Reading, Reading)>,
+    /// The first reading, whose counts are left out, and the last one.
+    ends: Option<(Reading, Reading)>,
 }
 
 /// Reads a page of metrics; none if it cannot be read.
@@ -119,6 +133,59 @@ fn since(now: Option<Requests>, before: Option<Requests>) -> Option<Requests> {
     })
 }
 
+/// How much higher a counter is than before. That of a process that was started since began at nought.
+fn more(now: f64, before: f64) -> f64 {
+    if now < before { now } else { now - before }
+}
+
+/// Returns the bound of the bucket with that part of all that was counted since, or the highest bound that is one.
+fn quantile(now: &[(f64, f64)], before: &[(f64, f64)], part: f64) -> Option<f64> {
+    let count = |(bound, count): &(f64, f64)| {
+        let earlier = before.iter().find(|(other, _)| other.total_cmp(bound).is_eq());
+        (*bound, more(*count, earlier.map_or(0.0, |(_, count)| *count)))
+    };
+    let counts: Vec<_> = now.iter().map(count).collect();
+    let (_, all) = *counts.last()?;
+    let highest = counts.iter().rev().find(|(bound, _)| bound.is_finite());
+    let bound = counts.iter().find(|(_, count)| *count >= all * part)?.0;
+    (all > 0.0).then(|| highest.map_or(bound, |(highest, _)| bound.min(*highest)))
+}
+
+// === impl FanOutReading ===
+
+impl FanOutReading {
+    fn of(metrics: &str) -> Option<Self> {
+        let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
+        let held_back = |limit: &str| {
+            let prefix = format!("{HELD_BACK}{{limit=\"{limit}\"}} ");
+            metrics
+                .lines()
+                .find(|line| line.starts_with(&*prefix))
+                .and_then(value)
+        };
+        let buckets = metrics.lines().filter_map(|line| {
+            let (bound, _) = line.strip_prefix(ECHOES)?.split_once('"')?;
+            Some((bound.parse().ok()?, value(line)?))
+        });
+        Some(Self {
+            by_echoes: held_back("echoes")?,
+            by_watchers: held_back("watchers")?,
+            echoes: buckets.collect(),
+        })
+    }
+
+    fn since(&self, before: Option<&Self>) -> FanOut {
+        let counter = |of: fn(&Self) -> f64| more(of(self), before.map_or(0.0, of));
+        let before = before.map_or(&[][..], |before| &before.echoes);
+        FanOut {
+            held_back_by_echoes: counter(|reading| reading.by_echoes),
+            held_back_by_watchers: counter(|reading| reading.by_watchers),
+            echo_p50: quantile(&self.echoes, before, 0.5),
+            echo_p99: quantile(&self.echoes, before, 0.99),
+        }
+    }
+}
+
 // === impl Reading ===
 
 impl Reading {
@@ -136,6 +203,7 @@ impl Reading {
             slice_requests: requests(metrics, SLICE_CHANGES, "operation")
                 .or_else(|| requests(metrics, SLICE_CHANGES_TOTAL, "operation")),
             requests: requests(metrics, REQUESTS, "verb"),
+            fan_out: FanOutReading::of(metrics),
         }
     }
 }
@@ -148,25 +216,27 @@ impl Readings {
         Self {
             start,
             queue: Vec::new(),
-            last: before.and_then(|reading| Some((reading.throttled?, start))),
+            last: before
+                .as_ref()
+                .and_then(|reading| Some((reading.throttled?, start))),
             seconds: 0.0,
             throttled: Vec::new(),
-            requests: before.map(|before| (before, before)),
+            ends: before.map(|before| (before.clone(), before)),
         }
     }
 
     pub(super) fn add(&mut self, reading: Reading, now: Instant) {
         let at = now.saturating_duration_since(self.start).as_secs_f64();
-        if let Some((_, last)) = &mut self.requests {
-            *last = reading;
-        }
         if let Some(depth) = reading.waiting {
             self.queue.push(QueueSample { at, depth });
         }
-        let Some(count) = reading.throttled else { return };
+        let throttled = reading.throttled;
+        if let Some((_, last)) = &mut self.ends {
+            *last = reading;
+        }
+        let Some(count) = throttled else { return };
         if let Some((before, when)) = self.last {
-            // The counter of a process that was started since begins at nought.
-            let more = if count < before { count } else { count - before };
+            let more = more(count, before);
             let passed = now.saturating_duration_since(when).as_secs_f64();
             self.seconds += more;
             if passed > 0.0 {
@@ -179,13 +249,19 @@ impl Readings {
 
     /// The controller's requests for slices, and those for slices and Endpoints.
     pub(super) fn requests(&self) -> [Option<Requests>; 2] {
-        let Some((before, last)) = &self.requests else {
+        let Some((before, last)) = &self.ends else {
             return [None; 2];
         };
         [
             since(last.slice_requests, before.slice_requests),
             since(last.requests, before.requests),
         ]
+    }
+
+    /// What endpointd did for the sake of clients that watch; none if that was never read.
+    pub(super) fn fan_out(&self) -> Option<FanOut> {
+        let (before, last) = self.ends.as_ref()?;
+        Some(last.fan_out.as_ref()?.since(before.fan_out.as_ref()))
     }
 
     /// The controller's queue over the run.
@@ -251,6 +327,40 @@ mod tests {
     }
 
     #[test]
+    fn echoes_and_what_they_held_back_were_left_out() {
+        let page = |quick, late, all, held_back| {
+            Reading::of(&format!(
+                "endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"0.1\"}} {quick}\n\
+                 endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"2.5\"}} {late}\n\
+                 endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"+Inf\"}} {all}\n\
+                 endpointd_echo_seconds_bucket{{output=\"endpoints\",le=\"+Inf\"}} 1000\n\
+                 endpointd_held_back_seconds_total{{limit=\"echoes\"}} {held_back}\n\
+                 endpointd_held_back_seconds_total{{limit=\"watchers\"}} 3\n"
+            ))
+        };
+        let start = Instant::now();
+        let mut readings = Readings::begin(start, Some(page(90, 90, 90, 1.0)));
+        assert_eq!(
+            readings.fan_out().unwrap().echo_p50,
+            None,
+            "there were none since"
+        );
+        readings.add(page(160, 190, 190, 2.5), start);
+        let expected = FanOut {
+            held_back_by_echoes: 1.5,
+            held_back_by_watchers: 0.0,
+            echo_p50: Some(0.1),
+            echo_p99: Some(2.5),
+        };
+        assert_eq!(readings.fan_out(), Some(expected));
+        readings.add(page(90, 90, 300, 2.5), start);
+        assert_eq!(readings.fan_out().unwrap().echo_p50, Some(2.5), "or longer");
+        let mut upstream = Readings::begin(start, Some(Reading::of("up 1\n")));
+        upstream.add(Reading::of("up 1\n"), start);
+        assert_eq!(upstream.fan_out(), None);
+    }
+
+    #[test]
     fn throttling_counts_from_the_start_and_goes_on_after_a_restart() {
         let start = Instant::now();
         let reading = |throttled| Reading {
@@ -258,6 +368,7 @@ mod tests {
             throttled,
             slice_requests: None,
             requests: None,
+            fan_out: None,
         };
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         let mut readings = Readings::begin(start, Some(reading(Some(7.0))));
