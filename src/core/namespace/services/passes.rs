@@ -204,6 +204,14 @@ impl Services {
 }
 
 impl Placement<'_> {
+    /// Looks for nodes that did not exist at several looks in a row, of which users are told by the passes. The time between
+    /// two looks is up to the caller.
+    pub(in crate::core::namespace) fn look_at_unknown_nodes(&mut self) {
+        if let Some(look) = self.begin_unknown_nodes() {
+            self.services.queue(Pass::UnknownNodes(look));
+        }
+    }
+
     /// Continues a pass. `leases` are for the Services that follow one.
     pub(in crate::core::namespace) fn step(&mut self, leases: &mut FollowedLeases, pass: Pass) -> Stepped {
         let stepped = match pass {
@@ -234,7 +242,7 @@ impl Placement<'_> {
             }
             Pass::Node(node, at) => self.step_node(node, at),
             Pass::Rehint(from) => self.step_rehint(from),
-            Pass::UnknownNodes(look) => (self.step_unknown_nodes(look), 1),
+            Pass::UnknownNodes(look) => (self.step_unknown_nodes(look).map(Pass::UnknownNodes), 1),
             Pass::Lead(concerned) => self.step_leaders(leases, concerned),
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);

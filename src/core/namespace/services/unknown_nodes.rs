@@ -3,7 +3,6 @@
 //! Upstream's endpointslice controller (1.36) fails its sync for such a pod, records an Event at each of 15 tries, and
 //! then gives up. A node that is only seen later than its pods is no reason for an Event here.
 
-use super::passes::Pass;
 use crate::core::events::{Notice, Source};
 use crate::core::ids::{NodeId, PodId, ServiceId};
 use crate::core::inputs::Inputs;
@@ -68,22 +67,22 @@ impl LeftOut {
 }
 
 impl Placement<'_> {
-    /// Looks for nodes that did not exist at several looks in a row, of which users are told by the passes. The time between
-    /// two looks is up to the caller.
-    pub(in crate::core::namespace) fn look_at_unknown_nodes(&mut self) {
-        if self.ctx.may_tell_of_nodes() {
-            let nodes = self.inputs.look_at_unknown_nodes();
-            self.ctx.work.nodes_visited += nodes.len() as u64;
-            self.services.queue(Pass::UnknownNodes(Box::new(NodeLook {
-                nodes,
-                left: 2 * VISITS,
-                first: AtNode::default(),
-            })));
+    /// Begins a look for nodes that did not exist at several looks in a row, if these can be told now.
+    pub(super) fn begin_unknown_nodes(&mut self) -> Option<Box<NodeLook>> {
+        if !self.ctx.may_tell_of_nodes() {
+            return None;
         }
+        let nodes = self.inputs.look_at_unknown_nodes();
+        self.ctx.work.nodes_visited += nodes.len() as u64;
+        Some(Box::new(NodeLook {
+            nodes,
+            left: 2 * VISITS,
+            first: AtNode::default(),
+        }))
     }
 
     /// Continues a look. Returns what is left.
-    pub(super) fn step_unknown_nodes(&mut self, mut look: Box<NodeLook>) -> Option<Pass> {
+    pub(super) fn step_unknown_nodes(&mut self, mut look: Box<NodeLook>) -> Option<Box<NodeLook>> {
         let node = *look.nodes.front()?;
         for _ in 0..STRIDE {
             if look.first.visits < VISITS && look.left > 0 && self.visit_left_out(node, &mut look.first) {
@@ -98,7 +97,7 @@ impl Placement<'_> {
             }
             break;
         }
-        Some(Pass::UnknownNodes(look))
+        Some(look)
     }
 
     /// Visits the next pod on a node, or its next membership. Returns false if there is none.
