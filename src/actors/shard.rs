@@ -94,6 +94,13 @@ pub(crate) struct ShardState {
 }
 
 impl ShardState {
+    /// Does the visits that are left, over as many turns as they take.
+    async fn finish_passes(&mut self) {
+        while !self.core.step_passes(&mut self.turn) {
+            self.yield_turn().await;
+        }
+    }
+
     /// Tells users of what has come up in this turn, yields to other tasks, and begins a new turn.
     async fn yield_turn(&mut self) {
         self.tell().await;
@@ -165,9 +172,7 @@ impl ShardState {
                 let mut before = self.core.work().total();
                 while self.core.look_at_one(now) {
                     self.turn.spend(1 + self.core.work().total() - before);
-                    while !self.core.step_passes(&mut self.turn) {
-                        self.yield_turn().await;
-                    }
+                    self.finish_passes().await;
                     before = self.core.work().total();
                     if self.turn.is_spent() {
                         self.yield_turn().await;
@@ -177,9 +182,7 @@ impl ShardState {
             ShardMsg::NodesDue => {
                 self.looks_at_nodes = false;
                 self.core.begin_look_at_unknown_nodes();
-                while !self.core.step_passes(&mut self.turn) {
-                    self.yield_turn().await;
-                }
+                self.finish_passes().await;
             }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());

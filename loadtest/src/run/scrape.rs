@@ -99,12 +99,18 @@ pub(super) fn free_url(flags: &[OsString]) -> Option<Uri> {
     format!("http://127.0.0.1:{port}/metrics").parse().ok()
 }
 
+/// The value of a series; none if it is not there.
+fn value(metrics: &str, series: &str) -> Option<f64> {
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    value.parse().ok()
+}
+
 /// The values of a counter that has a verb as its only label; none if it is not there.
 fn requests(metrics: &str, name: &str, label: &str) -> Option<Requests> {
     let of = |verb: &str| {
-        let prefix = format!("{name}{{{label}=\"{verb}\"}} ");
-        let value = metrics.lines().find_map(|line| line.strip_prefix(&*prefix))?;
-        Some(value.parse::<f64>().ok()? as u64)
+        let value = value(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
+        Some(value as u64)
     };
     let verbs = ["create", "update", "delete", "get"].map(of);
     verbs.iter().any(Option::is_some).then(|| {
@@ -155,17 +161,10 @@ fn quantile(now: &[(f64, f64)], before: &[(f64, f64)], part: f64) -> Option<f64>
 
 impl FanOutReading {
     fn of(metrics: &str) -> Option<Self> {
-        let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
-        let held_back = |limit: &str| {
-            let prefix = format!("{HELD_BACK}{{limit=\"{limit}\"}} ");
-            metrics
-                .lines()
-                .find(|line| line.starts_with(&*prefix))
-                .and_then(value)
-        };
+        let held_back = |limit: &str| value(metrics, &format!("{HELD_BACK}{{limit=\"{limit}\"}}"));
         let buckets = metrics.lines().filter_map(|line| {
-            let (bound, _) = line.strip_prefix(ECHOES)?.split_once('"')?;
-            Some((bound.parse().ok()?, value(line)?))
+            let (bound, count) = line.strip_prefix(ECHOES)?.split_once("\"} ")?;
+            Some((bound.parse().ok()?, count.parse().ok()?))
         });
         Some(Self {
             by_echoes: held_back("echoes")?,
