@@ -33,8 +33,9 @@ for flag in "$@"; do case $flag in
 esac; done
 exec LOADTEST serve $flags
 "#;
+/// It makes no folder above its own: a `mkdir` that outlives a killed shell must not bring back what has been removed.
 const ETCD: &str = r#"
-for flag in "$@"; do case $flag in --data-dir=*) mkdir -p "${flag#*=}"; date >"${flag#*=}/started" ;; esac; done
+for flag in "$@"; do case $flag in --data-dir=*) test -d "${flag#*=}" || mkdir "${flag#*=}"; date >"${flag#*=}/started" ;; esac; done
 exec sleep 1000
 "#;
 

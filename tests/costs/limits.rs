@@ -31,6 +31,10 @@ const ALLOCATED_PER_UNIT: usize = 2048;
 const UNCOUNTED: usize = 8;
 /// Bytes to be written for each byte that was read.
 const WRITTEN: usize = 16;
+/// Bytes that were read for each request: every object that is written costs the server some, however small it is.
+const READ_PER_REQUEST: usize = 256;
+/// Requests that are allowed beside those.
+const SOME_REQUESTS: usize = 100;
 /// Bytes that are allowed beside the multiples.
 const FIXED: usize = 1 << 20;
 
@@ -41,6 +45,7 @@ struct Cost {
     most_units: u64,
     most_allocated: usize,
     written: usize,
+    requests: usize,
     /// Only to be printed.
     longest: Duration,
 }
@@ -126,6 +131,7 @@ fn take(world: &mut World, news: News, shown: Option<Shown<'_>>, version: u64) -
                 true
             });
             let Some(built) = built else { continue };
+            cost.requests += 1;
             let outcome = match built.request {
                 Request::Create(body) | Request::Update(body) => {
                     cost.written += body.len();
@@ -199,7 +205,7 @@ fn excess(field: &Field, long: bool) -> Vec<String> {
         let cost = take(&mut world, news, shown, version);
         let label = format!(
             "{:?} with {items} {} {}, {what}: {} units, {} at most, {} KiB uncounted, {} times in memory, {} times afterwards, {} \
-             times written, {:?} at most",
+             times written in {} requests, {:?} at most",
             field.kind,
             if long { "long" } else { "short" },
             field.name,
@@ -209,6 +215,7 @@ fn excess(field: &Field, long: bool) -> Vec<String> {
             times(here.peak(), read),
             times(all.live(), read),
             times(cost.written, read),
+            cost.requests,
             cost.longest,
         );
         println!("{label}");
@@ -219,6 +226,7 @@ fn excess(field: &Field, long: bool) -> Vec<String> {
             || cost.most_allocated > UNCOUNTED * read + FIXED
             || here.peak().max(all.live()) > memory_bound * read + FIXED
             || cost.written > WRITTEN * read + FIXED
+            || cost.requests > read / READ_PER_REQUEST + SOME_REQUESTS
         {
             excess.push(label);
         }

@@ -22,6 +22,8 @@ use tower::{Service, ServiceExt as _};
 
 /// More requests than any test has a use for. On a paused clock, a client that asks without a pause would never end.
 const MOST: usize = 50_000;
+/// More bytes of answers than any test has a use for; the log keeps them.
+const MOST_BYTES: usize = 256 << 20;
 
 /// An answer to a request, which may break off.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -153,6 +155,8 @@ struct State {
     rules: Vec<Rule>,
     stub: Option<Stub>,
     taken: usize,
+    /// Bytes of the answers in the log, as they were sent.
+    bytes: usize,
 }
 
 impl std::fmt::Debug for State {
@@ -274,7 +278,7 @@ impl Gate {
             let rule = state.rules.iter().position(meets);
             let fate = rule.map(|at| state.rules.remove(at).fate);
             state.log.push(sent.clone());
-            if state.log.len() > MOST {
+            if state.log.len() > MOST || state.bytes > MOST_BYTES {
                 let last: Vec<String> = state.log.iter().rev().take(8).map(Sent::line).collect();
                 // A panic would be met by the client that asks, and might be taken for a failure to be tried again.
                 eprintln!("it asks all the time: {last:#?}");
@@ -340,7 +344,9 @@ impl Gate {
     }
 
     fn note(&self, at: usize, status: u16, answer: &[u8]) {
-        let sent = &mut self.state.lock().log[at];
+        let mut state = self.state.lock();
+        state.bytes += answer.len();
+        let sent = &mut state.log[at];
         sent.status = Some(status);
         sent.answer = object_of(answer).unwrap_or_default();
     }

@@ -86,11 +86,17 @@ impl Plane {
                 plane.start_etcd()?;
                 plane.start_api_server().await
             };
-            match started.await {
-                Ok(()) => return Ok(plane),
-                Err(error) if format!("{error:#}").contains("address already in use") => last = Some(error),
-                Err(error) => return Err(error),
+            let Err(error) = started.await else {
+                return Ok(plane);
+            };
+            // Its folder is removed with it, so whatever writes there has to have ended.
+            if let Err(error) = plane.stop().await {
+                eprintln!("warning: {error:#}");
             }
+            if !format!("{error:#}").contains("address already in use") {
+                return Err(error);
+            }
+            last = Some(error);
         }
         Err(last.expect("a start was tried"))
     }
@@ -172,11 +178,9 @@ impl Plane {
         .map(OsString::from)
         .to_vec();
         flags.extend(self.options.iter().cloned());
-        let mut process = self.start_program(Program::ApiServer, flags)?;
+        let process = self.start_program(Program::ApiServer, flags)?;
         let http = self.http().await?;
-        process.during(ready(&http)).await?;
-        self.api_server = Some(process);
-        Ok(())
+        self.api_server.insert(process).during(ready(&http)).await
     }
 
     /// Ends kube-apiserver.
