@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::io::Write as _;
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -280,8 +281,9 @@ impl Gate {
             state.log.push(sent.clone());
             if state.log.len() > MOST || state.bytes > MOST_BYTES {
                 let last: Vec<String> = state.log.iter().rev().take(8).map(Sent::line).collect();
-                // A panic would be met by the client that asks, and might be taken for a failure to be tried again.
-                eprintln!("it asks all the time: {last:#?}");
+                // A panic would be met by the client that asks, and might be taken for a failure to be tried again. The test
+                // runner keeps what `eprintln!` prints until the test ends, which it does not.
+                let _ = writeln!(std::io::stderr(), "it asks all the time: {last:#?}");
                 std::process::abort();
             }
             (state.log.len() - 1, fate)
