@@ -343,6 +343,20 @@ fn sandboxes_come_and_go_beside_those_that_stay() {
         (slices.created, slices.updated)
     );
     assert!(requests.create >= 240 && requests.all() >= of_slices.all());
+    // The server in memory counts the same requests, which it receives between the readings of the controller's metrics too.
+    let [slices_sent, endpoints_sent] = claims.sent().unwrap();
+    assert!(
+        slices_sent.requests.create >= of_slices.create && slices_sent.requests.update >= of_slices.update,
+        "{slices_sent:?}, {of_slices:?}"
+    );
+    for sent in [slices_sent, endpoints_sent] {
+        let each = sent.bytes.create / sent.requests.create;
+        assert!((100..2_000).contains(&each), "{sent:?}");
+        assert!(
+            (sent.bytes.update > 0) == (sent.requests.update > 0) && sent.bytes.get == 0,
+            "{sent:?}"
+        );
+    }
     assert_refused(&["run", "sandbox", "--pods=5"], "give --alive");
     assert_refused(
         &["run", "steady", "--alive=5"],

@@ -412,7 +412,8 @@ fn claims(report: &Report) -> Markup {
             h2 { "Sandboxes" }
             p.explain {
                 "Pods with Services of their own that are made and deleted. Writes are what a watching client saw, deletions by "
-                "the garbage collector and the API server included; requests are the controller’s, as its metrics say."
+                "the garbage collector and the API server included; requests are the controller’s, as its metrics say; "
+                "bodies, and the requests of each kind, are what the API server in memory received."
             }
             (table("Sandboxes", "figures", &HEAD, &rows))
         }

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Change, GRACE, Generator};
 use crate::{
     api::Resource,
+    report::model::Course,
     run::{phase::Phase, world::State},
 };
 
@@ -26,6 +27,7 @@ impl Generator {
     /// comes first is a matter of chance, as it is in a cluster, where one controller makes pods and another Services, and
     /// the garbage collector deletes both.
     pub(super) async fn claim(&self, group: usize, phase: &Phase, due: Instant) {
+        self.tally.claims.lock().push((group, Course::Ordinary));
         let (order, pod_ends_first) = {
             let mut world = self.world.lock();
             let order = match world.rng.u8(..4) {
