@@ -411,8 +411,10 @@ fn sandboxes_that_are_late_deleted_early_or_end_gracefully_are_counted_by_themse
     assert_eq!(kinds.len(), most.len(), "{kinds:?}");
     for ((course, made, slices, endpoints), (expected, of_slices, of_endpoints)) in kinds.iter().zip(most) {
         assert_eq!((*course, *made), (expected, 15));
+        // A few are written once more: Endpoints go with their Service while a request for them is under way.
+        let races = 3;
         assert!(
-            *slices <= 15 * of_slices && *endpoints <= 15 * of_endpoints,
+            *slices <= 15 * of_slices && *endpoints <= 15 * of_endpoints + races,
             "{kinds:?}"
         );
     }

@@ -136,7 +136,7 @@ mod tests {
                 ..ByVerb::default()
             },
             bytes: ByVerb {
-                create: 37,
+                create: 38,
                 update: 5,
                 ..ByVerb::default()
             },

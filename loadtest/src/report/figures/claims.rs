@@ -144,8 +144,8 @@ pub(in crate::report) fn lines(report: &Report) -> Vec<(&'static str, String)> {
             .map(|requests| ("All requests", of_verbs(requests))),
     );
     if let Some([slices, endpoints]) = claims.sent() {
-        lines.push(("Slice bodies", of_bytes(slices)));
-        lines.push(("Endpoints bodies", of_bytes(endpoints)));
+        lines.push(("Slice bytes", of_bytes(slices)));
+        lines.push(("Endpoints bytes", of_bytes(endpoints)));
     }
     if claims.kinds.len() > 1 {
         let kinds = claims.kinds.iter();
@@ -177,13 +177,9 @@ fn title(course: Course) -> &'static str {
 
 /// The requests for each sandbox of a kind, and the most for one.
 fn of_kind(kind: &ClaimKind) -> String {
-    let of = |sent: &Sent| {
-        let each = share(sent.requests.all(), kind.made);
-        let bytes = format::bytes(sent.bytes.all() as f64 / kind.made.max(1) as f64);
-        format!("{each} requests (at most {}), {bytes}", sent.most)
-    };
+    let of = |sent: &Sent| format!("{} (most {})", share(sent.requests.all(), kind.made), sent.most);
     format!(
-        "{} made; slices: {}; Endpoints: {}",
+        "{} made; slices {}, Endpoints {}",
         format::number(kind.made),
         of(&kind.slices),
         of(&kind.endpoints)
