@@ -126,7 +126,7 @@ fn slice_of(number: u32) -> SliceFacts {
     }
 }
 
-/// Has them come, and an eighth of them go, one by one.
+/// Has them come, and an eighth of them go and others come in their place, one by one.
 fn one_by_one(count: u32, goals: &mut Goals) -> World {
     let mut world = World::new(OUTPUTS, 1);
     let [mut pods, mut services, mut plans, mut writes, mut gone] =
@@ -153,7 +153,7 @@ fn one_by_one(count: u32, goals: &mut Goals) -> World {
         gone.time(number, || world.state.remove_pod(&name, &mut world.nodes));
         settle(&mut world, number);
     }
-    for number in 0..count / 8 {
+    for number in count..count + count / 8 {
         let (pod, service) = (pod_of(number), service_of(number));
         pods.time(number, || world.apply(pod));
         services.time(number, || world.state.apply_service(service, 0));
