@@ -23,6 +23,7 @@ mod objects;
 mod part;
 mod phase;
 mod plan;
+mod received;
 mod record;
 mod repeat;
 mod scrape;

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use loadtest::report::model::Report;
+use loadtest::report::model::{Course, Report};
 
 #[path = "run/cluster.rs"]
 mod cluster;
@@ -343,10 +343,90 @@ fn sandboxes_come_and_go_beside_those_that_stay() {
         (slices.created, slices.updated)
     );
     assert!(requests.create >= 240 && requests.all() >= of_slices.all());
+    // The server in memory counts the same requests, which it receives between the readings of the controller's metrics too.
+    let [slices_sent, endpoints_sent] = claims.sent().unwrap();
+    assert!(
+        slices_sent.requests.create >= of_slices.create && slices_sent.requests.update >= of_slices.update,
+        "{slices_sent:?}, {of_slices:?}"
+    );
+    for sent in [slices_sent, endpoints_sent] {
+        let each = sent.bytes.create / sent.requests.create;
+        assert!((100..2_000).contains(&each), "{sent:?}");
+        assert!(
+            (sent.bytes.update > 0) == (sent.requests.update > 0) && sent.bytes.get == 0,
+            "{sent:?}"
+        );
+    }
+    let [ordinary] = &claims.kinds[..] else {
+        panic!("{:?}", claims.kinds)
+    };
+    assert_eq!((ordinary.course, ordinary.made), (Course::Ordinary, 60));
+    for sent in [slices_sent, endpoints_sent] {
+        // Two for each of its two Services.
+        assert!(sent.requests.all() <= 60 * 4, "{ordinary:?}");
+    }
     assert_refused(&["run", "sandbox", "--pods=5"], "give --alive");
     assert_refused(
         &["run", "steady", "--alive=5"],
         "--alive and --cluster-ip mean nothing here",
+    );
+}
+
+#[test]
+fn sandboxes_that_are_late_deleted_early_or_end_gracefully_are_counted_by_themselves() {
+    let report = verified(
+        "sandbox",
+        &[
+            "--alive=20",
+            "--rate=20",
+            "--life=300ms",
+            "--ready-after=100ms",
+            "--others-every=4",
+            "--duration=3s",
+        ],
+    );
+    assert_eq!(report.parameters["others-every"], "4");
+    let claims = report.claims.unwrap();
+    let kinds: Vec<_> = claims
+        .kinds
+        .iter()
+        .map(|kind| {
+            (
+                kind.course,
+                kind.made,
+                kind.slices.requests.all(),
+                kind.endpoints.requests.all(),
+            )
+        })
+        .collect();
+    // The most requests for slices, and for Endpoints, of each.
+    let most = [
+        (Course::Ordinary, 2, 2),
+        // A first slice without an endpoint, the endpoint, and its end; Endpoints lose the address and are deleted.
+        (Course::ReadyLate, 3, 4),
+        (Course::DeletedEarly, 0, 0),
+        // It ends, serves no longer, and is gone; Endpoints do not show pods that end.
+        (Course::EndsGracefully, 4, 3),
+    ];
+    assert_eq!(kinds.len(), most.len(), "{kinds:?}");
+    for ((course, made, slices, endpoints), (expected, of_slices, of_endpoints)) in kinds.iter().zip(most) {
+        assert_eq!((*course, *made), (expected, 15));
+        // A few are written once more: Endpoints go with their Service while a request for them is under way.
+        let races = 3;
+        assert!(
+            *slices <= 15 * of_slices && *endpoints <= 15 * of_endpoints + races,
+            "{kinds:?}"
+        );
+    }
+    // Those that were deleted early were never shown.
+    assert_eq!(claims.ready.count, 45, "{:?}", claims.ready);
+    assert_refused(
+        &["run", "sandbox", "--others-every=3"],
+        "--others-every is 4 or more",
+    );
+    assert_refused(
+        &["run", "steady", "--others-every=4"],
+        "--others-every means nothing to steady",
     );
 }
 

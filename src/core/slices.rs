@@ -1,7 +1,8 @@
 //! One `EndpointSlice` as the controller sees it: its desired content and what the API server is known to hold.
 
 use super::address::Family;
-use super::compact::intern::make_room;
+use super::compact::index::NumberIndex;
+use super::compact::slab::Slab;
 use super::compact::small::SmallSet;
 use super::facts::{Manager, Owners};
 use super::hash::hash_of;
@@ -11,8 +12,6 @@ use super::object::{ObjectState, Phase};
 use super::ports::SlicePorts;
 use super::queue::Priority;
 use super::time::Time;
-use hashbrown::HashTable;
-use slab::Slab;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -371,7 +370,7 @@ enum Known {
 #[derive(Clone, Debug, Default)]
 struct ManyGroups {
     groups: Slab<Group>,
-    by_ports: HashTable<u32>,
+    by_ports: NumberIndex,
 }
 
 /// The pods that share one list of ports, and their slices.
@@ -388,26 +387,22 @@ pub struct Group {
 impl ManyGroups {
     fn insert(&mut self, group: Group) -> GroupId {
         let hash = hash_of(&group.ports);
-        make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));
-        self.by_ports
-            .insert_unique(hash, id.0, |&id| hash_of(&self.groups[id as usize].ports));
+        self.by_ports.insert(hash, id.0);
         id
     }
 
     fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
         let found = self
             .by_ports
-            .find(hash_of(ports), |&id| self.groups[id as usize].ports == *ports);
-        found.map(|&id| GroupId(id))
+            .find(hash_of(ports), |id| self.groups[id as usize].ports == *ports);
+        found.map(GroupId)
     }
 
     fn remove(&mut self, id: GroupId) -> Group {
         let group = self.groups.remove(id.index());
-        self.by_ports
-            .find_entry(hash_of(&group.ports), |&other| other == id.0)
-            .expect("a group is in the table of its ports")
-            .remove();
+        let known = self.by_ports.remove(hash_of(&group.ports), id.0);
+        debug_assert!(known, "a group is in the table of its ports");
         group
     }
 }

@@ -9,6 +9,7 @@ use endpointd::core::facts::{EndpointFacts, Extras, Manager, PodFacts, ServiceFa
 use endpointd::core::ids::Uid;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, PendingLists};
+use endpointd::core::object::ObjectName;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::SlicePort;
 use endpointd::core::work::{TurnBudget, Work};
@@ -125,6 +126,25 @@ fn a_service_with_a_pod_a_slice_and_endpoints_takes_no_more_than_1200_bytes() {
     assert!(bytes <= 1200, "{parts}");
 }
 
+/// Whatever has one entry for each of them is in pieces, but for indexes and lists of a few bytes an entry.
+#[test]
+fn no_table_of_many_services_is_copied_as_a_whole_when_it_grows() {
+    const COUNT: u32 = 50_000;
+    let all = Memory::measure();
+    let mut world = World::new(OUTPUTS, 1);
+    for number in 0..COUNT {
+        world.apply(pod_of(number, true));
+        world.state.apply_service(service_of(number), 0);
+        assert_eq!(world.write_all_planned(), 2);
+    }
+    let (largest, live) = (Memory::largest(), all.live());
+    drop(world);
+    assert!(
+        largest <= 32 * COUNT as usize,
+        "{largest} bytes in one piece, of {live}"
+    );
+}
+
 /// A slice with the endpoint of one of them, as another process has written it.
 fn slice_of(number: u32) -> SliceFacts {
     let service = service_of(number);
@@ -226,4 +246,26 @@ fn a_namespace_of_many_services_is_taken_in_adopted_and_given_up_in_turns() {
     // An allocator may put in order what was given back, in one of them.
     assert_in_turns("lost", (120, 0.6), &forgotten);
     assert_in_turns("won again", (200, 0.2), &again);
+}
+
+/// Requests that are granted while a list is awaited are put off until it is there.
+#[test]
+fn what_was_granted_while_a_list_was_awaited_is_released_in_turns() {
+    let turns = |granted: u32| {
+        let mut world = standing(MANY);
+        for number in 0..MANY {
+            world.apply(pod_of(number, false));
+        }
+        let due = world.state.plan().len();
+        assert!(due >= MANY as usize, "{due} objects are due");
+        turns(&mut world, [Change::Forget(Kind::Slice)]);
+        for number in 0..granted {
+            let endpoints = ObjectName::endpoints(name(number).into());
+            let built = world.state.build_request(&endpoints, &mut world.encoding);
+            assert!(built.is_none(), "the list is awaited");
+        }
+        turns(&mut world, [Change::End(Kind::Slice, 1, u64::from(MANY))]).0
+    };
+    let (none, all) = (turns(0), turns(MANY));
+    assert!(all >= none + 18, "{all} turns, of 1,000 each, and {none} without");
 }

@@ -10,10 +10,11 @@ struct Counts {
     live: isize,
     peak: isize,
     allocated: usize,
+    largest: usize,
 }
 
 thread_local! {
-    static COUNTS: Cell<Counts> = const { Cell::new(Counts { live: 0, peak: 0, allocated: 0 }) };
+    static COUNTS: Cell<Counts> = const { Cell::new(Counts { live: 0, peak: 0, allocated: 0, largest: 0 }) };
 }
 
 fn count(freed: usize, allocated: usize) {
@@ -23,6 +24,7 @@ fn count(freed: usize, allocated: usize) {
         now.live += allocated.cast_signed() - freed.cast_signed();
         now.peak = now.peak.max(now.live);
         now.allocated += allocated;
+        now.largest = now.largest.max(allocated);
         counts.set(now);
     });
 }
@@ -56,11 +58,12 @@ static ALLOCATOR: Counting = Counting;
 pub(crate) struct Memory(Counts);
 
 impl Memory {
-    /// Begins to measure, and forgets the peak so far.
+    /// Begins to measure, and forgets the peak and the largest piece so far.
     pub(crate) fn measure() -> Self {
         let now = COUNTS.get();
         COUNTS.set(Counts {
             peak: now.live,
+            largest: 0,
             ..now
         });
         Self(now)
@@ -69,6 +72,12 @@ impl Memory {
     /// Returns the bytes in use now, beyond those in use at the beginning.
     pub(crate) fn live(&self) -> usize {
         (COUNTS.get().live - self.0.live).max(0).cast_unsigned()
+    }
+
+    /// Returns the bytes of the largest piece that was allocated since. To make a piece larger is to copy it.
+    #[allow(dead_code, reason = "shared with tests that use other parts of it")]
+    pub(crate) fn largest() -> usize {
+        COUNTS.get().largest
     }
 
     /// Returns the most bytes that were in use at once since, beyond those in use at the beginning.

@@ -39,6 +39,7 @@ mod gc;
 mod json;
 mod kinds;
 mod list;
+mod listener;
 mod managed;
 mod names;
 mod object;
@@ -74,6 +75,7 @@ pub use self::faults::{
     Verb, Verbs, WatchFault,
 };
 pub use self::fixtures::WaitError;
+pub use self::listener::Arrival;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
 pub use self::protobuf::{event_of, object_of, split_events};
 pub use self::resources::{Protobuf, Resources};

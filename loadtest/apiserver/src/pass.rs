@@ -11,6 +11,7 @@ use crate::faults::{
     lost, no_streaming_lists,
 };
 use crate::list::{self, not_future, parse_version};
+use crate::listener::{Arrival, Listener};
 use crate::object::key_of;
 use crate::query::Query;
 use crate::reply::{Reply, document, refused, respond, written};
@@ -62,6 +63,7 @@ pub struct ApiServer {
     log: Arc<Mutex<VecDeque<RequestRecord>>>,
     faults: Arc<Faults>,
     access: Arc<RwLock<Option<Arc<Access>>>>,
+    listener: Listener,
 }
 
 /// The server as a tower service, for [`kube::Client::new`](https://docs.rs/kube) or a listener.
@@ -110,6 +112,7 @@ impl ApiServer {
             log: Arc::default(),
             faults: Arc::default(),
             access: Arc::new(RwLock::new(access)),
+            listener: Listener::default(),
         }
     }
 
@@ -178,6 +181,11 @@ impl ApiServer {
         self.log.lock().iter().cloned().collect()
     }
 
+    /// Has `listen` hear of each request from now on, on the thread that answers it; false if another one does already.
+    pub fn on_request(&self, listen: impl Fn(&Arrival<'_>) + Send + Sync + 'static) -> bool {
+        self.listener.set(Box::new(listen))
+    }
+
     /// The version of the last change.
     pub fn resource_version(&self) -> u64 {
         self.store.read().rv
@@ -220,6 +228,10 @@ impl ApiServer {
                 "the body could not be read: {error}"
             ))),
         };
+        if let Ok(body) = &body {
+            let (method, path) = (&parts.method, parts.uri.path());
+            self.listener.hear(&Arrival { method, path, body });
+        }
         let generation = self.faults.generation();
         if Faults::is_set(generation)
             && let Some((generation, plan)) = self.faults.active()

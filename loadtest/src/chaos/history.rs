@@ -1,6 +1,7 @@
 //! A random history of a cluster: the operations of users, kubelets and other controllers on it, one after the other,
 //! from a seed.
 
+mod held;
 pub(super) mod leases;
 mod pods;
 mod services;
@@ -59,12 +60,18 @@ enum FollowUp {
     TouchService { namespace: String, name: String },
     /// A finalizer holds a Service that is being deleted.
     Release { namespace: String, name: String },
+    /// A finalizer holds an object of another kind that is being deleted.
+    LetGo {
+        kind: Resource,
+        namespace: String,
+        name: String,
+    },
     /// A namespace is being deleted: its pods' kubelets let them go, and then it is made again.
     Namespace(usize),
 }
 
 /// The total of the chances of all operations.
-const CHANCES: u32 = 106;
+const CHANCES: u32 = 112;
 
 // === impl History ===
 
@@ -194,6 +201,9 @@ impl History {
             96 | 97 => self.foreign_slice().await,
             98 => self.delete_namespace_sometimes().await,
             100..=105 => self.lead().await,
+            106 | 107 => self.hold_pod().await,
+            108..=110 => self.hold_output(Resource::Slices).await,
+            111 => self.hold_output(Resource::Endpoints).await,
             _ => self.burst().await,
         }
     }
@@ -239,6 +249,11 @@ impl History {
             match what {
                 FollowUp::TouchService { namespace, name } => self.touch_service(&namespace, &name).await,
                 FollowUp::Release { namespace, name } => self.release_service(&namespace, &name).await,
+                FollowUp::LetGo {
+                    kind,
+                    namespace,
+                    name,
+                } => self.let_go(kind, &namespace, &name).await,
                 FollowUp::Namespace(i) => self.finish_namespace(i).await,
             }
         }

@@ -338,15 +338,59 @@ pub struct Claims {
     /// Service was deleted before.
     pub gone: Latency,
     /// Requests of the controller that changed slices; none where its metrics could not be read.
-    pub slice_requests: Option<Requests>,
+    pub slice_requests: Option<ByVerb>,
     /// All its requests for slices and Endpoints; none where its metrics do not tell.
-    pub requests: Option<Requests>,
+    pub requests: Option<ByVerb>,
+    /// The kinds of them, with the requests that the API server received for their outputs; none where it is not the one in
+    /// memory, which counts them.
+    pub kinds: Vec<ClaimKind>,
 }
 
-/// Requests by verb.
+/// Sandboxes of one kind.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimKind {
+    /// The course that they take.
+    pub course: Course,
+    /// How many were made and deleted.
+    pub made: u64,
+    /// The requests for their slices.
+    pub slices: Sent,
+    /// The requests for their Endpoints.
+    pub endpoints: Sent,
+}
+
+/// The course that a sandbox takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Course {
+    /// It is ready soon, and is deleted with its Services.
+    #[default]
+    Ordinary,
+    /// Its pod is ready only after the time for which the first slice of a Service waits.
+    ReadyLate,
+    /// It is deleted before its pod was ready.
+    DeletedEarly,
+    /// Its pod ends while its Services stand: it is told to end and goes on to serve, then does not serve, then is gone.
+    EndsGracefully,
+}
+
+/// Requests for one output.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Requests {
+pub struct Sent {
+    /// How many requests.
+    pub requests: ByVerb,
+    /// The bytes of their bodies.
+    pub bytes: ByVerb,
+    /// The most requests for one sandbox.
+    pub most: u64,
+}
+
+/// Counts by verb.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ByVerb {
     /// POST.
     pub create: u64,
     /// PUT.
@@ -452,10 +496,45 @@ impl Process {
     }
 }
 
-// === impl Requests ===
+// === impl Claims ===
 
-impl Requests {
-    /// Requests of all verbs.
+impl Claims {
+    /// The requests for slices, and those for Endpoints, of all kinds together; none if they were not counted.
+    pub fn sent(&self) -> Option<[Sent; 2]> {
+        let sum = |of: fn(&ClaimKind) -> &Sent| {
+            let kinds = self.kinds.iter().map(of);
+            kinds.fold(Sent::default(), |mut sum, sent| {
+                sum.add(sent);
+                sum
+            })
+        };
+        (!self.kinds.is_empty()).then(|| [sum(|kind| &kind.slices), sum(|kind| &kind.endpoints)])
+    }
+}
+
+// === impl Sent ===
+
+impl Sent {
+    /// Counts those of other sandboxes too.
+    pub fn add(&mut self, others: &Self) {
+        self.requests.add(&others.requests);
+        self.bytes.add(&others.bytes);
+        self.most = self.most.max(others.most);
+    }
+}
+
+// === impl ByVerb ===
+
+impl ByVerb {
+    /// Adds each count of another.
+    pub fn add(&mut self, other: &Self) {
+        self.create += other.create;
+        self.update += other.update;
+        self.delete += other.delete;
+        self.get += other.get;
+    }
+
+    /// The counts of all verbs, added up.
     pub fn all(&self) -> u64 {
         self.create + self.update + self.delete + self.get
     }

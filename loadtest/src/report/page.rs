@@ -412,7 +412,8 @@ fn claims(report: &Report) -> Markup {
             h2 { "Sandboxes" }
             p.explain {
                 "Pods with Services of their own that are made and deleted. Writes are what a watching client saw, deletions by "
-                "the garbage collector and the API server included; requests are the controller’s, as its metrics say."
+                "the garbage collector and the API server included; requests are the controller’s, as its metrics say; "
+                "bytes by verb are those of the bodies that the API server in memory received, which counts the requests of each kind too."
             }
             (table("Sandboxes", "figures", &HEAD, &rows))
         }

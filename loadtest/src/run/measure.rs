@@ -23,6 +23,7 @@ use super::{
     goals, objects,
     part::Part,
     phase::{Phase, Profile},
+    received::Received,
     record::{self, Sampler},
     scrape::{self, Reading},
     session::Session,
@@ -129,6 +130,7 @@ pub(super) async fn measure_filled(
     let watchers = Watchers::start(&session.target, flags, marks, session.time_limit());
     let watchers = processes.during(watchers).await?;
 
+    let received = Received::listen(session);
     let generator = Generator::new(http, Arc::clone(&world), Arc::clone(run.seen), followed);
     let mut report = record::begin(session);
     if exceeds_endpoints {
@@ -144,6 +146,9 @@ pub(super) async fn measure_filled(
     let check = run
         .churn(&mut processes, &generator, watchers.as_ref(), &mut report)
         .await?;
+    if let (Some(claims), Some(received)) = (&mut report.claims, received) {
+        claims.kinds = received.kinds(&generator.tally().claims.lock());
+    }
     record::judge(&mut report, &check, generator.tally());
     if let (Some(watchers), Some(begun)) = (&watchers, begun) {
         let finish = async { Ok(watchers.finish(begun, session.time_limit()).await) };

@@ -132,6 +132,7 @@ impl Sampler {
                 gone,
                 slice_requests,
                 requests,
+                kinds: Vec::new(),
             };
         }
         report.queue = self.readings.queue();

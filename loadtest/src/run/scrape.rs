@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     api,
-    report::model::{FanOut, QueueSample, Requests, Throttling, ThrottlingSample},
+    report::model::{ByVerb, FanOut, QueueSample, Throttling, ThrottlingSample},
 };
 
 /// Each reading costs the controller as much as one write or two.
@@ -45,8 +45,8 @@ const OF_ADMIN: [&str; 4] = ["--admin-port", "--secure-port", "--bind-address", 
 pub(super) struct Reading {
     waiting: Option<f64>,
     throttled: Option<f64>,
-    slice_requests: Option<Requests>,
-    requests: Option<Requests>,
+    slice_requests: Option<ByVerb>,
+    requests: Option<ByVerb>,
     fan_out: Option<FanOutReading>,
 }
 
@@ -107,7 +107,7 @@ fn value(metrics: &str, series: &str) -> Option<f64> {
 }
 
 /// The values of a counter that has a verb as its only label; none if it is not there.
-fn requests(metrics: &str, name: &str, label: &str) -> Option<Requests> {
+fn requests(metrics: &str, name: &str, label: &str) -> Option<ByVerb> {
     let of = |verb: &str| {
         let value = value(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
         Some(value as u64)
@@ -115,7 +115,7 @@ fn requests(metrics: &str, name: &str, label: &str) -> Option<Requests> {
     let verbs = ["create", "update", "delete", "get"].map(of);
     verbs.iter().any(Option::is_some).then(|| {
         let [create, update, delete, get] = verbs.map(Option::unwrap_or_default);
-        Requests {
+        ByVerb {
             create,
             update,
             delete,
@@ -125,13 +125,13 @@ fn requests(metrics: &str, name: &str, label: &str) -> Option<Requests> {
 }
 
 /// How many more there are than before. The counters of a process that was started since begin at nought.
-fn since(now: Option<Requests>, before: Option<Requests>) -> Option<Requests> {
+fn since(now: Option<ByVerb>, before: Option<ByVerb>) -> Option<ByVerb> {
     let (now, before) = (now?, before.unwrap_or_default());
-    let more = |count: fn(&Requests) -> u64| {
+    let more = |count: fn(&ByVerb) -> u64| {
         let (now, before) = (count(&now), count(&before));
         now.checked_sub(before).unwrap_or(now)
     };
-    Some(Requests {
+    Some(ByVerb {
         create: more(|requests| requests.create),
         update: more(|requests| requests.update),
         delete: more(|requests| requests.delete),
@@ -247,7 +247,7 @@ impl Readings {
     }
 
     /// The controller's requests for slices, and those for slices and Endpoints.
-    pub(super) fn requests(&self) -> [Option<Requests>; 2] {
+    pub(super) fn requests(&self) -> [Option<ByVerb>; 2] {
         let Some((before, last)) = &self.ends else {
             return [None; 2];
         };

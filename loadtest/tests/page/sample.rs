@@ -6,9 +6,9 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 
 use super::model::{
-    Bucket, Budget, Changes, Claims, Count, Latency, LatencySample, Machine, Phase, Process, ProcessSample,
-    QueueSample, Report, Requests, Restart, SCHEMA, Throttling, ThrottlingSample, Verdict, Watchers,
-    WriteCounts, Writes,
+    Bucket, Budget, ByVerb, Changes, ClaimKind, Claims, Count, Course, Latency, LatencySample, Machine,
+    Phase, Process, ProcessSample, QueueSample, Report, Restart, SCHEMA, Sent, Throttling, ThrottlingSample,
+    Verdict, Watchers, WriteCounts, Writes,
 };
 
 /// The properties in which the runs differ.
@@ -205,11 +205,25 @@ pub(crate) fn watched() -> Report {
 /// One of sandboxes that came and went.
 pub(crate) fn claimed() -> Report {
     let mut report = endpointd();
-    let requests = |create, update, delete, get| Requests {
+    let requests = |create, update, delete, get| ByVerb {
         create,
         update,
         delete,
         get,
+    };
+    let kind = |course, made: u64| ClaimKind {
+        course,
+        made,
+        slices: Sent {
+            requests: requests(made, made / 2, 0, 7),
+            bytes: requests(612 * made, 306 * made, 0, 0),
+            most: 3,
+        },
+        endpoints: Sent {
+            requests: requests(made, made / 2, made / 9, 3),
+            bytes: requests(512 * made, 256 * made, 11 * made, 0),
+            most: 4,
+        },
     };
     report.claims = Some(Claims {
         alive: 100_000,
@@ -221,6 +235,10 @@ pub(crate) fn claimed() -> Report {
         },
         slice_requests: Some(requests(18_000, 9_123, 0, 12)),
         requests: Some(requests(36_000, 18_246, 17, 24)),
+        kinds: vec![
+            kind(Course::Ordinary, 16_200),
+            kind(Course::EndsGracefully, 1_800),
+        ],
     });
     report
 }

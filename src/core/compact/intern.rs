@@ -1,8 +1,8 @@
 //! Values that many objects share, stored once and reference-counted.
 
+use super::index::NumberIndex;
+use super::slab::Slab;
 use crate::core::hash::hash_of;
-use hashbrown::HashTable;
-use slab::Slab;
 use smallvec::{Array, SmallVec};
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -11,14 +11,14 @@ use std::hash::Hash;
 #[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
     values: Slab<(T, u32)>,
-    by_value: HashTable<u32>,
+    by_value: NumberIndex,
 }
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self {
-            values: Slab::new(),
-            by_value: HashTable::new(),
+            values: Slab::default(),
+            by_value: NumberIndex::default(),
         }
     }
 }
@@ -51,15 +51,8 @@ impl<T: Eq + Clone> Recent<T> {
     }
 }
 
-/// Makes room for one more value. The table grows by an eighth instead of doubling, because doubling would cost the
-/// most memory of all.
-pub(crate) fn make_room<T>(table: &mut Slab<T>) {
-    if table.len() == table.capacity() {
-        table.reserve_exact(table.len() / 8 + 1);
-    }
-}
-
-/// Makes a list that is indexed by the numbers of a table at least this long. It grows as that does.
+/// Makes a list that is indexed by the numbers of a table at least this long. It grows by an eighth of itself, because
+/// doubling would cost the most memory of all.
 pub(crate) fn grow_to<T>(list: &mut Vec<T>, len: usize, vacant: impl FnMut() -> T) {
     let needed = len.saturating_sub(list.len());
     if needed > list.capacity() - list.len() {
@@ -96,8 +89,7 @@ impl<T: Hash + Eq> Interner<T> {
 
     /// Returns the index of a value with this hash that `equal` accepts, without a use of it.
     pub(crate) fn find_as(&self, hash: u64, equal: impl Fn(&T) -> bool) -> Option<u32> {
-        let found = self.by_value.find(hash, |&id| equal(&self.values[id as usize].0));
-        found.copied()
+        self.by_value.find(hash, |id| equal(&self.values[id as usize].0))
     }
 
     fn reuse(&mut self, hash: u64, equal: impl Fn(&T) -> bool) -> Option<u32> {
@@ -107,10 +99,8 @@ impl<T: Hash + Eq> Interner<T> {
     }
 
     fn insert(&mut self, hash: u64, value: T) -> u32 {
-        make_room(&mut self.values);
         let id = u32::try_from(self.values.insert((value, 1))).expect("no table holds 2^32 values");
-        self.by_value
-            .insert_unique(hash, id, |&id| hash_of(&self.values[id as usize].0));
+        self.by_value.insert(hash, id);
         id
     }
 
@@ -122,10 +112,8 @@ impl<T: Hash + Eq> Interner<T> {
             return false;
         }
         let hash = hash_of(&entry.0);
-        self.by_value
-            .find_entry(hash, |&other| other == id)
-            .expect("a value in use is in the table")
-            .remove();
+        let known = self.by_value.remove(hash, id);
+        debug_assert!(known, "a value in use is in the table");
         self.values.remove(id as usize);
         true
     }
@@ -148,7 +136,7 @@ impl<T: Hash + Eq> Interner<T> {
     }
 }
 
-/// Adds an item to a list that has as little spare room as [`make_room`] leaves.
+/// Adds an item to a list that has as little spare room as [`grow_to`] leaves.
 pub(crate) fn push_tight<A: Array>(list: &mut SmallVec<A>, item: A::Item) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 8 + 1);

@@ -1,11 +1,11 @@
 //! The label pairs of a namespace's pods and selectors, stored once and counted, and the holders of each.
 
-use super::intern::{Interner, make_room};
+use super::index::NumberIndex;
+use super::intern::Interner;
+use super::slab::Slab;
 use super::small::SmallSet;
 use crate::core::hash::hash_of;
 use crate::core::ids::{FullSetId, SelectorId};
-use hashbrown::HashTable;
-use slab::Slab;
 
 /// Pairs by number. A key is stored once and not with each of its values, since values that are unique to a pod are the
 /// larger part of all pairs, and their keys are longer than they are.
@@ -13,7 +13,7 @@ use slab::Slab;
 pub(in crate::core) struct LabelPairs {
     keys: Interner<Box<str>>,
     pairs: Slab<Pair>,
-    by_pair: HashTable<u32>,
+    by_pair: NumberIndex,
     holders: Slab<Holders>,
 }
 
@@ -87,7 +87,6 @@ impl LabelPairs {
             self.keys.release(key);
             return id;
         }
-        make_room(&mut self.pairs);
         let pair = Pair {
             key,
             value: value.into(),
@@ -96,10 +95,7 @@ impl LabelPairs {
             selector: SelectorId::NONE,
         };
         let id = u32::try_from(self.pairs.insert(pair)).expect("no table holds 2^32 values");
-        self.by_pair.insert_unique(hash, id, |&id| {
-            let pair = &self.pairs[id as usize];
-            hash_of(&(pair.key, &*pair.value))
-        });
+        self.by_pair.insert(hash, id);
         id
     }
 
@@ -110,11 +106,10 @@ impl LabelPairs {
     }
 
     fn find_of(&self, key: u32, value: &str, hash: u64) -> Option<u32> {
-        let found = self.by_pair.find(hash, |&id| {
+        self.by_pair.find(hash, |id| {
             let pair = &self.pairs[id as usize];
             pair.key == key && *pair.value == *value
-        });
-        found.copied()
+        })
     }
 
     /// Releases one use. The last one frees the pair.
@@ -126,10 +121,8 @@ impl LabelPairs {
         }
         debug_assert_eq!(pair.held, Held::BY_NONE, "who has a pair uses it");
         let (key, hash) = (pair.key, hash_of(&(pair.key, &*pair.value)));
-        self.by_pair
-            .find_entry(hash, |&other| other == id)
-            .expect("a pair in use is in the table")
-            .remove();
+        let known = self.by_pair.remove(hash, id);
+        debug_assert!(known, "a pair in use is in the table");
         self.pairs.remove(id as usize);
         self.keys.release(key);
     }
@@ -235,7 +228,6 @@ impl LabelPairs {
                 holders.selectors.insert(pair.selector);
                 holders.indexed = 1;
             }
-            make_room(&mut self.holders);
             let at = self.holders.insert(holders);
             (pair.held, pair.selector) = (Held::by_many(at), SelectorId::NONE);
             at

@@ -1,9 +1,8 @@
 //! Objects by number and by name: each is stored once, with its name in it.
 
-use super::intern::make_room;
+use super::index::NumberIndex;
+use super::slab::Slab;
 use crate::core::hash::hash_of_text;
-use hashbrown::HashTable;
-use slab::Slab;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -23,15 +22,15 @@ pub(crate) trait Named {
 #[derive(Clone, Debug)]
 pub(crate) struct Table<I, T> {
     entries: Slab<T>,
-    by_name: HashTable<u32>,
+    by_name: NumberIndex,
     id: PhantomData<I>,
 }
 
 impl<I, T> Default for Table<I, T> {
     fn default() -> Self {
         Self {
-            entries: Slab::new(),
-            by_name: HashTable::new(),
+            entries: Slab::default(),
+            by_name: NumberIndex::default(),
             id: PhantomData,
         }
     }
@@ -65,13 +64,13 @@ impl<I: EntryId, T> Table<I, T> {
 
     /// Returns a number that is above those of all entries.
     pub(crate) fn end(&self) -> usize {
-        self.entries.capacity()
+        self.entries.end()
     }
 
     /// Drops the entries with `count` numbers, from one on, of a table that is given up. Entries are no longer found by
     /// their names. Returns whether more are left.
     pub(crate) fn shed(&mut self, from: usize, count: usize) -> bool {
-        self.by_name = HashTable::new();
+        self.by_name = NumberIndex::default();
         for id in from..from + count {
             self.entries.try_remove(id);
         }
@@ -80,21 +79,20 @@ impl<I: EntryId, T> Table<I, T> {
 
     /// Returns the number that the next entry gets.
     pub(crate) fn next_id(&self) -> I {
-        I::from(self.entries.vacant_key())
+        I::from(self.entries.next_number())
     }
 }
 
 impl<I: EntryId, T: Named> Table<I, T> {
     /// Returns the number of the entry of a name.
     pub(crate) fn find(&self, name: &str) -> Option<I> {
-        let is_named = |&id: &u32| self.entries[id as usize].name() == name;
+        let is_named = |id: u32| self.entries[id as usize].name() == name;
         let found = self.by_name.find(hash_of_text(name), is_named);
-        found.map(|&id| I::from(id as usize))
+        found.map(|id| I::from(id as usize))
     }
 
     /// Adds an entry whose name is not in the table.
     pub(crate) fn insert(&mut self, entry: T) -> I {
-        make_room(&mut self.entries);
         let id = self.entries.insert(entry);
         self.index(id);
         I::from(id)
@@ -110,9 +108,7 @@ impl<I: EntryId, T: Named> Table<I, T> {
     pub(crate) fn hide(&mut self, id: I) {
         let index: usize = id.into();
         let hash = hash_of_text(self.entries[index].name());
-        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other as usize == index) {
-            entry.remove();
-        }
+        self.by_name.remove(hash, number(index));
     }
 
     /// Changes an entry and its name, to one that is not in the table.
@@ -123,10 +119,13 @@ impl<I: EntryId, T: Named> Table<I, T> {
     }
 
     fn index(&mut self, id: usize) {
-        let hash = |&id: &u32| hash_of_text(self.entries[id as usize].name());
-        let id = u32::try_from(id).expect("no table of one namespace holds 2^32 entries");
-        self.by_name.insert_unique(hash(&id), id, hash);
+        let hash = hash_of_text(self.entries[id].name());
+        self.by_name.insert(hash, number(id));
     }
+}
+
+fn number(id: usize) -> u32 {
+    u32::try_from(id).expect("no table of one namespace holds 2^32 entries")
 }
 
 impl<I: EntryId, T> Index<I> for Table<I, T> {

@@ -1,7 +1,7 @@
 //! A map that is emptied in the order in which its keys came.
 
+use crate::core::compact::index::NumberIndex;
 use crate::core::hash::hash_of;
-use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::hash::Hash;
 
@@ -13,14 +13,14 @@ const FEW: usize = 8;
 pub(super) struct Latest<K, V> {
     entries: Vec<(K, V)>,
     /// Empty while there are no more than [`FEW`].
-    by_key: HashTable<u32>,
+    by_key: NumberIndex,
 }
 
 impl<K, V> Default for Latest<K, V> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
-            by_key: HashTable::new(),
+            by_key: NumberIndex::default(),
         }
     }
 }
@@ -56,8 +56,8 @@ impl<K: Hash + Eq, V> Latest<K, V> {
         }
         let found = self
             .by_key
-            .find(hash_of(key), |&at| self.entries[at as usize].0.borrow() == key);
-        found.map(|&at| at as usize)
+            .find(hash_of(key), |at| self.entries[at as usize].0.borrow() == key);
+        found.map(|at| at as usize)
     }
 
     /// Sets the value of a key.
@@ -70,22 +70,20 @@ impl<K: Hash + Eq, V> Latest<K, V> {
                 None => self.entries.push((key, value)),
             }
             if self.entries.len() > FEW {
-                let hash = |&at: &u32| hash_of(&self.entries[at as usize].0);
                 for at in 0..=at {
-                    self.by_key.insert_unique(hash(&at), at, hash);
+                    self.by_key.insert(hash_of(&self.entries[at as usize].0), at);
                 }
             }
             return;
         }
         let hash = hash_of(&key);
         let entries = &mut self.entries;
-        if let Some(&known) = self.by_key.find(hash, |&at| entries[at as usize].0 == key) {
+        if let Some(known) = self.by_key.find(hash, |at| entries[at as usize].0 == key) {
             entries[known as usize].1 = value;
             return;
         }
         entries.push((key, value));
-        self.by_key
-            .insert_unique(hash, at, |&at| hash_of(&entries[at as usize].0));
+        self.by_key.insert(hash, at);
     }
 
     /// Returns all keys, in order.

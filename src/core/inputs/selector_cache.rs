@@ -23,16 +23,16 @@ pub(crate) use matching::Matching;
 use anchor::Anchor;
 use held::Held;
 
-use crate::core::compact::intern::{grow_to, make_room, push_tight};
+use crate::core::compact::index::{NumberIndex, NumberTable, half};
+use crate::core::compact::intern::{grow_to, push_tight};
 use crate::core::compact::label_pairs::LabelPairs;
+use crate::core::compact::slab::Slab;
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::{IdMap, hash_of};
 use crate::core::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
 use crate::core::labels::Labels;
 use crate::core::selector::Selector;
 use crate::core::work::Work;
-use hashbrown::HashTable;
-use slab::Slab;
 use smallvec::SmallVec;
 
 /// Maps selectors ⇄ full sets ⇄ pods within one namespace.
@@ -40,16 +40,16 @@ use smallvec::SmallVec;
 pub(crate) struct SelectorCache {
     pairs: LabelPairs,
     full: Slab<FullSet>,
-    full_by_labels: HashTable<u32>,
+    full_by_labels: NumberTable,
     selectors: Slab<Indexed>,
-    selectors_by_content: HashTable<u32>,
+    selectors_by_content: NumberTable,
     /// Selectors indexed under a key, and those indexed under nothing.
     by_key: IdMap<u32, SmallSet<SelectorId>>,
     unanchored: SmallSet<SelectorId>,
     /// By Service; none for those without a selector.
     services: Vec<SelectorId>,
     matches: Slab<Matches>,
-    matches_by_selectors: HashTable<u32>,
+    matches_by_selectors: NumberIndex,
     /// The number of selectors that are the only match of a full set.
     only: usize,
     /// The number of bytes of all selectors.
@@ -63,8 +63,8 @@ pub(crate) struct SelectorCache {
 struct FullSet {
     /// Its pairs, sorted by key.
     pairs: Box<[u32]>,
-    /// The hash of the labels.
-    hash: u64,
+    /// Half of the hash of the labels.
+    hash: u32,
     /// The selectors that match; none if no selector does.
     matches: MatchId,
     pods: SmallVec<[PodId; 4]>,
@@ -74,7 +74,8 @@ struct FullSet {
 #[derive(Clone, Debug)]
 struct Indexed {
     selector: Selector,
-    hash: u64,
+    /// Half of the hash of the selector.
+    hash: u32,
     /// The part of the selector that it is indexed under.
     anchor: Anchor,
     services: SmallSet<ServiceId>,
@@ -131,11 +132,10 @@ impl Matches {
 impl SelectorCache {
     /// Adds a pod under its labels. Returns its position, which the caller keeps and passes to [`Self::detach`].
     pub(crate) fn attach(&mut self, pod: PodId, labels: &Labels, work: &mut Work) -> (FullSetId, u32) {
-        let hash = hash_of(labels);
+        let hash = half(hash_of(labels));
         let found = self
             .full_by_labels
-            .find(hash, |&id| self.is(FullSetId(id), labels))
-            .copied();
+            .find(hash, |id| self.is(FullSetId(id), labels));
         let id = found.unwrap_or_else(|| self.enter(labels, hash, work).0);
         let pods = &mut self.full[id as usize].pods;
         push_tight(pods, pod);
@@ -143,7 +143,7 @@ impl SelectorCache {
     }
 
     /// Creates a full set, comparing it with the selectors that its pairs lead to.
-    fn enter(&mut self, labels: &Labels, hash: u64, work: &mut Work) -> FullSetId {
+    fn enter(&mut self, labels: &Labels, hash: u32, work: &mut Work) -> FullSetId {
         let pairs = self.acquire(labels, work);
         let held = Held::new(&pairs, &self.pairs);
         let mut matched = self.candidates(&pairs);
@@ -162,9 +162,8 @@ impl SelectorCache {
     }
 
     /// Inserts a full set with these pairs, already acquired for it, and the selectors that match it.
-    fn insert(&mut self, pairs: Box<[u32]>, hash: u64, mut matched: Vec<SelectorId>) -> FullSetId {
-        make_room(&mut self.full);
-        let id = FullSetId::from(self.full.vacant_key());
+    fn insert(&mut self, pairs: Box<[u32]>, hash: u32, mut matched: Vec<SelectorId>) -> FullSetId {
+        let id = FullSetId::from(self.full.next_number());
         for &pair in &pairs {
             self.pairs.hold(pair, id);
         }
@@ -179,7 +178,7 @@ impl SelectorCache {
             pods: SmallVec::new(),
         });
         self.full_by_labels
-            .insert_unique(hash, id.0, |&id| self.full[id as usize].hash);
+            .insert(hash, id.0, |id| self.full[id as usize].hash);
         id
     }
 
@@ -198,10 +197,8 @@ impl SelectorCache {
         if !full.pods.is_empty() {
             return;
         }
-        self.full_by_labels
-            .find_entry(full.hash, |&other| other == id.0)
-            .expect("a full set in use is in the table")
-            .remove();
+        let known = self.full_by_labels.remove(full.hash, id.0);
+        debug_assert!(known, "a full set in use is in the table");
         let full = self.full.remove(id.index());
         self.released += full.pairs.len() as u64;
         for pair in full.pairs {
@@ -271,17 +268,16 @@ impl SelectorCache {
         selector: &Selector,
         work: &mut Work,
     ) -> Option<Matching> {
-        let hash = hash_of(selector);
+        let hash = half(hash_of(selector));
         let known = self
             .selectors_by_content
-            .find(hash, |&id| self.selectors[id as usize].selector == *selector);
-        if let Some(&id) = known {
+            .find(hash, |id| self.selectors[id as usize].selector == *selector);
+        if let Some(id) = known {
             self.selectors[id as usize].services.insert(service);
             self.set_selector_of(service, SelectorId(id));
             return None;
         }
-        make_room(&mut self.selectors);
-        let id = SelectorId::from(self.selectors.vacant_key());
+        let id = SelectorId::from(self.selectors.next_number());
         let anchor = self.anchor(selector, work);
         self.index(id, &anchor);
         let candidates = self.reach(selector, &anchor);
@@ -296,7 +292,7 @@ impl SelectorCache {
             alone: 0,
         });
         self.selectors_by_content
-            .insert_unique(hash, id.0, |&id| self.selectors[id as usize].hash);
+            .insert(hash, id.0, |id| self.selectors[id as usize].hash);
         self.set_selector_of(service, id);
         Some(Matching::of_selector(id, candidates))
     }
@@ -326,10 +322,8 @@ impl SelectorCache {
         let matched = self.matched(id);
         self.toggle(&matched, id);
         let selector = self.selectors.remove(id.index());
-        self.selectors_by_content
-            .find_entry(selector.hash, |&other| other == id.0)
-            .expect("a selector in use is in the table")
-            .remove();
+        let known = self.selectors_by_content.remove(selector.hash, id.0);
+        debug_assert!(known, "a selector in use is in the table");
         self.selector_bytes -= selector.selector.text_size();
         self.unindex(id, &selector.anchor);
         self.released += selector.anchor.release(&mut self.pairs);
@@ -426,19 +420,17 @@ impl SelectorCache {
         }
         let known = self
             .matches_by_selectors
-            .find(hash, |&id| self.matches[id as usize].selectors == selectors);
-        if let Some(&id) = known {
+            .find(hash, |id| self.matches[id as usize].selectors == selectors);
+        if let Some(id) = known {
             self.matches[id as usize].uses += uses;
             return MatchId(id);
         }
-        make_room(&mut self.matches);
         let id = MatchId::from(self.matches.insert(Matches {
             selectors,
             hash,
             uses,
         }));
-        self.matches_by_selectors
-            .insert_unique(hash, id.0, |&id| self.matches[id as usize].hash);
+        self.matches_by_selectors.insert(hash, id.0);
         id
     }
 
@@ -460,10 +452,9 @@ impl SelectorCache {
     }
 
     fn unlist(&mut self, id: MatchId) {
-        self.matches_by_selectors
-            .find_entry(self.matches[id.index()].hash, |&other| other == id.0)
-            .expect("a list in use is in the table")
-            .remove();
+        let hash = self.matches[id.index()].hash;
+        let known = self.matches_by_selectors.remove(hash, id.0);
+        debug_assert!(known, "a list in use is in the table");
     }
 }
 

@@ -254,6 +254,8 @@ pub(super) struct Objects<T: Published> {
     wanted: BTreeSet<T::Id>,
     /// Objects that were granted while their Service must not be written: due again when that is over.
     blocked: BTreeSet<T::Id>,
+    /// Those of them at which the present plan has still to look.
+    to_release: BTreeSet<T::Id>,
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.
     /// Boxed, since they are moved whenever the map grows.
@@ -271,6 +273,7 @@ impl<T: Published> Default for Objects<T> {
             known: Table::default(),
             wanted: BTreeSet::new(),
             blocked: BTreeSet::new(),
+            to_release: BTreeSet::new(),
             arrivals: KeyedMap::default(),
             adoption: BTreeSet::new(),
             last: BTreeSet::new(),
@@ -303,6 +306,7 @@ impl<T: Published> Objects<T> {
         !(self.wanted.is_empty()
             && self.last.is_empty()
             && self.blocked.is_empty()
+            && self.to_release.is_empty()
             && self.arrivals.is_empty())
     }
 
@@ -321,6 +325,7 @@ impl<T: Published> Objects<T> {
     pub(super) fn remove(&mut self, id: T::Id) -> T {
         self.wanted.remove(&id);
         self.blocked.remove(&id);
+        self.to_release.remove(&id);
         if !self.last.is_empty() {
             self.last.retain(|(_, other)| *other != id);
         }

@@ -5,11 +5,11 @@ use super::order::{PrintedIp, compare_printed, v4_key};
 use super::same::{Lists, is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
+use crate::core::compact::index::NumberIndex;
+use crate::core::compact::slab::Slab;
 use crate::core::compact::small::SmallMap;
 use crate::core::hash::hash_of;
 use crate::core::ports::PortList;
-use hashbrown::HashTable;
-use slab::Slab;
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ pub(super) struct Many<P, A> {
     v6: Slab<Ipv6Addr>,
     /// An emptied group stays until its index is reused, so that indices do not shift.
     groups: Vec<Group<P, A>>,
-    by_ports: HashTable<u32>,
+    by_ports: NumberIndex,
     vacant: Vec<u32>,
     portless: bool,
 }
@@ -56,9 +56,9 @@ impl<P: Port, A: Address> Many<P, A> {
     fn new(portless: bool) -> Self {
         Self {
             positions: SmallMap::default(),
-            v6: Slab::new(),
+            v6: Slab::default(),
             groups: Vec::new(),
-            by_ports: HashTable::new(),
+            by_ports: NumberIndex::default(),
             vacant: Vec::new(),
             portless,
         }
@@ -165,11 +165,10 @@ impl<P: Port, A: Address> Many<P, A> {
         }
         let group = &self.groups[position.group()];
         if group.ready.is_empty() && group.not_ready.is_empty() {
-            self.by_ports
-                .find_entry(hash_of(&group.ports), |&other| other as usize == position.group())
-                .expect("a group in use is in the table of its ports")
-                .remove();
-            self.vacant.push(position.group() as u32);
+            let index = position.group() as u32;
+            let known = self.by_ports.remove(hash_of(&group.ports), index);
+            debug_assert!(known, "a group in use is in the table of its ports");
+            self.vacant.push(index);
         }
         true
     }
@@ -333,9 +332,9 @@ impl<P: Port, A: Address> Many<P, A> {
         let hash = hash_of(ports);
         if let Some(group) = self
             .by_ports
-            .find(hash, |&group| self.groups[group as usize].ports == *ports)
+            .find(hash, |group| self.groups[group as usize].ports == *ports)
         {
-            return *group;
+            return group;
         }
         let new = Group {
             ports: ports.clone(),
@@ -352,8 +351,7 @@ impl<P: Port, A: Address> Many<P, A> {
             self.groups.push(new);
             u32::try_from(self.groups.len() - 1).expect("no Service has 2^30 pods")
         };
-        self.by_ports
-            .insert_unique(hash, index, |&group| hash_of(&self.groups[group as usize].ports));
+        self.by_ports.insert(hash, index);
         index
     }
 

@@ -41,7 +41,7 @@ impl History {
         self.write("report pod", ask).await;
     }
 
-    fn pick(&mut self, wanted: impl Fn(&Pod) -> bool) -> Option<usize> {
+    pub(super) fn pick(&mut self, wanted: impl Fn(&Pod) -> bool) -> Option<usize> {
         let pods = self.world.pods.iter().enumerate();
         let wanted: Vec<usize> = pods.filter(|(_, pod)| wanted(pod)).map(|(at, _)| at).collect();
         self.rng.choice(wanted)
@@ -68,7 +68,8 @@ impl History {
         let pod = &self.world.pods[at];
         // One that runs nowhere is gone at once, as is one that has ended.
         let lingers = pod.node.is_some() && pod.phase == "Running";
-        let ask = Ask::delete(Resource::Pods, &pod.namespace, &pod.name, json!({}));
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        let ask = Ask::delete(Resource::Pods, &namespace, &name, self.propagation());
         self.write("delete pod", ask).await;
         if lingers {
             self.world.pods[at].deleting = true;

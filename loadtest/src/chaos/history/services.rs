@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FollowUp, History};
+use super::{FollowUp, History, held::FINALIZER};
 use crate::chaos::{
     api::{Ask, Resource},
     world::{ANNOTATIONS, LEASES, Service, World},
@@ -10,7 +10,6 @@ use crate::chaos::{
 
 /// Services in one namespace.
 const MOST: usize = 6;
-const FINALIZER: &str = "chaos.example.com/hold";
 
 impl History {
     pub(super) async fn create_service(&mut self) {
@@ -128,11 +127,7 @@ impl History {
     }
 
     async fn unmake(&mut self, service: &Service) {
-        let options = match self.rng.u32(..6) {
-            0 => json!({ "propagationPolicy": "Foreground" }),
-            1 => json!({ "propagationPolicy": "Orphan" }),
-            _ => Value::Null,
-        };
+        let options = self.propagation();
         let ask = Ask::delete(Resource::Services, &service.namespace, &service.name, options);
         self.write("delete service", ask).await;
     }
@@ -164,7 +159,8 @@ impl History {
         let service = &mut self.world.services[at];
         service.deleting = true;
         let (namespace, name) = (service.namespace.clone(), service.name.clone());
-        let ask = Ask::delete(Resource::Services, &namespace, &name, Value::Null);
+        let options = self.propagation();
+        let ask = Ask::delete(Resource::Services, &namespace, &name, options);
         self.write("delete held service", ask).await;
         self.follow_up(15_000, FollowUp::Release { namespace, name });
     }

@@ -13,7 +13,7 @@ const OTHER: &str = "people.example.com";
 
 impl History {
     /// An object of one of the namespaces.
-    async fn pick_output(&mut self, kind: Resource) -> Option<(String, Value)> {
+    pub(super) async fn pick_output(&mut self, kind: Resource) -> Option<(String, Value)> {
         let namespace = self.world.namespace(&mut self.rng)?;
         let objects = list(&self.api, kind, &namespace).await;
         Some((namespace, self.rng.choice(objects)?))
@@ -36,7 +36,7 @@ impl History {
         let name = name_of(&slice);
         match self.rng.u32(..15) {
             0..=2 => {
-                let ask = Ask::delete(Resource::Slices, &namespace, &name, Value::Null);
+                let ask = Ask::delete(Resource::Slices, &namespace, &name, self.propagation());
                 self.write("delete slice", ask).await;
             }
             12 | 13 => self.remake(Resource::Slices, &namespace, slice).await,
@@ -252,7 +252,7 @@ impl History {
     }
 }
 
-fn name_of(object: &Value) -> String {
+pub(super) fn name_of(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -3,11 +3,11 @@
 use super::{Better, OfReport, noise};
 use crate::report::{
     format,
-    model::{Claims, Report, Requests, WriteCounts},
+    model::{ByVerb, ClaimKind, Claims, Course, Report, Sent, WriteCounts},
 };
 
 /// Their figures, latencies apart, as comparisons have them.
-pub(super) const FIGURES: [OfReport; 9] = [
+pub(super) const FIGURES: [OfReport; 11] = [
     (
         "alive all the time",
         Better::Neither,
@@ -64,6 +64,26 @@ pub(super) const FIGURES: [OfReport; 9] = [
             })
         },
     ),
+    (
+        "bytes sent for slices each",
+        Better::Lower,
+        noise::COUNTS,
+        format::bytes,
+        |report| {
+            let [slices, _] = report.claims.as_ref()?.sent()?;
+            each(report, |_| slices.bytes.all() as f64)
+        },
+    ),
+    (
+        "bytes sent for Endpoints each",
+        Better::Lower,
+        noise::COUNTS,
+        format::bytes,
+        |report| {
+            let [_, endpoints] = report.claims.as_ref()?.sent()?;
+            each(report, |_| endpoints.bytes.all() as f64)
+        },
+    ),
     ("CPU each", Better::Lower, noise::CPU, format::micros, |report| {
         cpu_micros(report)
     }),
@@ -88,15 +108,11 @@ pub(in crate::report) fn lines(report: &Report) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let made = claims.made;
-    let of_verbs = |requests: Requests| {
-        let verbs = [
-            ("create", requests.create),
-            ("update", requests.update),
-            ("delete", requests.delete),
-            ("get", requests.get),
-        ];
-        let shown = verbs.map(|(verb, count)| format!("{} {verb}", share(count, made)));
-        shown.join(", ")
+    let of_verbs = |requests: ByVerb| by_verb(requests, |count| share(count, made));
+    let of_bytes = |sent: Sent| {
+        by_verb(sent.bytes, |bytes| {
+            format::bytes(bytes as f64 / made.max(1) as f64)
+        })
     };
     let of_writes = |counts: &WriteCounts| {
         format!(
@@ -127,8 +143,47 @@ pub(in crate::report) fn lines(report: &Report) -> Vec<(&'static str, String)> {
             .requests
             .map(|requests| ("All requests", of_verbs(requests))),
     );
+    if let Some([slices, endpoints]) = claims.sent() {
+        lines.push(("Slice bytes", of_bytes(slices)));
+        lines.push(("Endpoints bytes", of_bytes(endpoints)));
+    }
+    if claims.kinds.len() > 1 {
+        let kinds = claims.kinds.iter();
+        lines.extend(kinds.map(|kind| (title(kind.course), of_kind(kind))));
+    }
     lines.extend(cpu_micros(report).map(|cpu| ("CPU each", format::micros(cpu))));
     lines
+}
+
+fn by_verb(counts: ByVerb, show: impl Fn(u64) -> String) -> String {
+    let verbs = [
+        ("create", counts.create),
+        ("update", counts.update),
+        ("delete", counts.delete),
+        ("get", counts.get),
+    ];
+    let shown = verbs.map(|(verb, count)| format!("{} {verb}", show(count)));
+    shown.join(", ")
+}
+
+fn title(course: Course) -> &'static str {
+    match course {
+        Course::Ordinary => "Ordinary",
+        Course::ReadyLate => "Ready late",
+        Course::DeletedEarly => "Deleted early",
+        Course::EndsGracefully => "End gracefully",
+    }
+}
+
+/// The requests for each sandbox of a kind, and the most for one.
+fn of_kind(kind: &ClaimKind) -> String {
+    let of = |sent: &Sent| format!("{} (most {})", share(sent.requests.all(), kind.made), sent.most);
+    format!(
+        "{} made; slices {}, Endpoints {}",
+        format::number(kind.made),
+        of(&kind.slices),
+        of(&kind.endpoints)
+    )
 }
 
 fn share(count: u64, made: u64) -> String {

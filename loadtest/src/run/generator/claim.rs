@@ -7,6 +7,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Change, GRACE, Generator};
 use crate::{
     api::Resource,
+    observe::PodNumber,
+    report::model::Course,
     run::{phase::Phase, world::State},
 };
 
@@ -19,6 +21,10 @@ enum Services {
     Late,
 }
 
+/// How much longer a sandbox that is ready late takes than others: more than the half second for which endpointd keeps the
+/// first slice of a Service waiting.
+const LATE: Duration = Duration::from_millis(700);
+
 // === impl Generator ===
 
 impl Generator {
@@ -26,12 +32,15 @@ impl Generator {
     /// comes first is a matter of chance, as it is in a cluster, where one controller makes pods and another Services, and
     /// the garbage collector deletes both.
     pub(super) async fn claim(&self, group: usize, phase: &Phase, due: Instant) {
+        let course = phase.course(group);
+        self.tally.claims.lock().push((group, course));
         let (order, pod_ends_first) = {
             let mut world = self.world.lock();
             let order = match world.rng.u8(..4) {
                 0 | 1 => Services::BeforeThePod,
-                2 => Services::AfterThePod,
-                _ => Services::Late,
+                // One that is never ready, or late, does not keep its Services waiting.
+                3 if matches!(course, Course::Ordinary | Course::EndsGracefully) => Services::Late,
+                _ => Services::AfterThePod,
             };
             (order, world.rng.bool())
         };
@@ -43,11 +52,19 @@ impl Generator {
         let Some(pod) = self.make_pod(group, due).await else {
             return self.delete_services(group).await;
         };
-        let ready_at = Instant::now() + phase.ready_after;
+        let ready_at = Instant::now()
+            + match course {
+                Course::ReadyLate => phase.ready_after + LATE,
+                Course::DeletedEarly => phase.ready_after / 2,
+                Course::Ordinary | Course::EndsGracefully => phase.ready_after,
+            };
         if order == Services::AfterThePod {
             self.make_services(group, Instant::now()).await;
         }
         sleep_until(ready_at).await;
+        if course == Course::DeletedEarly {
+            return self.delete_early(group, pod, pod_ends_first).await;
+        }
         if !self.set_ready(pod, true, ready_at).await {
             return self.delete_services(group).await;
         }
@@ -55,6 +72,10 @@ impl Generator {
             self.make_services(group, Instant::now()).await;
         }
         self.live(phase.life).await;
+        if course == Course::EndsGracefully {
+            self.end(pod, Instant::now()).await;
+            return self.delete_services(group).await;
+        }
 
         if !pod_ends_first {
             self.delete_services(group).await;
@@ -68,6 +89,18 @@ impl Generator {
         }
         if ends {
             self.finish_end(pod, true).await;
+        }
+    }
+
+    /// Deletes a sandbox whose pod has not started.
+    async fn delete_early(&self, group: usize, pod: PodNumber, pod_goes_first: bool) {
+        if !pod_goes_first {
+            self.delete_services(group).await;
+        }
+        self.change(pod, State::Gone, Instant::now(), Change::Delete(0))
+            .await;
+        if pod_goes_first {
+            self.delete_services(group).await;
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{observe::latencies::Latencies, run::script::Operation};
+use crate::{observe::latencies::Latencies, report::model::Course, run::script::Operation};
 
 /// How many refusals are kept to be shown.
 const SHOWN_FAILURES: usize = 3;
@@ -15,6 +15,8 @@ pub(in crate::run) struct Tally {
     failed: AtomicU64,
     failures: Mutex<Vec<String>>,
     pub(super) operations: Mutex<Operations>,
+    /// The sandboxes that were made, by number, with their courses.
+    pub(in crate::run) claims: Mutex<Vec<(usize, Course)>>,
     /// From when a change was due until it was sent.
     pub(in crate::run) lag: Mutex<Latencies>,
 }
@@ -62,6 +64,7 @@ impl Tally {
             failed: AtomicU64::new(0),
             failures: Mutex::default(),
             operations: Mutex::default(),
+            claims: Mutex::default(),
             lag: Mutex::new(Latencies::new()),
         }
     }

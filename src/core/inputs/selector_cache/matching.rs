@@ -2,6 +2,7 @@
 //! and other namespaces must not wait for all of them.
 
 use super::{Held, SelectorCache};
+use crate::core::compact::index::half;
 use crate::core::hash::hash_of;
 use crate::core::ids::{FullSetId, SelectorId};
 use crate::core::labels::Labels;
@@ -20,7 +21,7 @@ pub struct Matching(Side);
 #[derive(Clone, Debug)]
 enum Side {
     Labels {
-        hash: u64,
+        hash: u32,
         pairs: Box<[u32]>,
         candidates: Vec<SelectorId>,
         matched: Vec<SelectorId>,
@@ -51,10 +52,10 @@ impl SelectorCache {
         if self.selector_bytes <= FEW && labels.as_str().len() <= SHORT {
             return None;
         }
-        let hash = hash_of(labels);
+        let hash = half(hash_of(labels));
         let known = self
             .full_by_labels
-            .find(hash, |&id| self.is(FullSetId(id), labels));
+            .find(hash, |id| self.is(FullSetId(id), labels));
         if known.is_some() {
             return None;
         }

@@ -29,6 +29,8 @@ pub(super) struct Planning {
     preparation: Option<Box<Preparation>>,
     /// The mirror that is being evaluated.
     assignment: Option<Box<Assignment>>,
+    /// Everything has been evaluated, and objects that were blocked are being released.
+    releasing: bool,
 }
 
 impl NamespaceState {
@@ -111,6 +113,7 @@ impl NamespaceState {
                 mirrors: None,
                 preparation: None,
                 assignment: None,
+                releasing: false,
             })
         });
         // The objects that the step before has left come first.
@@ -120,16 +123,28 @@ impl NamespaceState {
         placement.note_wanted();
         done = done && placement.step_replacements(budget);
         self.pass_on();
-        if done {
-            let looked_at = self.placement().release_blocked()
-                + self.endpoints_desk().release_blocked()
-                + self.mirroring().release_blocked();
-            budget.spend(looked_at as u64);
-            self.services.planned();
-        }
+        done = done && self.release_some(&mut planning, budget);
         done &= self.collect_wants(wants, budget);
         if !done {
             self.planning = Some(planning);
+        }
+        done
+    }
+
+    /// Queues the objects that could not be written before everything was evaluated. Returns false if the budget ends before
+    /// all have been looked at.
+    fn release_some(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
+        if !planning.releasing {
+            planning.releasing = true;
+            self.placement().begin_release();
+            self.endpoints_desk().begin_release();
+            self.mirroring().begin_release();
+        }
+        let done = self.placement().release_some(budget)
+            && self.endpoints_desk().release_some(budget)
+            && self.mirroring().release_some(budget);
+        if done {
+            self.services.planned();
         }
         done
     }

@@ -172,15 +172,15 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         true
     }
 
-    /// Queues the objects that could not be written, now that their Services have been evaluated. Returns the number of
-    /// objects looked at.
-    fn release_blocked(&mut self) -> usize {
-        if objects(self).blocked.is_empty() {
-            return 0;
-        }
-        let blocked = std::mem::take(&mut objects_mut(self).blocked);
-        let looked_at = blocked.len();
-        for id in blocked {
+    /// Begins to release the objects that could not be written, now that their Services have been evaluated.
+    fn begin_release(&mut self) {
+        let objects = objects_mut(self);
+        objects.to_release.append(&mut objects.blocked);
+    }
+
+    /// Queues those of them that nothing blocks any more. Returns false if the budget ends before all have been looked at.
+    fn release_some(&mut self, budget: &mut TurnBudget) -> bool {
+        while let Some(id) = objects_mut(self).to_release.pop_first() {
             let still = is_blocked(self, &objects(self)[id]);
             let objects = objects_mut(self);
             if still {
@@ -188,8 +188,12 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             } else {
                 objects.want(id);
             }
+            budget.spend(1);
+            if budget.is_spent() {
+                return objects.to_release.is_empty();
+            }
         }
-        looked_at
+        true
     }
 
     /// Applies a whole object from the list of an epoch. Its meaning depends on pods and Services, so it is adopted,

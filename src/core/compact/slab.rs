@@ -1,0 +1,247 @@
+//! Entries by number, in pieces of bounded size: a table that grows never copies more than one piece.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+/// Entries of a piece. A table below that is one piece, which grows by an eighth of itself.
+const PIECE: usize = 1024;
+/// The end of the list of free numbers.
+const NONE: u32 = u32::MAX;
+
+/// Entries by number. The number of one that is removed is the next to be used again.
+#[derive(Clone)]
+pub(crate) struct Slab<T> {
+    /// The entries with the lowest numbers.
+    first: Vec<Entry<T>>,
+    /// All others, in pieces of the same size, which stay where they are. One that was emptied is kept.
+    more: Vec<Vec<Entry<T>>>,
+    /// The free number that is used next, or [`NONE`].
+    free: u32,
+    len: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Entry<T> {
+    /// The next free number.
+    Free(u32),
+    Used(T),
+}
+
+impl<T> Entry<T> {
+    fn used(&self) -> Option<&T> {
+        match self {
+            Self::Used(value) => Some(value),
+            Self::Free(_) => None,
+        }
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            first: Vec::new(),
+            more: Vec::new(),
+            free: NONE,
+            len: 0,
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Returns whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns a number that is above those of all entries.
+    pub(crate) fn end(&self) -> usize {
+        let full = self.more.len().saturating_sub(1) * PIECE;
+        self.first.len() + full + self.more.last().map_or(0, Vec::len)
+    }
+
+    /// Returns the number that the next entry gets.
+    pub(crate) fn next_number(&self) -> usize {
+        if self.free == NONE {
+            self.end()
+        } else {
+            self.free as usize
+        }
+    }
+
+    #[inline]
+    fn at(&self, number: usize) -> Option<&Entry<T>> {
+        if number < PIECE {
+            return self.first.get(number);
+        }
+        self.more.get(number / PIECE - 1)?.get(number % PIECE)
+    }
+
+    #[inline]
+    fn at_mut(&mut self, number: usize) -> Option<&mut Entry<T>> {
+        if number < PIECE {
+            return self.first.get_mut(number);
+        }
+        self.more.get_mut(number / PIECE - 1)?.get_mut(number % PIECE)
+    }
+
+    /// Returns an entry, if it is there.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> Option<&T> {
+        self.at(number)?.used()
+    }
+
+    /// Returns an entry to be changed, if it is there.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        match self.at_mut(number)? {
+            Entry::Used(value) => Some(value),
+            Entry::Free(_) => None,
+        }
+    }
+
+    /// Adds an entry, and returns its number.
+    pub(crate) fn insert(&mut self, value: T) -> usize {
+        self.len += 1;
+        let number = self.next_number();
+        if self.free == NONE {
+            self.push(Entry::Used(value));
+            return number;
+        }
+        let entry = self.at_mut(number).expect("a free number has a place");
+        if let Entry::Free(next) = std::mem::replace(entry, Entry::Used(value)) {
+            self.free = next;
+        }
+        number
+    }
+
+    fn push(&mut self, entry: Entry<T>) {
+        if self.first.len() < PIECE {
+            let len = self.first.len();
+            if len == self.first.capacity() {
+                // Doubling would cost the most memory of all.
+                self.first.reserve_exact((len / 8 + 1).min(PIECE - len));
+            }
+            self.first.push(entry);
+            return;
+        }
+        match self.more.last_mut() {
+            Some(last) if last.len() < PIECE => last.push(entry),
+            _ => {
+                let mut piece = Vec::with_capacity(PIECE);
+                piece.push(entry);
+                self.more.push(piece);
+            }
+        }
+    }
+
+    /// Removes an entry, if it is there.
+    pub(crate) fn try_remove(&mut self, number: usize) -> Option<T> {
+        let free = self.free;
+        let entry = self.at_mut(number)?;
+        match std::mem::replace(entry, Entry::Free(free)) {
+            Entry::Used(value) => {
+                self.free = u32::try_from(number).expect("no table holds 2^32 entries");
+                self.len -= 1;
+                Some(value)
+            }
+            freed @ Entry::Free(_) => {
+                *entry = freed;
+                None
+            }
+        }
+    }
+
+    /// Removes an entry that is there.
+    pub(crate) fn remove(&mut self, number: usize) -> T {
+        self.try_remove(number).expect("the entry is there")
+    }
+
+    /// Returns all entries with their numbers, in the order of these.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        let entries = self.first.iter().chain(self.more.iter().flatten());
+        entries
+            .enumerate()
+            .filter_map(|(number, entry)| Some((number, entry.used()?)))
+    }
+}
+
+impl<T> Index<usize> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, number: usize) -> &T {
+        self.get(number).expect("the entry is there")
+    }
+}
+
+impl<T> IndexMut<usize> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, number: usize) -> &mut T {
+        self.get_mut(number).expect("the entry is there")
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PIECE, Slab};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn entries_stay_where_they_are_while_a_table_grows() {
+        let mut slab: Slab<usize> = (0..PIECE + 1).fold(Slab::default(), |mut slab, number| {
+            assert_eq!((slab.next_number(), slab.end()), (number, number));
+            assert_eq!(slab.insert(number), number);
+            slab
+        });
+        let places = |slab: &Slab<usize>| [1, PIECE].map(|number| std::ptr::from_ref(&slab[number]));
+        let before = places(&slab);
+        for number in PIECE + 1..5 * PIECE {
+            slab.insert(number);
+        }
+        assert_eq!(places(&slab), before);
+        assert_eq!(slab.len(), 5 * PIECE);
+        assert!(slab.iter().all(|(number, entry)| number == *entry));
+        assert_eq!(slab.get(5 * PIECE), None);
+    }
+
+    #[test]
+    fn numbers_are_used_again_and_what_is_there_is_found() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let (mut slab, mut model) = (Slab::default(), BTreeMap::new());
+        for step in 0..20_000 {
+            let number = random.usize(..3 * PIECE);
+            if random.u8(..3) == 0 {
+                assert_eq!(slab.try_remove(number), model.remove(&number));
+                continue;
+            }
+            let next = slab.next_number();
+            assert_eq!(model.insert(next, step), None, "a free number is not in use");
+            assert_eq!(slab.insert(step), next);
+            if let Some(entry) = slab.get_mut(number) {
+                *entry += 1;
+                *model.get_mut(&number).unwrap() += 1;
+            }
+        }
+        assert_eq!(slab.len(), model.len());
+        assert!(
+            slab.iter()
+                .eq(model.iter().map(|(number, entry)| (*number, entry)))
+        );
+        assert!(model.keys().next_back().is_some_and(|last| *last < slab.end()));
+        for number in model.into_keys() {
+            slab.remove(number);
+        }
+        assert!(slab.is_empty());
+    }
+}
