@@ -363,3 +363,15 @@ async fn parts_that_need_nothing_else_run_on_a_server_in_memory() {
         "{report}"
     );
 }
+
+#[test]
+fn sandboxes_need_the_controller_that_endpointd_is_compared_with() {
+    let stand_ins = StandIns::new("sandbox");
+    let output = stand_ins.real(&["sandbox"]).output().unwrap();
+    let (out, err) = text(&output);
+    assert!(out.contains("sandbox  skipped"), "{out}{err}");
+    assert!(
+        out.contains("there is no kube-controller-manager in the folder"),
+        "{out}"
+    );
+}

@@ -1,11 +1,13 @@
 //! The parts of a run.
 
+mod contestants;
 mod control_plane;
 mod differential;
 mod guard;
 pub(super) mod loads;
 mod manifests;
 mod outages;
+mod sandbox;
 mod scenarios;
 mod take_over;
 
@@ -42,6 +44,8 @@ pub(crate) enum Part {
     Load,
     /// The same, with many simulated kube-proxies
     FanOut,
+    /// Pods with a Service of their own come and go at fixed rates, with kube-controller-manager and endpointd in turns
+    Sandbox,
 }
 
 /// The data that all parts work with.
@@ -61,7 +65,7 @@ pub(super) struct Work {
     pub(super) seed: u64,
     /// The seed and the number of the only history of the differential run.
     pub(super) history: Option<(u64, u64)>,
-    /// Pods of the loads.
+    /// Pods of the loads, and sandboxes that stand.
     pub(super) pods: Option<usize>,
     /// Rounds of each load.
     pub(super) rounds: Option<usize>,
@@ -88,7 +92,7 @@ impl Part {
                 &[Program::Etcd, Program::ApiServer]
             }
             Self::Manifests | Self::Guard => &Program::ALL,
-            Self::Recordings | Self::Differential | Self::Load | Self::FanOut => {
+            Self::Recordings | Self::Differential | Self::Load | Self::FanOut | Self::Sandbox => {
                 &[Program::Etcd, Program::ApiServer, Program::ControllerManager]
             }
         }
@@ -111,6 +115,7 @@ impl Part {
             Self::Outages => outages::run(work).await,
             Self::Load => loads::steady(work).await,
             Self::FanOut => loads::fan_out(work).await,
+            Self::Sandbox => sandbox::run(work).await,
         }
     }
 }
