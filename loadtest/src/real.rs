@@ -95,7 +95,8 @@ pub struct Args {
     /// Rounds of each load; 3 by default, or 1 with --quick and of `sandbox`
     #[arg(long, value_name = "COUNT", value_parser = parse::count(100))]
     rounds: Option<usize>,
-    /// Simulated kube-proxies of the fan-out loads; 300 by default, or 40 with --quick
+    /// Simulated kube-proxies of the fan-out loads and of `echo`; 300 by default, of the second load of `echo` 100, or 40 with
+    /// --quick
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     watchers: Option<u16>,
     /// Put what was found into this README.md, and the figures into the results beside it

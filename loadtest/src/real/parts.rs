@@ -3,6 +3,7 @@
 mod contestants;
 mod control_plane;
 mod differential;
+mod echo;
 mod guard;
 pub(super) mod loads;
 mod manifests;
@@ -46,6 +47,9 @@ pub(crate) enum Part {
     FanOut,
     /// Pods with a Service of their own come and go at fixed rates, with kube-controller-manager and endpointd in turns
     Sandbox,
+    /// endpointd's watch of metadata is as late as the watches of kube-proxies, while slices are written faster than the API
+    /// server tells all of them
+    Echo,
 }
 
 /// The data that all parts work with.
@@ -88,7 +92,7 @@ impl Part {
     /// The programs without which it cannot be run.
     pub(super) fn needs(self) -> &'static [Program] {
         match self {
-            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => {
+            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages | Self::Echo => {
                 &[Program::Etcd, Program::ApiServer]
             }
             Self::Manifests | Self::Guard => &Program::ALL,
@@ -100,7 +104,7 @@ impl Part {
 
     /// Whether an API server is all that it needs.
     pub(super) fn fits_any_server(self) -> bool {
-        matches!(self, Self::Scenarios | Self::TakeOver)
+        matches!(self, Self::Scenarios | Self::TakeOver | Self::Echo)
     }
 
     pub(super) async fn run(self, work: &Work) -> anyhow::Result<Outcome> {
@@ -116,6 +120,7 @@ impl Part {
             Self::Load => loads::steady(work).await,
             Self::FanOut => loads::fan_out(work).await,
             Self::Sandbox => sandbox::run(work).await,
+            Self::Echo => echo::run(work).await,
         }
     }
 }

@@ -63,6 +63,8 @@ struct Row {
     rate: u32,
     limits: &'static str,
     controller: &'static str,
+    /// How many of all claims were shown to take traffic while they lived.
+    shown: [u64; 2],
     /// Microseconds: p50, and p99.
     ready: [f64; 2],
     gone: [f64; 2],
@@ -166,16 +168,16 @@ fn words_for(sizes: &Sizes, rows: &[Row]) -> String {
 
 /// The rows in Markdown.
 fn table(rows: &[Row]) -> String {
-    let mut out = "| claims a second | limits | controller | ready to visible p50 / p99 | gone to unseen p50 / p99 | requests for each \
+    let mut out = "| claims a second | limits | controller | shown | ready to visible p50 / p99 | gone to unseen p50 / p99 | requests for each \
                    claim that changed something, and refused ones | CPU a claim | CPU of the API server a claim | peak memory |\n"
         .to_owned();
-    let _ = writeln!(out, "{}|", "|---".repeat(9));
+    let _ = writeln!(out, "{}|", "|---".repeat(10));
     for row in rows {
         let both = |[p50, p99]: [f64; 2]| format!("{} / {}", micros(p50), micros(p99));
-        let [own, server] = row.cpu;
+        let ([own, server], [shown, made]) = (row.cpu, row.shown);
         let _ = writeln!(
             out,
-            "| {} | {} | {}{} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {}{} | {shown} of {made} | {} | {} | {} | {} | {} | {} |",
             row.rate,
             row.limits,
             row.controller,
@@ -219,6 +221,10 @@ impl Row {
             rate: cell.rate,
             limits: cell.limits.name(),
             controller: cell.contestant.name(),
+            shown: report
+                .claims
+                .as_ref()
+                .map_or([0; 2], |claims| [claims.ready.count, claims.made]),
             ready: both(|claims| &claims.ready),
             gone: both(|claims| &claims.gone),
             requests,
@@ -331,14 +337,14 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[2],
-            "| 20 | default | endpointd | 5.00 ms / 50.0 ms | 4.00 ms / 40.0 ms | slices: 2.00 created | 1.00 ms | 50.0 ms | 30.0 MiB |"
+            "| 20 | default | endpointd | 400 of 400 | 5.00 ms / 50.0 ms | 4.00 ms / 40.0 ms | slices: 2.00 created | 1.00 ms | 50.0 ms | 30.0 MiB |"
         );
         assert!(
             lines[3].starts_with("| 20 | default | endpointd (not verified) |"),
             "{table}"
         );
         for line in lines {
-            assert_eq!(line.matches('|').count(), 10, "{line}");
+            assert_eq!(line.matches('|').count(), 11, "{line}");
         }
     }
 }
