@@ -17,6 +17,7 @@ pub mod clean;
 pub mod cli;
 mod controller;
 mod figures;
+mod http2;
 mod names;
 mod objects;
 mod observe;

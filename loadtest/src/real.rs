@@ -89,13 +89,14 @@ pub struct Args {
     /// Only this history of the differential run, as in the name of its file: 3-2 for `differential-3-2.json`
     #[arg(long, value_name = "SEED-NUMBER", value_parser = history)]
     history: Option<(u64, u64)>,
-    /// Pods of the loads; 20000 by default, or 2000 with --quick
+    /// Pods of the loads; 20000 by default, or 2000 with --quick. Of `sandbox`, the sandboxes that stand; 1000, or 100
     #[arg(long, value_name = "COUNT", value_parser = parse::count(200_000))]
     pods: Option<usize>,
-    /// Rounds of each load; 3 by default, or 1 with --quick
+    /// Rounds of each load; 3 by default, or 1 with --quick and of `sandbox`
     #[arg(long, value_name = "COUNT", value_parser = parse::count(100))]
     rounds: Option<usize>,
-    /// Simulated kube-proxies of the fan-out loads; 300 by default, or 40 with --quick
+    /// Simulated kube-proxies of the fan-out loads and of `echo`; 300 by default, of the second load of `echo` 100, or 40 with
+    /// --quick
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     watchers: Option<u16>,
     /// Put what was found into this README.md, and the figures into the results beside it

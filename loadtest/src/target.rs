@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{self, Http},
     controller::Server,
+    http2,
 };
 
 /// The rights that a run needs in a cluster that it did not make.
@@ -74,6 +75,14 @@ impl Connector {
                 }
                 error => error.into(),
             }),
+        }
+    }
+
+    /// A client over HTTP/2, with a connection of its own.
+    pub(crate) fn http2_client(&self) -> anyhow::Result<Client> {
+        match self {
+            Self::Url(url) => http2::client(&Config::new(url.parse()?)),
+            Self::Config(config) => http2::client(config),
         }
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! They run on threads of their own, so that the generator and the observer do not wait for them.
 
+mod differences;
 mod frames;
 mod metrics;
 mod proxy;
@@ -28,9 +29,10 @@ use tokio::{
     time::{Instant, interval, sleep, timeout},
 };
 
+pub(crate) use self::differences::Echoes;
 use self::{
     metrics::Reading,
-    proxy::Proxy,
+    proxy::{Proxy, View},
     shared::{Counts, Own, Shared},
     timeline::Matcher,
 };
@@ -72,6 +74,19 @@ pub(crate) struct Flags {
     /// Bytes that each simulated kube-proxy reads in a second at most, such as 200K or 1M; by default, as fast as it can
     #[arg(long, value_name = "BYTES", requires = "watchers", value_parser = byte_rate)]
     pub(crate) watcher_rate: Option<u64>,
+    /// Have the simulated kube-proxies speak HTTP/2, as kube-proxy does; by default, they speak HTTP/1.1 as all else here
+    #[arg(long, requires = "watchers")]
+    pub(crate) watchers_http2: bool,
+    /// Beside the proxies there is a watch such as endpointd tells from how late they are.
+    #[arg(skip)]
+    pub(crate) echo: Option<EchoOver>,
+}
+
+/// How a watch such as endpointd's own is made. endpointd's are over HTTP/1.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EchoOver {
+    Http1,
+    Http2,
 }
 
 /// The proxies of a run. They end when this is dropped.
@@ -79,11 +94,18 @@ pub(crate) struct Watchers {
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
     proxies: Arc<[Arc<Own>]>,
+    echo: Option<Echo>,
     matcher: Arc<Mutex<Matcher>>,
     marks: Arc<Marks>,
     /// For questions that are not a proxy's.
     client: Client,
     is_embedded: bool,
+}
+
+/// A watch such as endpointd's own, on a thread of its own as endpointd is a process of its own.
+struct Echo {
+    runtime: Option<Runtime>,
+    own: Arc<Own>,
 }
 
 /// The measured part of a run has begun.
@@ -96,6 +118,8 @@ pub(crate) struct Begun {
 /// The results of the proxies.
 pub(crate) struct Finished {
     pub(crate) figures: model::Watchers,
+    /// The delays of the watch that is like endpointd's; none where there was none.
+    pub(crate) echoes: Option<Echoes>,
     /// The faults in what they received, a line each.
     pub(crate) problems: Vec<String>,
 }
@@ -133,6 +157,7 @@ impl Flags {
         if let Some(proxies) = self.watchers {
             parameters.push(("watchers", proxies.to_string()));
             parameters.push(("watchers-relist", self.watchers_relist.to_string()));
+            parameters.push(("watchers-http2", self.watchers_http2.to_string()));
         }
         if let Some(rate) = self.watcher_rate {
             parameters.push(("watcher-rate", rate.to_string()));
@@ -164,13 +189,17 @@ impl Watchers {
         let watchers = Self {
             shared: Arc::new(Shared::new(flags.watchers_relist, flags.watcher_rate)),
             proxies: (0..proxies).map(|_| Arc::default()).collect(),
-            matcher: Arc::new(Mutex::new(Matcher::new())),
+            echo: match flags.echo {
+                Some(over) => Some(Echo::start(target, over, limit).await?),
+                None => None,
+            },
+            matcher: Arc::new(Mutex::new(Matcher::new(flags.echo.is_some()))),
             marks,
             client: target.client()?,
             is_embedded: target.is_embedded(),
             runtime: Some(runtime),
         };
-        let begun = watchers.spawn(target.connector());
+        let begun = watchers.spawn(target.connector(), flags.watchers_http2);
         let stage = Stage::begin("watchers", proxies.into());
         let show = || {
             let begun = *begun.borrow();
@@ -201,7 +230,7 @@ impl Watchers {
     }
 
     /// Starts their tasks; the answer says how many watch.
-    fn spawn(&self, connector: Connector) -> tokio::sync::watch::Receiver<usize> {
+    fn spawn(&self, connector: Connector, is_http2: bool) -> tokio::sync::watch::Receiver<usize> {
         let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
         let begun = self.shared.begun();
         let (shared, proxies) = (Arc::clone(&self.shared), Arc::clone(&self.proxies));
@@ -210,9 +239,15 @@ impl Watchers {
             for own in proxies.iter() {
                 let permit = Arc::clone(&starting).acquire_owned().await;
                 let permit = permit.expect("the semaphore is not closed");
-                match connector.client() {
+                let client = if is_http2 {
+                    connector.http2_client()
+                } else {
+                    connector.client()
+                };
+                match client {
                     Ok(client) => {
-                        let proxy = Proxy::new(client, Arc::clone(&shared), Arc::clone(own), permit);
+                        let (shared, own) = (Arc::clone(&shared), Arc::clone(own));
+                        let proxy = Proxy::new(client, View::Proxy, shared, own, permit);
                         tokio::spawn(proxy.run());
                     }
                     Err(error) => shared.failed(error),
@@ -220,15 +255,26 @@ impl Watchers {
             }
         });
         let (matcher, marks) = (Arc::clone(&self.matcher), Arc::clone(&self.marks));
-        let proxies = Arc::clone(&self.proxies);
+        let (proxies, echo) = (Arc::clone(&self.proxies), self.echo_own());
         runtime.spawn(async move {
             let mut ticks = interval(TICK);
             loop {
                 ticks.tick().await;
-                look(&matcher, &marks, &proxies);
+                look(&matcher, &marks, &proxies, echo.as_deref());
             }
         });
         begun
+    }
+
+    /// The last version that the watch such as endpointd's has shown; nought if there is none.
+    pub(crate) fn echoed(&self) -> u64 {
+        self.echo
+            .as_ref()
+            .map_or(0, |echo| echo.own.timeline.lock().version())
+    }
+
+    fn echo_own(&self) -> Option<Arc<Own>> {
+        self.echo.as_ref().map(|echo| Arc::clone(&echo.own))
     }
 
     /// Changes are made from now on.
@@ -251,8 +297,9 @@ impl Watchers {
     pub(crate) async fn finish(&self, begun: Begun, limit: Duration) -> Finished {
         let deadline = Instant::now() + limit;
         let stage = Stage::begin("watchers", self.proxies.len() as u64);
+        let echo = self.echo_own();
         let behind = loop {
-            let behind = look(&self.matcher, &self.marks, &self.proxies);
+            let behind = look(&self.matcher, &self.marks, &self.proxies, echo.as_deref());
             if behind == 0 || Instant::now() >= deadline {
                 break behind;
             }
@@ -276,6 +323,7 @@ impl Watchers {
             .zip(server)
             .and_then(|(before, after)| after.since(before));
         let latency = self.matcher.lock().latency(self.proxies.len());
+        let echoes = self.matcher.lock().echoes();
         let mut problems = Vec::new();
         let all = self.proxies.len();
         if behind > 0 {
@@ -299,7 +347,11 @@ impl Watchers {
             terminated: server.map(|server| server.terminated),
             server_cpu_seconds: server.and_then(|server| server.cpu),
         };
-        Finished { figures, problems }
+        Finished {
+            figures,
+            echoes,
+            problems,
+        }
     }
 
     /// Finds proxies that know of more or fewer slices than there are.
@@ -345,16 +397,70 @@ impl Drop for Watchers {
     }
 }
 
-/// Brings changes and proxies together; the answer is how many proxies have not received what the observer has.
-fn look(matcher: &Mutex<Matcher>, marks: &Marks, proxies: &[Arc<Own>]) -> usize {
+impl Echo {
+    /// Starts it, and waits until it watches.
+    async fn start(target: &Target, over: EchoOver, limit: Duration) -> anyhow::Result<Self> {
+        let client = match over {
+            EchoOver::Http1 => target.client()?,
+            EchoOver::Http2 => target.connector().http2_client()?,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("echo")
+            .enable_all()
+            .build()?;
+        let own = Arc::<Own>::default();
+        let shared = Arc::new(Shared::new(false, None));
+        let starting = Arc::new(Semaphore::new(1)).acquire_owned().await?;
+        let mut begun = shared.begun();
+        let proxy = Proxy::new(
+            client,
+            View::Echo,
+            Arc::clone(&shared),
+            Arc::clone(&own),
+            starting,
+        );
+        runtime.spawn(proxy.run());
+        let echo = Self {
+            runtime: Some(runtime),
+            own,
+        };
+        if timeout(limit, begun.wait_for(|begun| *begun > 0)).await.is_err() {
+            let what = format!("a watch of metadata did not begin within {}", time(limit));
+            return Err(match shared.failure() {
+                Some(why) => why.context(what),
+                None => anyhow!("{what}"),
+            });
+        }
+        Ok(echo)
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Brings changes and proxies together; the answer is how many proxies have not received what the observer has, or what was
+/// written.
+fn look(matcher: &Mutex<Matcher>, marks: &Marks, proxies: &[Arc<Own>], echo: Option<&Own>) -> usize {
     let mut matcher = matcher.lock();
-    let (new, observed) = marks.take();
+    let (new, mut observed) = marks.take();
     matcher.add(new);
     let now = Instant::now();
+    if let Some(echo) = echo {
+        let mut timeline = echo.timeline.lock();
+        matcher.echo(&mut timeline, now);
+        observed = timeline.version();
+    }
+    let newest = matcher.newest().max(observed);
     let behind = proxies.iter().filter(|own| {
         let mut timeline = own.timeline.lock();
         matcher.look_at(&mut timeline, observed, now);
-        timeline.version() < observed
+        timeline.version() < newest
     });
     behind.count()
 }

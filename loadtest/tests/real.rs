@@ -364,3 +364,51 @@ async fn parts_that_need_nothing_else_run_on_a_server_in_memory() {
         "{report}"
     );
 }
+
+/// The watch of metadata and the kube-proxies, on a server whose answers cost it little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_delays_of_each_write_and_their_difference_are_shown() {
+    let config = memory_apiserver::Config::default().gc(false);
+    let server = memory_apiserver::start(config).await.unwrap();
+    let url = server.url();
+    let outcome = tokio::task::spawn_blocking(move || {
+        let stand_ins = StandIns::new("echo");
+        let mut command = Command::new(LOADTEST);
+        command.args([
+            "real",
+            "--quick",
+            "--server",
+            &url,
+            "--watchers=5",
+            "echo",
+            "--out",
+        ]);
+        command.arg(stand_ins.0.join("out")).output().unwrap()
+    });
+    let (out, err) = text(&outcome.await.unwrap());
+    assert!(out.contains("echo  passed"), "{out}{err}");
+    assert!(
+        out.contains("5 proxies, 20 writes a second: metadata over HTTP/1.1 "),
+        "{out}"
+    );
+    let row = err
+        .lines()
+        .find(|line| line.starts_with("| 5 over HTTP/1.1 | over HTTP/1.1 | 20 | any | 80 |"));
+    let row = row.unwrap_or_else(|| panic!("there is no row of 80 writes: {err}"));
+    assert!(
+        row.contains("| 0 | not known, ") && !row.contains("none"),
+        "{row}"
+    );
+}
+
+#[test]
+fn sandboxes_need_the_controller_that_endpointd_is_compared_with() {
+    let stand_ins = StandIns::new("sandbox");
+    let output = stand_ins.real(&["sandbox"]).output().unwrap();
+    let (out, err) = text(&output);
+    assert!(out.contains("sandbox  skipped"), "{out}{err}");
+    assert!(
+        out.contains("there is no kube-controller-manager in the folder"),
+        "{out}"
+    );
+}

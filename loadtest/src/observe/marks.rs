@@ -34,7 +34,7 @@ impl Marks {
         state.version = state.version.max(version);
     }
 
-    pub(super) fn add(&self, mark: Mark) {
+    pub(crate) fn add(&self, mark: Mark) {
         self.0.lock().new.push(mark);
     }
 

@@ -193,7 +193,18 @@ impl Cluster {
 
     /// Starts controllers of kube-controller-manager, each with the rights that Kubernetes gives to it.
     pub(super) fn start_upstream(&mut self, controllers: &str, flags: &[&str]) -> anyhow::Result<Process> {
-        let log = self.log("kube-controller-manager");
+        self.start_manager("kube-controller-manager", controllers, flags)
+    }
+
+    /// Starts the garbage collector, as a process of its own: whichever controller is measured, it deletes the slices of
+    /// Services that are gone.
+    pub(super) fn start_garbage_collector(&mut self, flags: &[&str]) -> anyhow::Result<Process> {
+        self.start_manager("garbage-collector", "garbage-collector-controller", flags)
+    }
+
+    /// Starts a kube-controller-manager whose log has this name.
+    fn start_manager(&mut self, name: &str, controllers: &str, flags: &[&str]) -> anyhow::Result<Process> {
+        let log = self.log(name);
         let plane = self.plane()?;
         let kubeconfig = plane.kubeconfig(Account::ControllerManager)?;
         let mut command = outliving_nothing(&plane.folder().get(Program::ControllerManager)?)?;
@@ -206,7 +217,7 @@ impl Cluster {
                 "--use-service-account-credentials=true",
             ])
             .args(flags);
-        Process::start("kube-controller-manager", command, log)
+        Process::start(name, command, log)
     }
 
     /// Waits until a controller publishes slices of a new Service, in a namespace of this name that is made for it.

@@ -1,11 +1,14 @@
 //! The parts of a run.
 
+mod contestants;
 mod control_plane;
 mod differential;
+mod echo;
 mod guard;
 pub(super) mod loads;
 mod manifests;
 mod outages;
+mod sandbox;
 mod scenarios;
 mod take_over;
 
@@ -42,6 +45,11 @@ pub(crate) enum Part {
     Load,
     /// The same, with many simulated kube-proxies
     FanOut,
+    /// Pods with a Service of their own come and go at fixed rates, with kube-controller-manager and endpointd in turns
+    Sandbox,
+    /// endpointd's watch of metadata is as late as the watches of kube-proxies, while slices are written faster than the API
+    /// server tells all of them
+    Echo,
 }
 
 /// The data that all parts work with.
@@ -61,7 +69,7 @@ pub(super) struct Work {
     pub(super) seed: u64,
     /// The seed and the number of the only history of the differential run.
     pub(super) history: Option<(u64, u64)>,
-    /// Pods of the loads.
+    /// Pods of the loads, and sandboxes that stand.
     pub(super) pods: Option<usize>,
     /// Rounds of each load.
     pub(super) rounds: Option<usize>,
@@ -84,11 +92,11 @@ impl Part {
     /// The programs without which it cannot be run.
     pub(super) fn needs(self) -> &'static [Program] {
         match self {
-            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages => {
+            Self::ControlPlane | Self::Scenarios | Self::TakeOver | Self::Outages | Self::Echo => {
                 &[Program::Etcd, Program::ApiServer]
             }
             Self::Manifests | Self::Guard => &Program::ALL,
-            Self::Recordings | Self::Differential | Self::Load | Self::FanOut => {
+            Self::Recordings | Self::Differential | Self::Load | Self::FanOut | Self::Sandbox => {
                 &[Program::Etcd, Program::ApiServer, Program::ControllerManager]
             }
         }
@@ -96,7 +104,7 @@ impl Part {
 
     /// Whether an API server is all that it needs.
     pub(super) fn fits_any_server(self) -> bool {
-        matches!(self, Self::Scenarios | Self::TakeOver)
+        matches!(self, Self::Scenarios | Self::TakeOver | Self::Echo)
     }
 
     pub(super) async fn run(self, work: &Work) -> anyhow::Result<Outcome> {
@@ -111,6 +119,8 @@ impl Part {
             Self::Outages => outages::run(work).await,
             Self::Load => loads::steady(work).await,
             Self::FanOut => loads::fan_out(work).await,
+            Self::Sandbox => sandbox::run(work).await,
+            Self::Echo => echo::run(work).await,
         }
     }
 }

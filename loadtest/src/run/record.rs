@@ -220,7 +220,9 @@ pub(super) fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) 
 
 /// Adds what came of the proxies.
 pub(super) fn add(report: &mut Report, finished: Finished) {
-    let Finished { figures, problems } = finished;
+    let Finished {
+        figures, problems, ..
+    } = finished;
     let unseen = figures.latency.never_seen;
     let verdict = &mut report.verdict;
     verdict.verified &= problems.is_empty();

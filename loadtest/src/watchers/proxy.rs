@@ -24,6 +24,13 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=\
                       %21service.kubernetes.io%2Fheadless%2C%21service.kubernetes.io%2Fservice-proxy-name";
 const LIST_MEDIA: &str = "application/vnd.kubernetes.protobuf";
 const WATCH_MEDIA: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+/// The same of endpointd's own watch: its slices, and their metadata alone.
+const OWN_SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=\
+                          endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
+const METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;\
+                             drop=metadata.managedFields";
+const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;\
+                        drop=metadata.managedFields";
 /// By which the requests are known in the server's log.
 const USER_AGENT: &str = "loadtest-proxy";
 /// How long watches are asked to last: as by client-go, up to twice this.
@@ -34,9 +41,19 @@ const EARLY: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_secs(1);
 const GONE: u64 = 410;
 
-/// One of the simulated kube-proxies.
+/// The slices that are watched, and how much of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum View {
+    /// As kube-proxy.
+    Proxy,
+    /// As endpointd, which tells from this watch how late others are.
+    Echo,
+}
+
+/// One of the simulated kube-proxies, or another watching client that goes on as they do.
 pub(super) struct Proxy {
     client: Client,
+    view: View,
     shared: Arc<Shared>,
     own: Arc<Own>,
     resumption: Resumption,
@@ -54,17 +71,44 @@ struct Pace {
     free_at: Instant,
 }
 
+// === impl View ===
+
+impl View {
+    fn slices(self) -> &'static str {
+        match self {
+            Self::Proxy => SLICES,
+            Self::Echo => OWN_SLICES,
+        }
+    }
+
+    fn list_media(self) -> &'static str {
+        match self {
+            Self::Proxy => LIST_MEDIA,
+            Self::Echo => METADATA_LIST,
+        }
+    }
+
+    fn watch_media(self) -> &'static str {
+        match self {
+            Self::Proxy => WATCH_MEDIA,
+            Self::Echo => METADATA,
+        }
+    }
+}
+
 // === impl Proxy ===
 
 impl Proxy {
     pub(super) fn new(
         client: Client,
+        view: View,
         shared: Arc<Shared>,
         own: Arc<Own>,
         starting: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             client,
+            view,
             own,
             resumption: Resumption::new(shared.relists),
             version: 0,
@@ -99,7 +143,8 @@ impl Proxy {
 
     async fn list(&mut self) -> anyhow::Result<()> {
         let again = self.version > 0;
-        let (response, _) = ask(&self.client, &format!("{SLICES}&resourceVersion=0"), LIST_MEDIA).await?;
+        let path = format!("{}&resourceVersion=0", self.view.slices());
+        let (response, _) = ask(&self.client, &path, self.view.list_media()).await?;
         if response.status() != StatusCode::OK {
             bail!("a list of slices was answered with {}", response.status());
         }
@@ -125,10 +170,11 @@ impl Proxy {
     /// Watches for so many seconds, or until the server or the network ends it. Fails if it did not begin.
     async fn watch(&mut self, seconds: u32) -> anyhow::Result<Outcome> {
         let path = format!(
-            "{SLICES}&watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
+            "{}&watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
+            self.view.slices(),
             self.version
         );
-        let (response, began) = ask(&self.client, &path, WATCH_MEDIA).await?;
+        let (response, began) = ask(&self.client, &path, self.view.watch_media()).await?;
         match response.status() {
             StatusCode::OK => {}
             StatusCode::GONE => return Ok(Outcome::Expired),

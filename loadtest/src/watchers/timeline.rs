@@ -8,6 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
+use super::differences::{Differences, Echoes};
 use crate::{
     observe::{latencies::Latencies, marks::Mark},
     report::model::Latency,
@@ -39,6 +40,17 @@ pub(super) struct Matcher {
     latencies: Latencies,
     /// How many pairs of a change and a proxy were found.
     seen: u64,
+    echo: Option<Echo>,
+}
+
+/// The changes as a watch such as endpointd's showed them. A proxy is compared with it, so each change waits until it is seen
+/// there.
+#[derive(Debug)]
+struct Echo {
+    /// When it showed the changes, in their order.
+    at: Vec<Instant>,
+    latencies: Latencies,
+    differences: Differences,
 }
 
 // === impl Timeline ===
@@ -86,11 +98,17 @@ impl Timeline {
 // === impl Matcher ===
 
 impl Matcher {
-    pub(super) fn new() -> Self {
+    /// `has_echo`: there is a watch such as endpointd's beside the proxies.
+    pub(super) fn new(has_echo: bool) -> Self {
         Self {
             marks: Vec::new(),
             latencies: Latencies::new(),
             seen: 0,
+            echo: has_echo.then(|| Echo {
+                at: Vec::new(),
+                latencies: Latencies::new(),
+                differences: Differences::default(),
+            }),
         }
     }
 
@@ -99,12 +117,42 @@ impl Matcher {
         self.marks.extend(marks);
     }
 
-    /// Finds the changes that a proxy has seen since it was last looked at.
-    pub(super) fn look_at(&mut self, timeline: &mut Timeline, observed: u64, now: Instant) {
+    /// The newest version that a change became visible at.
+    pub(super) fn newest(&self) -> u64 {
+        self.marks
+            .iter()
+            .map(|mark| mark.version)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Finds the changes that the watch such as endpointd's has shown since it was last looked at.
+    pub(super) fn echo(&mut self, timeline: &mut Timeline, now: Instant) {
+        let Some(echo) = &mut self.echo else { return };
         for mark in &self.marks[timeline.seen..] {
             let Some(at) = timeline.arrival(mark.version) else {
                 break;
             };
+            echo.latencies.record(at.saturating_duration_since(mark.answered));
+            echo.at.push(at);
+            timeline.seen += 1;
+        }
+        timeline.give_up(timeline.version(), now);
+    }
+
+    /// Finds the changes that a proxy has seen since it was last looked at.
+    pub(super) fn look_at(&mut self, timeline: &mut Timeline, observed: u64, now: Instant) {
+        let known = match &self.echo {
+            Some(echo) => echo.at.len(),
+            None => self.marks.len(),
+        };
+        for (index, mark) in self.marks[..known].iter().enumerate().skip(timeline.seen) {
+            let Some(at) = timeline.arrival(mark.version) else {
+                break;
+            };
+            if let Some(echo) = &mut self.echo {
+                echo.differences.record(at, echo.at[index]);
+            }
             // An event that overtakes the answer has no latency at all.
             self.latencies.record(at.saturating_duration_since(mark.answered));
             timeline.seen += 1;
@@ -120,6 +168,18 @@ impl Matcher {
             never_seen: all - self.seen,
             ..self.latencies.report()
         }
+    }
+
+    /// The delays of the watch such as endpointd's, and how the proxies differ from it.
+    pub(super) fn echoes(&self) -> Option<Echoes> {
+        let echo = self.echo.as_ref()?;
+        Some(Echoes {
+            latency: Latency {
+                never_seen: (self.marks.len() - echo.at.len()) as u64,
+                ..echo.latencies.report()
+            },
+            proxies_after: echo.differences.clone(),
+        })
     }
 }
 
@@ -138,7 +198,7 @@ mod tests {
     #[test]
     fn a_change_is_seen_with_its_version_or_a_newer_one_whoever_is_first() {
         let start = Instant::now();
-        let mut matcher = Matcher::new();
+        let mut matcher = Matcher::new(false);
         let [mut quick, mut slow] = [(); 2].map(|()| Timeline::default());
         // Before the observer has decoded it.
         quick.reach(10, at(start, 5));
@@ -164,7 +224,7 @@ mod tests {
     #[test]
     fn an_event_that_overtakes_the_answer_has_no_latency() {
         let start = Instant::now();
-        let (mut matcher, mut timeline) = (Matcher::new(), Timeline::default());
+        let (mut matcher, mut timeline) = (Matcher::new(false), Timeline::default());
         timeline.reach(10, at(start, 1));
         // Its answer came late, when a newer change had been told.
         matcher.add(vec![mark(11, at(start, 2)), mark(10, at(start, 3))]);
@@ -178,9 +238,33 @@ mod tests {
     }
 
     #[test]
+    fn proxies_are_compared_with_the_echo_once_that_is_there() {
+        let start = Instant::now();
+        let mut matcher = Matcher::new(true);
+        let [mut echo, mut before, mut after] = [(); 3].map(|()| Timeline::default());
+        before.reach(10, at(start, 5));
+        matcher.add(vec![mark(10, start), mark(11, start)]);
+        matcher.echo(&mut echo, at(start, 6));
+        matcher.look_at(&mut before, echo.version(), at(start, 6));
+        assert_eq!(matcher.latency(2).count, 0, "it waits for the echo");
+        echo.reach(11, at(start, 15));
+        matcher.echo(&mut echo, at(start, 16));
+        after.reach(11, at(start, 45));
+        for timeline in [&mut before, &mut after] {
+            matcher.look_at(timeline, echo.version(), at(start, 46));
+        }
+        assert_eq!(matcher.latency(2).count, 3);
+        let echoes = matcher.echoes().unwrap();
+        assert_eq!((echoes.latency.count, echoes.latency.never_seen), (2, 0));
+        assert!(echoes.latency.p50.abs_diff(15_000) < 100, "{echoes:?}");
+        let quantiles = [0.0, 0.5, 1.0].map(|part| echoes.proxies_after.quantile(part).unwrap());
+        assert_eq!(quantiles, [-10_000, 30_000, 30_000]);
+    }
+
+    #[test]
     fn notes_are_bounded() {
         let start = Instant::now();
-        let (mut matcher, mut timeline) = (Matcher::new(), Timeline::default());
+        let (mut matcher, mut timeline) = (Matcher::new(false), Timeline::default());
         for version in 1..=1_000 {
             timeline.reach(version, at(start, version / 10));
         }

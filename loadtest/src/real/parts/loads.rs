@@ -13,13 +13,13 @@ use tokio::time::sleep;
 
 use self::rows::Measured;
 pub(in crate::real) use self::rows::{Row, short_table, table};
-use super::{Work, words};
+use super::{
+    Work,
+    contestants::{Contestant, Limits},
+    words,
+};
 use crate::{
-    process::Process,
-    real::{
-        cluster::{Cluster, Endpointd},
-        table::Outcome,
-    },
+    real::{cluster::Cluster, table::Outcome},
     report::{self, model::Report},
     run::{Filled, merged},
 };
@@ -29,20 +29,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long a controller may take to have everything right, at the beginning and after the changes.
 const TIME_LIMIT: &str = "--time-limit=180s";
 const SEED: &str = "--seed=42";
-
-/// The controller that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Contestant {
-    Upstream,
-    Endpointd,
-}
-
-/// The limits that both run with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limits {
-    Default,
-    Lifted,
-}
 
 /// The changes to be made, and the watchers.
 #[derive(Clone, Copy, Debug)]
@@ -62,12 +48,6 @@ struct Sizes {
     loads: Vec<Load>,
     duration: &'static str,
     rounds: usize,
-}
-
-/// A controller that runs.
-enum Running {
-    Upstream(Box<Process>),
-    Endpointd(Box<Endpointd>),
 }
 
 /// Changes at fixed rates, seen by one client.
@@ -120,7 +100,7 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
     let mut cells = Vec::new();
     for load in &sizes.loads {
         for limits in [Limits::Default, Limits::Lifted] {
-            for contestant in [Contestant::Upstream, Contestant::Endpointd] {
+            for contestant in Contestant::BOTH {
                 cells.push((*load, limits, contestant, Vec::new()));
             }
         }
@@ -181,16 +161,8 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
 
 /// A name for files.
 fn name(load: Load, limits: Limits, contestant: Contestant) -> String {
-    let contestant = match contestant {
-        Contestant::Upstream => "kube-controller-manager",
-        Contestant::Endpointd => "endpointd",
-    };
-    let limits = match limits {
-        Limits::Default => "default",
-        Limits::Lifted => "lifted",
-    };
     let outputs = if load.endpoints { "-both-outputs" } else { "" };
-    format!("{contestant}-{limits}-{}{outputs}", load.rate)
+    format!("{}-{}-{}{outputs}", contestant.name(), limits.name(), load.rate)
 }
 
 /// One controller takes its turn: it starts, pods change, and it ends.
@@ -201,69 +173,27 @@ async fn turn(
     (load, limits, contestant): (Load, Limits, Contestant),
     number: usize,
 ) -> anyhow::Result<Report> {
-    let mut running = start(cluster, load, limits, contestant).await?;
-    let canary = format!("canary-{number}");
-    let serving = cluster.serving(&canary);
-    match &mut running {
-        Running::Upstream(process) => process.during(serving).await?,
-        Running::Endpointd(endpointd) => endpointd.during(serving).await?,
-    }
-    let kubeconfig = cluster.admin().to_string_lossy().into_owned();
-    let mut line = sizes.line(&kubeconfig, &load);
-    let pid = match &running {
-        Running::Upstream(process) => process.pid(),
-        Running::Endpointd(endpointd) => endpointd.pid(),
-    };
-    let pids = std::iter::once(pid).chain(cluster.plane()?.pids());
-    line.extend(pids.map(|pid| OsString::from(format!("--pid={pid}"))));
-    if let Running::Endpointd(endpointd) = &running {
-        line.push(format!("--metrics-url={}", endpointd.metrics_url()).into());
-    }
-    let title = match contestant {
-        Contestant::Upstream => "--title=kube-controller-manager",
-        Contestant::Endpointd => "--title=endpointd",
-    };
-    line.push(title.into());
-    let measuring = filled.measure(line);
-    let report = match &mut running {
-        Running::Upstream(process) => process.during(measuring).await?,
-        Running::Endpointd(endpointd) => endpointd.during(measuring).await?,
-    };
-    match running {
-        Running::Upstream(process) => process.end_or_kill(Duration::from_secs(10)).await?,
-        Running::Endpointd(endpointd) => endpointd.stop().await?,
-    }
-    Ok(report)
-}
-
-async fn start(
-    cluster: &mut Cluster,
-    load: Load,
-    limits: Limits,
-    contestant: Contestant,
-) -> anyhow::Result<Running> {
     let controllers = if load.endpoints {
         "endpoints-controller,endpointslice-controller"
     } else {
         "endpointslice-controller"
     };
-    Ok(match contestant {
-        Contestant::Upstream => {
-            let flags: &[&str] = match limits {
-                Limits::Default => &[],
-                Limits::Lifted => &["--kube-api-qps=5000", "--kube-api-burst=10000"],
-            };
-            Running::Upstream(Box::new(cluster.start_upstream(controllers, flags)?))
-        }
-        Contestant::Endpointd => {
-            let controllers = format!("--controllers={controllers}");
-            let mut flags = vec![&*controllers];
-            if limits == Limits::Lifted {
-                flags.extend(["--kube-api-qps=0", "--watchers=0"]);
-            }
-            Running::Endpointd(Box::new(cluster.start_endpointd("endpointd", 100, &flags).await?))
-        }
-    })
+    let mut running = contestant.start(cluster, controllers, limits).await?;
+    let canary = format!("canary-{number}");
+    running.during(cluster.serving(&canary)).await?;
+    let kubeconfig = cluster.admin().to_string_lossy().into_owned();
+    let mut line = sizes.line(&kubeconfig, &load);
+    let pids = std::iter::once(running.pid()).chain(cluster.plane()?.pids());
+    line.extend(pids.map(|pid| OsString::from(format!("--pid={pid}"))));
+    line.extend(
+        running
+            .metrics_url()
+            .map(|url| format!("--metrics-url={url}").into()),
+    );
+    line.push(format!("--title={}", contestant.name()).into());
+    let report = running.during(Box::pin(filled.measure(line))).await?;
+    running.stop().await?;
+    Ok(report)
 }
 
 // === impl Sizes ===
