@@ -25,6 +25,8 @@ pub(crate) enum Happening {
     Service,
     /// It is deleted in the foreground: it stays until the garbage collector has deleted its slices, or for longer.
     Going,
+    /// It is deleted, and a finalizer of another program holds it: its slices stay until it is gone.
+    Held,
     ServiceGone,
     /// The pod is there, and ready or not.
     Pod(bool),
@@ -173,13 +175,13 @@ impl<'c> Stage<'c> {
         wakes.into_iter().flatten().min()
     }
 
-    fn put_service(&mut self, going: bool) {
+    fn put_service(&mut self, deleting: bool, foreground: bool) {
         let spec = ServiceSpec {
             generation: self.generation,
             ..ServiceSpec::plain()
         };
         let mut facts = spec.facts();
-        (facts.deleting, facts.foreground) = (going, going);
+        (facts.deleting, facts.foreground) = (deleting, foreground);
         let server = &mut self.server.change().0;
         let resolved = facts.clone().resolve(model::NAMESPACE, Outputs::ALL);
         server.services.insert(facts.name.clone(), resolved);
@@ -192,9 +194,10 @@ impl<'c> Stage<'c> {
         match happening {
             Happening::Service => {
                 self.generation += 1;
-                self.put_service(false);
+                self.put_service(false, false);
             }
-            Happening::Going => self.put_service(true),
+            Happening::Going => self.put_service(true, true),
+            Happening::Held => self.put_service(true, false),
             Happening::ServiceGone => {
                 let name = ServiceSpec::plain().facts().name;
                 self.server.change().0.services.remove(&name);
@@ -431,7 +434,7 @@ impl System for Stage<'_> {
 }
 
 pub(crate) fn all() -> Vec<Claim> {
-    use Happening::{Going, Pod, PodGone, Service, ServiceGone};
+    use Happening::{Going, Held, Pod, PodGone, Service, ServiceGone};
     let claim = |name: &str, script: &[Happening]| Claim {
         name: name.to_owned(),
         outputs: Outputs::NONE,
@@ -460,16 +463,29 @@ pub(crate) fn all() -> Vec<Claim> {
             &[Service, Pod(true), Going, PodGone, ServiceGone],
         ),
         claim("kept in its deletion", &[Service, Pod(true), Going, PodGone]),
+        claim("held in its deletion", &[Service, Pod(true), Held, PodGone]),
     ];
+    let gone_again = [Service, Going, ServiceGone, Service];
+    let loses_its_pod = [Pod(true), Service, Going, PodGone];
     for (name, script) in [
         ("the first endpoint never comes", &[Service][..]),
         ("a ready endpoint", &ready),
         ("the Service is made again", &again),
+        ("deleted in the foreground, and made again", &gone_again),
+        ("held, and made again", &[Service, Held, ServiceGone, Service]),
+        ("its pod goes while it is deleted", &loses_its_pod),
     ] {
         claims.push(Claim {
             loss: true,
             ..claim(&format!("{name}, an answer is lost"), script)
         });
+    }
+    for (name, script) in [
+        ("the first endpoint never comes", &[Service][..]),
+        ("a ready endpoint", &ready),
+        ("the Service is made again", &again),
+        ("deleted in the foreground, and made again", &gone_again),
+    ] {
         claims.push(Claim {
             succession: true,
             ..claim(&format!("{name}, succession"), script)
@@ -491,5 +507,14 @@ pub(crate) fn all() -> Vec<Claim> {
         endpoints: true,
         ..Outputs::NONE
     };
-    [of(slices, "slice"), of(endpoints, "Endpoints")].concat()
+    // With a slice it has too many orders.
+    let taken_over = Claim {
+        succession: true,
+        outputs: endpoints,
+        ..claim(
+            "claim, Endpoints: its pod goes while it is deleted, succession",
+            &loses_its_pod,
+        )
+    };
+    [of(slices, "slice"), of(endpoints, "Endpoints"), vec![taken_over]].concat()
 }
