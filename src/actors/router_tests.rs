@@ -3,6 +3,7 @@ use crate::actors::root::{Root, RootState};
 use crate::core::facts::PodFacts;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
+use crate::core::namespace::{ObjectEvent, OutputEvent};
 use crate::core::outputs::Outputs;
 use ractor::Actor;
 use std::time::Duration;
@@ -217,7 +218,7 @@ async fn the_echo_of_a_delete_came_when_it_had_been_decoded() {
     sleep(Duration::from_millis(300)).await;
     let slice = Delivery {
         namespace: "a".into(),
-        event: Change::SliceGone("s".into(), 9),
+        event: Change::Output(OutputEvent::Slice(ObjectEvent::Gone("s".into(), 9))),
     };
     router.deliver(vec![slice], arrived);
     let signals = router.writer.take_signals();

@@ -5,7 +5,7 @@ use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::encodings::Form;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};
-use crate::core::namespace::Kind;
+use crate::core::namespace::{Kind, ObjectEvent, OutputEvent};
 use tokio::time::Instant;
 
 /// A kind that is listed and watched.
@@ -140,15 +140,23 @@ impl Source for Slices {
 
     fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
         deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::Slice(Box::new(slice), seen.epoch),
-            Some(DeletedAt(version)) => Change::SliceGone(slice.meta.name, version),
+            None => Change::Output(OutputEvent::Slice(ObjectEvent::Whole(
+                Box::new(slice),
+                seen.epoch,
+            ))),
+            Some(DeletedAt(version)) => Change::Output(OutputEvent::Slice(ObjectEvent::Gone(
+                slice.meta.name.into(),
+                version,
+            ))),
         });
     }
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
         deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::SliceMeta(slice, seen.epoch),
-            Some(DeletedAt(version)) => Change::SliceGone(slice.name, version),
+            None => Change::Output(OutputEvent::Slice(ObjectEvent::Meta(slice, seen.epoch))),
+            Some(DeletedAt(version)) => {
+                Change::Output(OutputEvent::Slice(ObjectEvent::Gone(slice.name.into(), version)))
+            }
         });
     }
 }
@@ -167,15 +175,24 @@ impl Source for Endpoints {
 
     fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
         deliver(handler, seen, items, |endpoints, gone| match gone {
-            None => Change::Endpoints(Box::new(endpoints), seen.epoch),
-            Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.meta.name, version),
+            None => Change::Output(OutputEvent::Endpoints(ObjectEvent::Whole(
+                Box::new(endpoints),
+                seen.epoch,
+            ))),
+            Some(DeletedAt(version)) => Change::Output(OutputEvent::Endpoints(ObjectEvent::Gone(
+                endpoints.meta.name.into(),
+                version,
+            ))),
         });
     }
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
         deliver(handler, seen, items, |endpoints, gone| match gone {
-            None => Change::EndpointsMeta(endpoints, seen.epoch),
-            Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.name, version),
+            None => Change::Output(OutputEvent::Endpoints(ObjectEvent::Meta(endpoints, seen.epoch))),
+            Some(DeletedAt(version)) => Change::Output(OutputEvent::Endpoints(ObjectEvent::Gone(
+                endpoints.name.into(),
+                version,
+            ))),
         });
     }
 }
@@ -196,15 +213,24 @@ impl Source for Mirrored {
 
     fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
         deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::Mirrored(Box::new(slice), seen.epoch),
-            Some(DeletedAt(version)) => Change::MirroredGone(slice.meta.name, version),
+            None => Change::Output(OutputEvent::Mirrored(ObjectEvent::Whole(
+                Box::new(slice),
+                seen.epoch,
+            ))),
+            Some(DeletedAt(version)) => Change::Output(OutputEvent::Mirrored(ObjectEvent::Gone(
+                slice.meta.name.into(),
+                version,
+            ))),
         });
     }
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
         deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::MirroredMeta(slice, seen.epoch),
-            Some(DeletedAt(version)) => Change::MirroredGone(slice.name, version),
+            None => Change::Output(OutputEvent::Mirrored(ObjectEvent::Meta(slice, seen.epoch))),
+            Some(DeletedAt(version)) => Change::Output(OutputEvent::Mirrored(ObjectEvent::Gone(
+                slice.name.into(),
+                version,
+            ))),
         });
     }
 }
