@@ -19,10 +19,7 @@ use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::outage::{OutageLog, SharedOutage};
 use crate::cluster::read::Reader;
-use crate::cluster::watch::{
-    AllSlices, Endpoints, LeaseReader, Mirrored, Nodes, Pods, Services, Slices, Source, Watch,
-    WholeAllSlices, WholeEndpoints, WholeMirrored, WholeSlices,
-};
+use crate::cluster::watch::{LeaseReader, Source, Watch};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
 use crate::core::role::{Leadership, Role};
@@ -450,19 +447,7 @@ impl WatchStarter {
         let stands_in = outputs.slices && !whole;
         let selectors = stands_in.then(|| self.look_for_selectors());
         Kind::needed_for(outputs)
-            .map(|kind| match kind {
-                Kind::Node => self.watch::<Nodes>(),
-                Kind::Pod => self.watch::<Pods>(),
-                Kind::Service => self.watch::<Services>(),
-                Kind::Slice if whole && outputs.custom => self.watch::<WholeAllSlices>(),
-                Kind::Slice if outputs.custom => self.watch::<AllSlices>(),
-                Kind::Slice if whole => self.watch::<WholeSlices>(),
-                Kind::Endpoints if whole => self.watch::<WholeEndpoints>(),
-                Kind::Mirrored if whole => self.watch::<WholeMirrored>(),
-                Kind::Slice => self.watch::<Slices>(),
-                Kind::Endpoints => self.watch::<Endpoints>(),
-                Kind::Mirrored => self.watch::<Mirrored>(),
-            })
+            .map(|kind| self.watch(Source::of(kind, outputs.custom, whole)))
             .chain(selectors)
             .collect()
     }
@@ -473,9 +458,10 @@ impl WatchStarter {
         guarded("the look for EndpointSelectors", looking, &self.fatal)
     }
 
-    /// Runs the watch of a kind as a task, which never ends by itself.
-    fn watch<S: Source>(&self) -> JoinHandle<()> {
-        let watch = Watch::<S>::new(
+    /// Runs the watch of a source as a task, which never ends by itself.
+    fn watch(&self, source: Source) -> JoinHandle<()> {
+        let watch = Watch::new(
+            source,
             self.client.clone(),
             self.router.clone(),
             self.leadership.clone(),
@@ -484,7 +470,7 @@ impl WatchStarter {
             self.seed,
         );
         guarded(
-            &format!("the watch of {}", S::KIND.as_str()),
+            &format!("the watch of {}", source.kind.as_str()),
             watch.run(),
             &self.fatal,
         )
