@@ -127,11 +127,6 @@ impl Router {
         self.shards.len()
     }
 
-    /// Returns whether a whole list of every kind has been delivered.
-    pub fn is_synced(&self) -> bool {
-        self.picture.lock().is_complete()
-    }
-
     /// Returns whether a whole list of a kind has been delivered, and every shard has applied its part of it. Checks
     /// every shard once, and after that only those that are still behind.
     pub fn has_applied(&self, kind: Kind) -> bool {
