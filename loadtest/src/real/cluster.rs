@@ -24,6 +24,7 @@ use crate::{
     api::{self, Http},
     controller::{self, Server},
     objects::object,
+    parse::series,
     process::{Log, Process},
     target::Target,
 };
@@ -293,10 +294,7 @@ impl Endpointd {
             .await
             .ok()?
             .ok()?;
-        let line = page
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line?.trim().parse().ok()
+        series(&page, name)
     }
 
     pub(super) fn metrics_url(&self) -> String {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     api,
+    parse::series,
     report::model::{FanOut, QueueSample, Requests, Throttling, ThrottlingSample},
 };
 
@@ -99,17 +100,10 @@ pub(super) fn free_url(flags: &[OsString]) -> Option<Uri> {
     format!("http://127.0.0.1:{port}/metrics").parse().ok()
 }
 
-/// The value of a series; none if it is not there.
-fn value(metrics: &str, series: &str) -> Option<f64> {
-    let mut lines = metrics.lines();
-    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
-    value.parse().ok()
-}
-
 /// The values of a counter that has a verb as its only label; none if it is not there.
 fn requests(metrics: &str, name: &str, label: &str) -> Option<Requests> {
     let of = |verb: &str| {
-        let value = value(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
+        let value = series(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
         Some(value as u64)
     };
     let verbs = ["create", "update", "delete", "get"].map(of);
@@ -161,7 +155,7 @@ fn quantile(now: &[(f64, f64)], before: &[(f64, f64)], part: f64) -> Option<f64>
 
 impl FanOutReading {
     fn of(metrics: &str) -> Option<Self> {
-        let held_back = |limit: &str| value(metrics, &format!("{HELD_BACK}{{limit=\"{limit}\"}}"));
+        let held_back = |limit: &str| series(metrics, &format!("{HELD_BACK}{{limit=\"{limit}\"}}"));
         let buckets = metrics.lines().filter_map(|line| {
             let (bound, count) = line.strip_prefix(ECHOES)?.split_once("\"} ")?;
             Some((bound.parse().ok()?, count.parse().ok()?))
@@ -189,16 +183,13 @@ impl FanOutReading {
 
 impl Reading {
     fn of(metrics: &str) -> Self {
-        let sum = |names: &[&str]| {
-            let values = metrics.lines().filter_map(|line| {
-                let (name, value) = line.rsplit_once(' ')?;
-                names.contains(&name).then_some(value)?.parse::<f64>().ok()
-            });
+        let of_upstream = || {
+            let values = QUEUES.iter().filter_map(|name| series(metrics, name));
             values.reduce(|a, b| a + b)
         };
         Self {
-            waiting: sum(&[QUEUE]).or_else(|| sum(&QUEUES)),
-            throttled: sum(&[THROTTLED]),
+            waiting: series(metrics, QUEUE).or_else(of_upstream),
+            throttled: series(metrics, THROTTLED),
             slice_requests: requests(metrics, SLICE_CHANGES, "operation")
                 .or_else(|| requests(metrics, SLICE_CHANGES_TOTAL, "operation")),
             requests: requests(metrics, REQUESTS, "verb"),

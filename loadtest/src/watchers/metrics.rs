@@ -6,6 +6,8 @@ use http::Request;
 use kube::Client;
 use tokio::time::timeout;
 
+use crate::parse::series;
+
 /// A page of a large server takes it a while.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Watches that the server ended because their clients did not read fast enough. It has no such line before the first one.
@@ -43,10 +45,7 @@ impl Reading {
     }
 
     fn of(page: &str) -> Option<Self> {
-        let cpu = page.lines().find_map(|line| {
-            let value = line.strip_prefix(CPU)?;
-            value.starts_with(' ').then(|| value.trim().parse().ok())?
-        });
+        let cpu = series(page, CPU);
         // Any other page of metrics, or none.
         if cpu.is_none() && !page.contains("apiserver_") {
             return None;
