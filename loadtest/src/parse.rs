@@ -1,9 +1,8 @@
 //! The forms of the values of flags, and of metrics.
 
-use std::time::Duration;
-
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use jiff::SignedDuration;
+use std::time::Duration;
 
 /// A number from one to the limit.
 pub(crate) fn count(limit: u64) -> impl TypedValueParser<Value = usize> {

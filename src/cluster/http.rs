@@ -3,8 +3,7 @@
 //! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], [`super::cause`] for
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
-use super::codec;
-use super::codec::Status;
+use super::codec::{self, Status};
 use super::encodings::{Encodings, Form, JSON, METADATA_LIST_JSON};
 use crate::core::namespace::Kind;
 use http::request::Builder;

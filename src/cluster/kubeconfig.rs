@@ -4,8 +4,7 @@
 
 use super::client_error::{self, ClientError};
 use super::plugin::{Patience, Plugin};
-use super::plugin_errors;
-use super::proxy;
+use super::{plugin_errors, proxy};
 use crate::core::excerpt::Excerpt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,7 @@
 //! A server whose store is replaced by a fresh one, or restored from a copy, under a running controller: versions go
 //! backwards, and everything is right again within a bound, with few requests.
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use crate::gate::Gate;
 use crate::objects;
 use crate::standby::run_elected;

@@ -3,8 +3,7 @@
 
 mod busy;
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use crate::gate::{Fate, Gate, Sent};
 use crate::log::Log;
 use crate::objects::{self, node, ready_condition, time};

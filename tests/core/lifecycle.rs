@@ -6,8 +6,7 @@ use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{PodFacts, SliceFacts};
 use endpointd::core::namespace::{Kind, OutputEvent};
-use endpointd::core::object::ObjectName;
-use endpointd::core::object::Output;
+use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::queue::Priority;
 
 pub(super) fn pod(name: u8, labels: u8) -> PodSpec {

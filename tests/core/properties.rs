@@ -2,8 +2,7 @@
 //! slices, requests fail, answers are lost, and events arrive late.
 
 use crate::lifecycle::first_slice;
-use crate::model;
-use crate::model::{Model, PodSpec, ServiceSpec};
+use crate::model::{self, Model, PodSpec, ServiceSpec};
 use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;

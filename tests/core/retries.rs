@@ -1,8 +1,8 @@
 //! However the API server answers, and whatever others do to an object, nothing is tried in a loop without a pause
 //! that grows. On virtual time: each object that is due is granted when its delay has passed.
 
-use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
-use crate::{model, ops};
+use crate::model::{self, EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
+use crate::ops;
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};

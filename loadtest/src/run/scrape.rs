@@ -1,15 +1,13 @@
 //! A controller's own metrics while a run is measured.
 
-use std::{ffi::OsString, net::TcpListener, time::Duration};
-
+use crate::api;
+use crate::parse::series;
+use crate::report::model::{FanOut, QueueSample, Requests, Throttling, ThrottlingSample};
 use http::{Request, Uri};
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::time::Duration;
 use tokio::time::Instant;
-
-use crate::{
-    api,
-    parse::series,
-    report::model::{FanOut, QueueSample, Requests, Throttling, ThrottlingSample},
-};
 
 /// Each reading costs the controller as much as one write or two.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);

@@ -2,22 +2,16 @@
 
 mod selected;
 
-use std::{collections::HashMap, ops::Range};
-
 use self::selected::Selected;
-use super::{
-    kinds::{DISTRIBUTIONS, Kind},
-    plan::Plan,
-    sizes::{Layout, mix_groups},
-};
-use crate::{
-    names::{LABEL, PREFIX},
-    observe::{
-        PodNumber,
-        visible::{SetId, Shown},
-    },
-    oracle::Family,
-};
+use super::kinds::{DISTRIBUTIONS, Kind};
+use super::plan::Plan;
+use super::sizes::{Layout, mix_groups};
+use crate::names::{LABEL, PREFIX};
+use crate::observe::PodNumber;
+use crate::observe::visible::{SetId, Shown};
+use crate::oracle::Family;
+use std::collections::HashMap;
+use std::ops::Range;
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// CPUs of the demo's nodes, in turn; not as many as zones, so that every zone has nodes of every size. Quantities

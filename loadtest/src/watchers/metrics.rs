@@ -1,12 +1,10 @@
 //! The API server's own metrics of its watches, where they can be read.
 
-use std::time::Duration;
-
+use crate::parse::series;
 use http::Request;
 use kube::Client;
+use std::time::Duration;
 use tokio::time::timeout;
-
-use crate::parse::series;
 
 /// A page of a large server takes it a while.
 const LIMIT: Duration = Duration::from_secs(15);

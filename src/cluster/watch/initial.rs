@@ -5,11 +5,11 @@ use super::handler::WatchHandler;
 use super::reader::Reader;
 use super::sources::{DeletedAt, Item, Seen};
 use crate::cluster::cause::Cause;
-use crate::cluster::codec::Undecodable;
+use crate::cluster::codec::{self, Undecodable};
 use crate::cluster::encodings::Form;
 use crate::cluster::event_stream::EventStream;
+use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
-use crate::cluster::{codec, http};
 use crate::core::namespace::Kind;
 
 /// Ways to request a list.

@@ -3,11 +3,11 @@
 use super::handler::WatchHandler;
 use super::sources::Source;
 use crate::cluster::cause::{Cause, Silent};
-use crate::cluster::codec::Undecodable;
+use crate::cluster::codec::{self, Undecodable};
 use crate::cluster::encodings::{Encodings, Form};
+use crate::cluster::http;
 use crate::cluster::outage::OutageLog;
 use crate::cluster::pages::ANSWER;
-use crate::cluster::{codec, http};
 use crate::metrics::WatchMetrics;
 use crate::tenant_log;
 use kube::Client;

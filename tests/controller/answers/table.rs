@@ -6,14 +6,12 @@ mod kinds;
 
 use self::followed::{follow_leases, lease, led, many_expire};
 use self::kinds::{ANNOTATED, ELECTION, EVERYWHERE, FOLLOWED, KINDS, MIRRORED};
-use crate::cluster;
 use crate::constant::{Constant, Picks};
-use crate::endpoint_selectors;
 use crate::gate::{Gate, Sent};
 use crate::log::Log;
-use crate::objects;
 use crate::standby::run_elected;
 use crate::world::{NS, World, node, pod, service};
+use crate::{cluster, endpoint_selectors, objects};
 use endpointd::core::outputs::Outputs;
 use futures::FutureExt as _;
 use kube::Client;

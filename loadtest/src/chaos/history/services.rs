@@ -1,12 +1,9 @@
 //! The changes of Services.
 
-use serde_json::{Value, json};
-
 use super::{FollowUp, History};
-use crate::chaos::{
-    api::{Ask, Resource},
-    world::{ANNOTATIONS, LEASES, Service, World},
-};
+use crate::chaos::api::{Ask, Resource};
+use crate::chaos::world::{ANNOTATIONS, LEASES, Service, World};
+use serde_json::{Value, json};
 
 /// Services in one namespace.
 const MOST: usize = 6;

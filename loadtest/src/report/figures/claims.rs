@@ -1,10 +1,8 @@
 //! The figures of sandboxes that came and went.
 
 use super::{Better, OfReport, noise};
-use crate::report::{
-    format,
-    model::{Claims, Report, Requests, WriteCounts},
-};
+use crate::report::format;
+use crate::report::model::{Claims, Report, Requests, WriteCounts};
 
 /// Their figures, latencies apart, as comparisons have them.
 pub(super) const FIGURES: [OfReport; 9] = [
