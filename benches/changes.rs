@@ -11,9 +11,8 @@ mod fixtures;
 mod goals;
 
 use baseline::{Naive, check};
-use criterion::Criterion;
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, SamplingMode};
+use criterion::{BenchmarkGroup, Criterion, SamplingMode};
 use endpointd::core::facts::{PodFacts, ServiceFacts};
 use endpointd::core::namespace::{Kind, PendingLists};
 use endpointd::core::ports::TargetPort;

@@ -130,6 +130,54 @@ fn the_code_speaks_of_the_project_alone() {
     }
 }
 
+/// Returns the imports that rustfmt's granularity "Module" would write in another way: several modules in one statement, or
+/// one module in two statements of a block.
+fn odd_imports(text: &str) -> Vec<String> {
+    let (mut odd, mut block, mut rest) = (Vec::new(), Vec::new(), text);
+    while let Some((line, after)) = rest.split_once('\n') {
+        let start = line.trim_start();
+        let is_import = start.split_once("use ").is_some_and(|(before, _)| {
+            before.is_empty() || (before.starts_with("pub") && before.ends_with(' '))
+        });
+        let Some((statement, after)) = rest.split_once(';').filter(|_| is_import) else {
+            (block, rest) = (Vec::new(), after);
+            continue;
+        };
+        rest = after.strip_prefix('\n').unwrap_or(after);
+        let (module, names) = statement
+            .split_once("::{")
+            .or_else(|| statement.rsplit_once("::"))
+            .unwrap_or((statement, ""));
+        if names.contains("::") || block.contains(&module) {
+            odd.push(statement.to_owned());
+        }
+        block.push(module);
+    }
+    odd
+}
+
+#[test]
+fn each_import_is_of_one_module() {
+    for under in ["src", "tests", "benches", "loadtest"] {
+        for (path, text) in rust_files(under) {
+            assert_eq!(odd_imports(&text), [""; 0], "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn odd_imports_are_seen() {
+    let text = "use a::{b, c::D};\nuse e::f;\nuse e::{\n    g,\n};\nuse h;\nuse i::{self, J};\n\npub(super) use e::k::{l::M, N};\n";
+    assert_eq!(
+        odd_imports(text),
+        [
+            "use a::{b, c::D}",
+            "use e::{\n    g,\n}",
+            "pub(super) use e::k::{l::M, N}"
+        ]
+    );
+}
+
 /// Returns what stands in backquotes in a text, outside of blocks of code.
 fn quoted(text: &str) -> Vec<&str> {
     let mut in_block = false;

@@ -1,12 +1,12 @@
 //! Plain requests to the API server, in JSON.
 
-use std::time::Duration;
-
 use anyhow::Context;
-use http::{Method, Request, header::CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
 use kube::{Client, Config};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// How often a request is sent that the server is too busy for.
 const TRIES: u32 = 6;

@@ -23,20 +23,15 @@ mod trace;
 mod trial;
 pub(crate) mod world;
 
-use std::{
-    collections::BTreeMap,
-    process::ExitCode,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    time::Duration,
-};
-
 use memory_apiserver::ApiServer;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-pub use self::{
-    history::Count,
-    trial::{Passed, Trial},
-};
+pub use self::history::Count;
+pub use self::trial::{Passed, Trial};
 
 /// Flags of `loadtest chaos`.
 #[derive(Clone, Debug, clap::Args)]

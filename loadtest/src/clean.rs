@@ -1,19 +1,19 @@
 //! `loadtest clean`: takes away what runs left behind in a cluster, and nothing else.
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
-
+use crate::api::{self, Http, Resource};
+use crate::names::{LABEL, is_ours};
+use crate::target::Target;
 use anyhow::{Context, bail};
 use futures::{TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::{Api, Client, Resource as Object, ResourceExt, api::ListParams};
+use kube::api::ListParams;
+use kube::{Api, Client, Resource as Object, ResourceExt};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use crate::{
-    api::{self, Http, Resource},
-    names::{LABEL, is_ours},
-    target::Target,
-};
 
 /// Namespaces that are emptied at once, and requests under way.
 const CONCURRENCY: usize = 8;

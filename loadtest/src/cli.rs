@@ -1,21 +1,18 @@
 //! The command line.
 
-use std::{
-    ffi::OsString, io::IsTerminal, io::Write as _, os::unix::process::CommandExt, path::PathBuf,
-    process::ExitCode,
-};
-
-use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use crate::report::compare;
+use crate::run::{self, INTERRUPTED, demo};
+use crate::{api, chaos, clean, real, record, serve};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use endpointd::ops::usage;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write as _};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
-
-use crate::{
-    api, chaos, clean, real, record,
-    report::compare,
-    run::{self, INTERRUPTED, demo},
-    serve,
-};
 
 /// Load tests, demo and verification of endpointd, on an in-memory API server or a real cluster.
 #[derive(Debug, Parser)]

@@ -1,8 +1,9 @@
 //! The controller, as a process of its own.
 
-use std::{ffi::OsString, path::PathBuf, process::Command};
-
 use crate::process::{Log, Process};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
 
 /// How the controller reaches the API server.
 #[derive(Clone, Debug)]

@@ -4,31 +4,25 @@
 //!  kube::Client ──► base URL, credentials (kube's layers) ──► Http2 ──► one connection (TLS, ALPN h2), made again when it ends
 //! ```
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context as Poller, Poll, ready},
-};
-
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use h2::{
-    RecvStream,
-    client::{Builder, SendRequest},
-};
+use h2::RecvStream;
+use h2::client::{Builder, SendRequest};
 use http::{Request, Response, Uri};
 use http_body::Frame;
-use kube::{
-    Client, Config,
-    client::{Body, ConfigExt},
-};
-use tokio::{net::TcpStream, sync::Mutex};
-use tokio_rustls::{
-    TlsConnector,
-    rustls::{ClientConfig, pki_types::ServerName},
-};
-use tower::{Layer, Service, util::option_layer};
+use kube::client::{Body, ConfigExt};
+use kube::{Client, Config};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Poller, Poll, ready};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tower::util::option_layer;
+use tower::{Layer, Service};
 
 const PROTOCOL: &[u8] = b"h2";
 /// What a client-go reads ahead of its user at most, on one stream and on a connection: the windows of Go's transport.

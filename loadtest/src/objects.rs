@@ -1,11 +1,9 @@
 //! Builders of objects, as the API server gets them, for all that makes a cluster here.
 
-use std::net::IpAddr;
-
+use crate::oracle::Family;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-use crate::oracle::Family;
+use std::net::IpAddr;
 
 /// The families of a pod or a Service, the first one first.
 pub(crate) type Families = &'static [Family];

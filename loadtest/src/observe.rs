@@ -10,9 +10,8 @@ pub(crate) mod visible;
 pub(crate) mod watch;
 mod wire;
 
-use std::net::IpAddr;
-
 use crate::oracle::Family;
+use std::net::IpAddr;
 
 /// Outside the ranges that API servers give to Services by default.
 const FIRST_POD_IP: u32 = 0x0a80_0001;

@@ -31,23 +31,18 @@ mod slices;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    pin::pin,
-};
-
-use futures::{StreamExt, stream};
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{Endpoints, Namespace, Node, Pod, Service},
-    discovery::v1::EndpointSlice,
-};
-use kube::{Client, ResourceExt, api::ListParams};
-
 use self::candidates::{Candidates, Search};
 use self::lists::{list, list_if};
 pub use self::report::{Difference, Family, Problem, Report};
 use self::slices::hints::Zones;
+use futures::{StreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::ListParams;
+use kube::{Client, ResourceExt};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::pin::pin;
 
 /// Namespaces that are read at the same time.
 const NAMESPACES_AT_ONCE: usize = 2;

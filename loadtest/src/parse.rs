@@ -1,15 +1,21 @@
-//! The forms of the values of flags.
-
-use std::time::Duration;
+//! The forms of the values of flags, and of metrics.
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use jiff::SignedDuration;
+use std::time::Duration;
 
 /// A number from one to the limit.
 pub(crate) fn count(limit: u64) -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<u64>::new()
         .range(1..=limit)
         .map(|count| count as usize)
+}
+
+/// The value of a series on a page of metrics; none if it is not there.
+pub(crate) fn series(page: &str, series: &str) -> Option<f64> {
+    let mut lines = page.lines();
+    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    value.trim().parse().ok()
 }
 
 /// A time of some length, with its unit.

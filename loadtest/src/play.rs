@@ -8,19 +8,16 @@
 mod deployments;
 mod pods;
 
-use std::{collections::HashSet, time::Duration};
-
+use self::pods::Kubelets;
+use crate::api::{self, Http, Resource};
+use crate::objects::{ZONE_LABEL, condition, object};
 use http::Method;
 use kube::Client;
 use memory_apiserver::ApiServer;
 use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use self::pods::Kubelets;
-use crate::{
-    api::{self, Http, Resource},
-    objects::{ZONE_LABEL, condition, object},
-};
 
 /// The nodes, each in a zone of its own.
 const NODES: [(&str, &str); 3] = [("node-a", "zone-a"), ("node-b", "zone-b"), ("node-c", "zone-c")];

@@ -1,18 +1,13 @@
 //! Programs that are run as processes of their own: each is started with a log, watched, and ended by its number.
 
-use std::{
-    fs::File,
-    io,
-    path::PathBuf,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
-
 use anyhow::Context;
-use rustix::{
-    param::clock_ticks_per_second,
-    process::{Pid, Signal, kill_process},
-};
+use rustix::param::clock_ticks_per_second;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 use tokio::process::{Child, Command};
 
 const STOP_LIMIT: Duration = Duration::from_secs(20);

@@ -1,9 +1,9 @@
 //! The progress of what runs: a bar on a terminal, a line now and then elsewhere.
 
-use std::{io::IsTerminal, time::Duration};
-
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use std::io::IsTerminal;
+use std::time::Duration;
 use tokio::time::Instant;
 
 const LINE_EVERY: Duration = Duration::from_secs(3);

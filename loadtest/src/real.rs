@@ -21,20 +21,19 @@ mod render;
 mod table;
 mod workplace;
 
-use std::{path::PathBuf, process::ExitCode};
-
+use self::folder::{Folder, Program};
+use self::parts::{Part, Work};
+use self::readme::With;
+use self::table::{Outcome, Row, Verdict};
+use crate::figures::time;
+use crate::report::model::Machine;
+use crate::{api, parse};
 use anyhow::Context;
 use clap::ValueEnum;
 use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use tokio::time::Instant;
-
-use self::{
-    folder::{Folder, Program},
-    parts::{Part, Work},
-    readme::With,
-    table::{Outcome, Row, Verdict},
-};
-use crate::{api, figures::time, parse, report::model::Machine};
 
 const HELP: &str = "\
 Each part starts control planes of its own on loopback, with certificates and tokens that nothing

@@ -6,27 +6,23 @@ mod diff;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-    pin::pin,
-    process::ExitCode,
-    time::Duration,
-};
-
+use self::cleanup::Footprint;
+use crate::target::Target;
+use crate::{parse, serve};
 use anyhow::{Context, bail, ensure};
 use futures::{Stream, StreamExt};
-use kube::{
-    Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use scenario::{Api, Compared, Play, Scenario, differences};
 use serde::Serialize;
-use serde_json::{Value, ser::PrettyFormatter};
+use serde_json::Value;
+use serde_json::ser::PrettyFormatter;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use self::cleanup::Footprint;
-use crate::{parse, serve, target::Target};
 
 /// The exit code that shells report for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;

@@ -1,14 +1,10 @@
 //! The report of a run: as JSON, as a page, and two or more of them side by side.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
 use anyhow::{Context, anyhow, bail};
-use serde_json::Value;
-
 use model::{Report, SCHEMA};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 pub mod compare;
 mod components;

@@ -33,26 +33,25 @@ mod sizes;
 mod usage;
 mod world;
 
-use std::{collections::HashSet, process::ExitCode};
-
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
+use kube::api::ListParams;
+use kube::core::Resource;
+use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
+use std::collections::HashSet;
+use std::process::ExitCode;
 
 pub use self::args::Args;
-pub(crate) use self::{filled::Filled, repeat::merged};
-use self::{
-    measure::{Measured, followed, measure},
-    session::Session,
-    world::World,
-};
-use crate::{
-    clean::{self, Cleaned},
-    oracle::Outputs,
-    report::{self, model::Report},
-    serve,
-};
+pub(crate) use self::filled::Filled;
+use self::measure::{Measured, followed, measure};
+pub(crate) use self::repeat::merged;
+use self::session::Session;
+use self::world::World;
+use crate::clean::{self, Cleaned};
+use crate::oracle::Outputs;
+use crate::report::model::Report;
+use crate::{report, serve};
 
 /// The exit code of a command that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;

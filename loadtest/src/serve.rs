@@ -2,21 +2,17 @@
 
 mod tls;
 
-use std::{
-    fmt::Write as _,
-    io::{self, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-    task::Poll,
-};
-
+use self::tls::Front;
+use crate::play::Play;
 use anyhow::Context;
 use clap::ArgAction;
 use futures::{Stream, StreamExt, stream};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::task::Poll;
 use tokio::signal::unix::{SignalKind, signal};
-
-use self::tls::Front;
-use crate::play::Play;
 
 /// Flags of `loadtest serve`.
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,9 @@
 //! Waits until the controller has got everything right.
 
+use crate::observe::watch::Seen;
+use crate::oracle::Report;
 use std::time::Duration;
-
 use tokio::time::Instant;
-
-use crate::{observe::watch::Seen, oracle::Report};
 
 /// Outputs that did not change for so long are worth a look, unless some are known to be missing.
 const QUIET: Duration = Duration::from_millis(300);
@@ -56,12 +55,10 @@ pub(crate) async fn settle(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use tokio::time::sleep;
-
     use super::*;
     use crate::oracle::{Difference, Problem};
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::time::sleep;
 
     fn found(problem: &str) -> Report {
         let mut report = Report::default();

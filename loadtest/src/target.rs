@@ -1,24 +1,16 @@
 //! The cluster that a run works on, or is cleaned out of.
 
-use std::{
-    io::{self, BufRead, IsTerminal, Write},
-    path::{Path, PathBuf},
-};
-
+use crate::api::{self, Http};
+use crate::controller::Server;
+use crate::http2;
 use anyhow::{Context, anyhow, bail, ensure};
 use http::Uri;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use memory_apiserver::{ApiServer, Handle};
 use serde_json::{Value, json};
-
-use crate::{
-    api::{self, Http},
-    controller::Server,
-    http2,
-};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 /// The rights that a run needs in a cluster that it did not make.
 const NEEDED: [(&str, &str, &str, &[&str]); 7] = [

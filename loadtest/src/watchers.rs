@@ -17,33 +17,26 @@ mod resume;
 mod shared;
 mod timeline;
 
-use std::{sync::Arc, time::Duration};
-
+pub(crate) use self::differences::Echoes;
+use self::metrics::Reading;
+use self::proxy::{Proxy, View};
+use self::shared::{Counts, Own, Shared};
+use self::timeline::Matcher;
+use crate::figures::{number, time};
+use crate::observe::marks::Marks;
+use crate::parse::byte_rate;
+use crate::progress::{Stage, every_so_often};
+use crate::report::model;
+use crate::target::{Connector, Target};
 use anyhow::{Context, anyhow, ensure};
 use kube::Client;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{
-    runtime::Runtime,
-    sync::Semaphore,
-    time::{Instant, interval, sleep, timeout},
-};
-
-pub(crate) use self::differences::Echoes;
-use self::{
-    metrics::Reading,
-    proxy::{Proxy, View},
-    shared::{Counts, Own, Shared},
-    timeline::Matcher,
-};
-use crate::{
-    figures::{number, time},
-    observe::marks::Marks,
-    parse::byte_rate,
-    progress::{Stage, every_so_often},
-    report::model,
-    target::{Connector, Target},
-};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, interval, sleep, timeout};
 
 /// So many proxies make their first list and begin their watch at a time.
 const STARTING: usize = 32;

@@ -4,13 +4,11 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    net::TcpListener,
-    process::{Command, Output, Stdio},
-    thread,
-    time::Duration,
-};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 const SMALL: [&str; 9] = [
     "demo",

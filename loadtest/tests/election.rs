@@ -12,18 +12,16 @@ mod program;
 #[path = "election/proxy.rs"]
 mod proxy;
 
-use std::{collections::BTreeSet, time::Duration};
-
 use cluster::{Cluster, Process, Times};
 use fastrand::Rng;
 use loadtest::oracle::Outputs;
 use program::until;
 use proxy::{Cut, Sent};
 use rustix::process::Signal;
-use tokio::{
-    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::{Instant, sleep},
-};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::{Instant, sleep};
 
 /// A write may be on its way from the question whether it may leave to the line, on each of two cores.
 const IN_HAND: usize = 2;

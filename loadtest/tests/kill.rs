@@ -4,20 +4,15 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-
 use kube::Client;
 use loadtest::{chaos, oracle};
 use memory_apiserver::{
     ApiServer, Config, Fault, FaultPlan, Handle, Latency, RequestRecord, Resources, Rule, Stage, Verbs, start,
 };
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 #[path = "support/program.rs"]

@@ -5,13 +5,13 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::path::PathBuf;
-
-use http::{Method, Request, header::CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
 use kube::Client;
 use loadtest::oracle::{self, Cluster, Options, Outputs};
 use memory_apiserver::{ApiServer, Config};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// States in which upstream left what is not right.
 const EXCEPTIONS: [&str; 1] = [

@@ -5,29 +5,16 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
-use endpointd::{
-    actors::writer::Pacing,
-    cluster::connect::Clients,
-    core::{
-        facts::PodFacts,
-        ids::Uid,
-        inbox::{Change, Pending},
-        labels::Labels,
-        namespace::Settings,
-        outputs::Outputs,
-        time::Time,
-    },
-    ops::run::{Options, run},
-};
+use endpointd::actors::writer::Pacing;
+use endpointd::cluster::connect::Clients;
+use endpointd::core::facts::PodFacts;
+use endpointd::core::ids::Uid;
+use endpointd::core::inbox::{Change, Pending};
+use endpointd::core::labels::Labels;
+use endpointd::core::namespace::Settings;
+use endpointd::core::outputs::Outputs;
+use endpointd::core::time::Time;
+use endpointd::ops::run::{Options, run};
 use http::Request;
 use kube::Client;
 use loadtest::oracle;
@@ -36,6 +23,10 @@ use memory_apiserver::{
 };
 use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const NAMESPACES: usize = 4;

@@ -7,17 +7,14 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    io::{self, Write},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
-
 use loadtest::report::{self, model};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
 
 #[path = "page/browser.rs"]
 mod browser;

@@ -4,16 +4,14 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
-
-use http::{Method, Request, header::CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 #[path = "support/program.rs"]
 mod program;

@@ -5,16 +5,13 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    time::Duration,
-};
-
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 use tokio::time::Instant;
 
 const LOADTEST: &str = env!("CARGO_BIN_EXE_loadtest");

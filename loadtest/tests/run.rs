@@ -4,12 +4,9 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
 use loadtest::report::model::{Course, Report};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 #[path = "run/cluster.rs"]
 mod cluster;

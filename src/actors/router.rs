@@ -127,11 +127,6 @@ impl Router {
         self.shards.len()
     }
 
-    /// Returns whether a whole list of every kind has been delivered.
-    pub fn is_synced(&self) -> bool {
-        self.picture.lock().is_complete()
-    }
-
     /// Returns whether a whole list of a kind has been delivered, and every shard has applied its part of it. Checks
     /// every shard once, and after that only those that are still behind.
     pub fn has_applied(&self, kind: Kind) -> bool {
@@ -189,11 +184,13 @@ impl Router {
     /// Tells the writer which objects were deleted, since the answer to a delete has no version to wait for.
     fn signal_deletions(&self, deliveries: &[Delivery], at: Instant) {
         let gone = deliveries.iter().filter_map(|delivery| {
-            let object = match &delivery.event {
-                Change::SliceGone(name, _) => ObjectName::slice(name.as_ref().into()),
-                Change::EndpointsGone(name, _) => ObjectName::endpoints(name.as_ref().into()),
-                Change::MirroredGone(name, _) => ObjectName::mirrored(name.as_ref().into()),
+            let event = match &delivery.event {
+                Change::Output(event) if event.is_gone() => event,
                 _ => return None,
+            };
+            let object = ObjectName {
+                output: event.output(),
+                name: event.name().into(),
             };
             let namespace = delivery.namespace.clone();
             Some(Hashed::new(ObjectKey { namespace, object }))
@@ -275,15 +272,11 @@ impl Router {
     /// is not there.
     fn deliver_to(&self, namespace: Arc<str>, events: impl AsRef<[Change]> + IntoIterator<Item = Change>) {
         let creates = |e: &Change| {
-            !matches!(
-                e,
-                Change::PodGone(_)
-                    | Change::ServiceGone(_)
-                    | Change::SliceGone(..)
-                    | Change::MirroredGone(..)
-                    | Change::EndpointsGone(..)
-                    | Change::Leases(_)
-            )
+            let is_gone = match e {
+                Change::Output(event) => event.is_gone(),
+                _ => matches!(e, Change::PodGone(_) | Change::ServiceGone(_) | Change::Leases(_)),
+            };
+            !is_gone
         };
         // Holding the guard while the changes go in keeps the shard from being retired meanwhile.
         if let Some(shard) = self.shards.get(&namespace) {

@@ -3,6 +3,7 @@ use crate::actors::root::{Root, RootState};
 use crate::core::facts::PodFacts;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
+use crate::core::namespace::{ObjectEvent, OutputEvent, PendingLists};
 use crate::core::outputs::Outputs;
 use ractor::Actor;
 use std::time::Duration;
@@ -114,17 +115,21 @@ async fn an_event_that_comes_after_the_report_keeps_the_shard() {
 #[tokio::test(start_paused = true)]
 async fn shards_that_are_made_during_a_list_wait_for_its_end() {
     let (router, _root) = router().await;
+    let lists = || {
+        let picture = router.picture.lock();
+        (picture.is_complete(), picture.holding_back())
+    };
     for kind in Kind::ALL {
-        assert!(!router.is_synced());
+        assert!(!lists().0);
         router.begin_list(kind);
         router.end_list(kind, 1, 1, Demand::of(0));
     }
-    assert!(router.is_synced());
-    assert!(!router.picture.lock().holding_back().any());
+    assert_eq!(lists(), (true, PendingLists::NONE));
     router.begin_list(Kind::Pod);
-    assert!(router.is_synced() && router.picture.lock().holding_back().has(Kind::Pod));
+    let (complete, holding_back) = lists();
+    assert!(complete && holding_back.has(Kind::Pod));
     router.end_list(Kind::Pod, 2, 2, Demand::of(0));
-    assert!(!router.picture.lock().holding_back().any());
+    assert_eq!(lists(), (true, PendingLists::NONE));
 }
 
 #[tokio::test]
@@ -217,7 +222,7 @@ async fn the_echo_of_a_delete_came_when_it_had_been_decoded() {
     sleep(Duration::from_millis(300)).await;
     let slice = Delivery {
         namespace: "a".into(),
-        event: Change::SliceGone("s".into(), 9),
+        event: Change::Output(OutputEvent::Slice(ObjectEvent::Gone("s".into(), 9))),
     };
     router.deliver(vec![slice], arrived);
     let signals = router.writer.take_signals();

@@ -1,8 +1,7 @@
 //! The reasons why nothing could be read, for single reads, lists and watches alike.
 
 use super::client_error::ClientError;
-use super::codec::DecodeError;
-use super::codec::Status;
+use super::codec::{DecodeError, Status};
 use super::http::Head;
 use std::time::Duration;
 

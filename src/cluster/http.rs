@@ -3,8 +3,7 @@
 //! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], [`super::cause`] for
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
-use super::codec;
-use super::codec::Status;
+use super::codec::{self, Status};
 use super::encodings::{Encodings, Form, JSON, METADATA_LIST_JSON};
 use crate::core::namespace::Kind;
 use http::request::Builder;
@@ -16,16 +15,25 @@ use std::time::Duration;
 /// Media type of a merge patch (RFC 7396).
 pub(super) static MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
 
+const CORE: &str = "/api/v1";
+const DISCOVERY: &str = "/apis/discovery.k8s.io/v1";
+const COORDINATION: &str = "/apis/coordination.k8s.io/v1";
+/// The path of all Leases.
+pub(super) const ALL_LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
+/// The path of the group of slices, in any version.
+pub(super) const DISCOVERY_GROUP: &str = "/apis/discovery.k8s.io";
+/// The path at which the API server says whose a token is.
+pub(crate) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+/// The path at which the API server says what a user may do.
+pub(crate) const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
 /// Returns the path of a kind's objects, in one namespace or in all.
 pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
     let group = match kind {
-        Kind::Slice | Kind::Mirrored => "/apis/discovery.k8s.io/v1",
+        Kind::Slice | Kind::Mirrored => DISCOVERY,
         Kind::Node | Kind::Pod | Kind::Service | Kind::Endpoints => CORE,
     };
-    match namespace.filter(|_| kind != Kind::Node) {
-        Some(namespace) => within(group, namespace, kind.resource()),
-        None => [group, "/", kind.resource()].concat(),
-    }
+    within(group, namespace.filter(|_| kind != Kind::Node), kind.resource())
 }
 
 /// Returns the path of a namespace itself.
@@ -35,33 +43,24 @@ pub(super) fn namespace(name: &str) -> String {
 
 /// Returns the path of a namespace's Events.
 pub(super) fn events(namespace: &str) -> String {
-    within(CORE, namespace, "events")
+    within(CORE, Some(namespace), "events")
 }
 
 /// Returns the path of a namespace's Leases.
 pub(super) fn leases(namespace: &str) -> String {
-    within("/apis/coordination.k8s.io/v1", namespace, "leases")
+    within(COORDINATION, Some(namespace), "leases")
 }
 
-/// The path of the group of slices.
-pub(super) const DISCOVERY_GROUP: &str = "/apis/discovery.k8s.io";
-
-/// Returns the path of a resource of that group in any version, in one namespace or in all.
+/// Returns the path of a resource of the group of slices in any version, in one namespace or in all.
 pub(super) fn discovery(version: &str, namespace: Option<&str>, resource: &str) -> String {
-    let group = format!("{DISCOVERY_GROUP}/{version}");
-    match namespace {
-        Some(namespace) => within(&group, namespace, resource),
-        None => [&*group, "/", resource].concat(),
-    }
+    within(&format!("{DISCOVERY_GROUP}/{version}"), namespace, resource)
 }
 
-/// The path of all Leases.
-pub(super) const ALL_LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
-
-const CORE: &str = "/api/v1";
-
-fn within(group: &str, namespace: &str, resource: &str) -> String {
-    [group, "/namespaces/", namespace, "/", resource].concat()
+fn within(group: &str, namespace: Option<&str>, resource: &str) -> String {
+    match namespace {
+        Some(namespace) => [group, "/namespaces/", namespace, "/", resource].concat(),
+        None => [group, "/", resource].concat(),
+    }
 }
 
 /// Builds a request that reads.

@@ -1,20 +1,17 @@
-//! Kubeconfigs. An error about one names the file, the position and the fault, in our own words, and prints no contents
-//! of the file: the parser's own errors quote the lines around a fault, which is where the credentials are, and the
-//! file may be any file of the system that was named by mistake.
+//! Kubeconfigs. An error about one names the file, the place and the fault, in our own words. Of the contents of the file it
+//! prints nothing but the name of an entry of a kubeconfig that could be parsed: the parser's own errors quote the lines
+//! around a fault, which is where the credentials are, and the file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
 use super::plugin::{Patience, Plugin};
-use super::plugin_errors;
-use super::proxy;
+use super::{plugin_errors, proxy};
 use crate::core::excerpt::Excerpt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use kube::Config;
 use kube::config::{ExecConfig, ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_saphyr::{Error as YamlError, Location, Spanned};
+use serde_saphyr::Error as YamlError;
 use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -28,8 +25,8 @@ const LONGEST_PATH: usize = 4096;
 pub struct KubeconfigError {
     /// The file; `None` if there is no file to look at.
     pub file: Option<PathBuf>,
-    /// The line and the column in it, from 1.
-    pub position: Option<(u64, u64)>,
+    /// The place in it: `line 3, column 5` if it cannot be parsed, else the entry at fault, such as `users[2] "name"`.
+    pub place: Option<String>,
     /// The fault.
     pub fault: String,
 }
@@ -40,8 +37,8 @@ impl fmt::Display for KubeconfigError {
         if let Some(file) = &self.file {
             write!(f, " {}", Excerpt::new(&file.to_string_lossy(), LONGEST_PATH))?;
         }
-        if let Some((line, column)) = self.position {
-            write!(f, ", line {line}, column {column}")?;
+        if let Some(place) = &self.place {
+            write!(f, ", {place}")?;
         }
         write!(f, ": {}", self.fault)
     }
@@ -49,14 +46,16 @@ impl fmt::Display for KubeconfigError {
 
 impl std::error::Error for KubeconfigError {}
 
-/// A loaded kubeconfig, and the positions of its parts.
+/// A loaded kubeconfig, and the entries that it was taken from.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     /// The configuration for a client.
     pub(super) config: Config,
     /// The plugin whose tokens requests carry.
     pub(super) plugin: Option<Arc<Plugin>>,
-    positions: Chosen,
+    /// Set if the kubeconfig itself names the proxy.
+    names_proxy: bool,
+    entries: Entries,
 }
 
 impl Loaded {
@@ -65,13 +64,17 @@ impl Loaded {
         if self.config.proxy_url.is_none() {
             return Ok(());
         }
-        let position = self.positions.proxy;
-        let fault = if position.is_some() {
+        let fault = if self.names_proxy {
             "the controller connects directly, but proxy-url names a proxy: take it out, or run the controller in the cluster"
         } else {
             "the controller connects directly, but HTTPS_PROXY names a proxy: unset it, or add the API server's host to NO_PROXY"
         };
-        Err(self.positions.error(position, fault.to_owned()))
+        Err(self.entries.error(self.proxy(), fault.to_owned()))
+    }
+
+    /// Returns the entry that names the proxy.
+    fn proxy(&self) -> Option<&Entry> {
+        self.entries.cluster.as_ref().filter(|_| self.names_proxy)
     }
 
     /// Gets the first credential of the plugin, if one is configured and used, and has requests carry its token from then on.
@@ -90,8 +93,8 @@ impl Loaded {
         }
         let plugin = Plugin::of(&exec, patience);
         let credential = plugin.first().await.map_err(|error| {
-            let position = self.positions.exec.or(self.positions.user);
-            self.positions.error(position, error.to_string())
+            let entries = &self.entries;
+            entries.error(entries.user.as_ref(), error.to_string())
         })?;
         if let Some((certificate, mut key)) = credential.identity {
             let auth = &mut self.config.auth_info;
@@ -104,33 +107,22 @@ impl Loaded {
         Ok(())
     }
 
-    /// Adds the position of the credentials to an error that they caused.
+    /// Adds the entry at fault to an error that it caused.
     pub(super) fn blame(&self, error: kube::Error) -> KubeconfigError {
-        let positions = &self.positions;
-        let first = |fields: &[Option<FilePosition>]| fields.iter().flatten().next().copied();
-        let position = match &error {
-            kube::Error::Auth(_) => first(&[
-                positions.auth_provider,
-                positions.token_file,
-                positions.exec,
-                positions.user,
-            ]),
+        use kube::client::RustlsTlsError as E;
+        let entries = &self.entries;
+        let entry = match &error {
+            kube::Error::RustlsTls(E::AddRootCertificate(_) | E::InvalidServerName(_)) => {
+                entries.cluster.as_ref()
+            }
+            kube::Error::Auth(_) | kube::Error::RustlsTls(_) => entries.user.as_ref(),
             kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
-                positions.proxy
+                self.proxy()
             }
-            kube::Error::InferKubeconfig(error) => positions.of(error),
-            kube::Error::RustlsTls(error) => {
-                use kube::client::RustlsTlsError as E;
-                match error {
-                    E::AddRootCertificate(_) => positions.authority,
-                    E::MissingCertificate => positions.certificate,
-                    E::InvalidServerName(_) => positions.server_name,
-                    _ => first(&[positions.key, positions.certificate, positions.exec]),
-                }
-            }
+            kube::Error::InferKubeconfig(error) => entries.of(error),
             _ => None,
         };
-        positions.error(position, ClientError::from(error).to_string())
+        entries.error(entry, ClientError::from(error).to_string())
     }
 }
 
@@ -206,31 +198,25 @@ pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
 pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded, KubeconfigError> {
     let files = files(chosen)?;
     let mut merged = Kubeconfig::default();
-    let mut documents = Vec::new();
-    for (index, file) in files.iter().enumerate() {
-        let wrong = |(position, fault)| KubeconfigError {
+    let mut read = Vec::new();
+    for file in files {
+        let wrong = |(place, fault)| KubeconfigError {
             file: Some(file.clone()),
-            position,
+            place,
             fault,
         };
-        let text = text_of(file).map_err(|fault| wrong((None, fault)))?;
+        let text = text_of(&file).map_err(|fault| wrong((None, fault)))?;
         let mut parsed = Kubeconfig::from_yaml(&text).map_err(|error| wrong(unparsed(&error)))?;
-        resolve(&mut parsed, file);
+        resolve(&mut parsed, &file);
         merged = merged
-            .merge(parsed)
+            .merge(parsed.clone())
             .map_err(|error| wrong((None, client_error::kubeconfig(&error))))?;
-        let found = serde_saphyr::from_multiple::<Document>(&text).map_err(|error| wrong(yaml(&error)))?;
-        documents.extend(found.into_iter().map(|document| (index, document)));
+        read.push((file, parsed));
     }
-    let mut positions = Chosen::find(files, &documents, chosen.context.as_deref());
-    if let Some((position, fault)) = positions.fault.take() {
-        return Err(positions.error(position, fault));
-    }
+    let entries = Entries::find(&read, chosen.context.as_deref())?;
     let named_proxy = proxy::of_kubeconfig(&merged, chosen.context.as_deref());
-    if named_proxy.is_none() {
-        // An empty one names none, and is not to be blamed for the environment's.
-        positions.proxy = None;
-    }
+    // An empty one names none, and is not to be blamed for the environment's.
+    let names_proxy = named_proxy.is_some();
     let options = KubeConfigOptions {
         context: chosen.context.clone(),
         ..KubeConfigOptions::default()
@@ -241,22 +227,21 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 config.cluster_url = url;
             }
             config.proxy_url = match named_proxy {
-                Some(proxy) => match proxy.parse() {
-                    Ok(url) => Some(url),
-                    Err(_) => {
-                        return Err(positions.error(positions.proxy, "proxy-url is not a URL".to_owned()));
-                    }
-                },
+                Some(proxy) => Some(proxy.parse().map_err(|_| {
+                    let fault = "proxy-url is not a URL".to_owned();
+                    entries.error(entries.cluster.as_ref(), fault)
+                })?),
                 None => proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
-                    .map_err(|fault| positions.error(None, fault.to_owned()))?,
+                    .map_err(|fault| entries.error(None, fault.to_owned()))?,
             };
             if let Some(exec) = &mut config.auth_info.exec {
-                prepare_plugin(exec).map_err(|fault| positions.error(positions.exec, fault))?;
+                prepare_plugin(exec).map_err(|fault| entries.error(entries.user.as_ref(), fault))?;
             }
             Ok(Loaded {
                 config,
                 plugin: None,
-                positions,
+                names_proxy,
+                entries,
             })
         }
         Err(error) => {
@@ -267,7 +252,7 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 }
                 _ => client_error::kubeconfig(&error),
             };
-            Err(positions.error(positions.of(&error), fault))
+            Err(entries.error(entries.of(&error), fault))
         }
     }
 }
@@ -297,7 +282,7 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
         Some(named) if named.is_empty() => {
             return Err(KubeconfigError {
                 file: None,
-                position: None,
+                place: None,
                 fault: "$KUBECONFIG names no file that exists".to_owned(),
             });
         }
@@ -308,7 +293,7 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
         Some(home) => Ok(vec![home.join(".kube").join("config")]),
         None => Err(KubeconfigError {
             file: None,
-            position: None,
+            place: None,
             fault: "there is no home directory in which to look for .kube/config".to_owned(),
         }),
     }
@@ -384,7 +369,7 @@ fn resolve(config: &mut Kubeconfig, file: &Path) {
     }
 }
 
-type Fault = (Option<(u64, u64)>, String);
+type Fault = (Option<String>, String);
 
 fn unparsed(error: &kube::config::KubeconfigError) -> Fault {
     match error {
@@ -396,10 +381,11 @@ fn unparsed(error: &kube::config::KubeconfigError) -> Fault {
 /// Describes why a text cannot be parsed as a kubeconfig. Only the parser's own words, or the names of our own types,
 /// are repeated, never the text that it found.
 fn yaml(error: &YamlError) -> Fault {
-    let position = error.location().and_then(position);
+    let location = error.location().filter(|location| location.line() > 0);
+    let place = location.map(|at| format!("line {}, column {}", at.line(), at.column()));
     let error = error.without_snippet();
     let fault = match error {
-        YamlError::AliasError { error, .. } => return (position, yaml(error).1),
+        YamlError::AliasError { error, .. } => return (place, yaml(error).1),
         YamlError::Unexpected { expected, .. } => format!("{expected} is expected"),
         YamlError::SerdeInvalidType { expected, .. }
         | YamlError::SerdeInvalidValue { expected, .. }
@@ -422,224 +408,113 @@ fn yaml(error: &YamlError) -> Fault {
         YamlError::Eof { .. } => "it ends too early".to_owned(),
         _ => "it is not well-formed YAML".to_owned(),
     };
-    (position, fault)
+    (place, fault)
 }
 
-fn position(location: Location) -> Option<(u64, u64)> {
-    (location.line() > 0).then(|| (location.line(), location.column()))
+/// An entry of a file.
+#[derive(Clone, Debug)]
+struct Entry {
+    file: PathBuf,
+    /// Its place in the file, as in `users[2] "name"`.
+    place: String,
 }
 
-/// A document of a kubeconfig, cut to the parts that errors can refer to.
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "kebab-case")]
-struct Document {
-    current_context: Option<Spanned<String>>,
-    contexts: Option<Vec<NamedContext>>,
-    clusters: Option<Vec<NamedCluster>>,
-    users: Option<Vec<NamedUser>>,
-}
-
-#[derive(Deserialize)]
-struct NamedContext {
-    name: Spanned<String>,
-    context: Option<Context>,
-}
-
-#[derive(Deserialize)]
-struct Context {
-    cluster: Spanned<String>,
-    user: Option<Spanned<String>>,
-}
-
-#[derive(Deserialize)]
-struct NamedCluster {
-    name: Spanned<String>,
-    cluster: Option<Cluster>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "kebab-case")]
-struct Cluster {
-    server: Option<Spanned<String>>,
-    certificate_authority: Option<Spanned<IgnoredAny>>,
-    certificate_authority_data: Option<Spanned<IgnoredAny>>,
-    proxy_url: Option<Spanned<IgnoredAny>>,
-    tls_server_name: Option<Spanned<IgnoredAny>>,
-}
-
-#[derive(Deserialize)]
-struct NamedUser {
-    name: Spanned<String>,
-    user: Option<User>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "kebab-case")]
-struct User {
-    token: Option<Spanned<String>>,
-    #[serde(rename = "tokenFile")]
-    token_file: Option<Spanned<IgnoredAny>>,
-    client_certificate: Option<Spanned<IgnoredAny>>,
-    client_certificate_data: Option<Spanned<IgnoredAny>>,
-    client_key: Option<Spanned<IgnoredAny>>,
-    client_key_data: Option<Spanned<IgnoredAny>>,
-    auth_provider: Option<Spanned<IgnoredAny>>,
-    exec: Option<Spanned<IgnoredAny>>,
-}
-
-/// A position in one of the files.
-#[derive(Clone, Copy, Debug)]
-struct FilePosition {
-    file: usize,
-    line_and_column: Option<(u64, u64)>,
-}
-
-impl FilePosition {
-    fn of<T>(file: usize, value: &Spanned<T>) -> Self {
-        Self {
-            file,
-            line_and_column: position(value.referenced),
-        }
-    }
-}
-
-/// The positions of the parts of the chosen context.
+/// The entries that belong to the chosen context.
 #[derive(Clone, Debug, Default)]
-struct Chosen {
-    files: Vec<PathBuf>,
-    context: Option<FilePosition>,
-    cluster: Option<FilePosition>,
-    server: Option<FilePosition>,
-    authority: Option<FilePosition>,
-    proxy: Option<FilePosition>,
-    server_name: Option<FilePosition>,
-    user: Option<FilePosition>,
-    token_file: Option<FilePosition>,
-    certificate: Option<FilePosition>,
-    key: Option<FilePosition>,
-    auth_provider: Option<FilePosition>,
-    exec: Option<FilePosition>,
-    /// A fault that kube would not find, or not survive.
-    fault: Option<(Option<FilePosition>, String)>,
+struct Entries {
+    /// The file, if there is only one.
+    file: Option<PathBuf>,
+    context: Option<Entry>,
+    cluster: Option<Entry>,
+    user: Option<Entry>,
 }
 
-impl Chosen {
-    /// Finds the positions. Of entries with the same name, the first counts.
-    fn find(files: Vec<PathBuf>, documents: &[(usize, Document)], named: Option<&str>) -> Self {
-        let mut chosen = Self {
-            files,
-            ..Self::default()
+impl Entries {
+    /// Finds the entries. Fails for a fault of one that kube would not find, or not survive.
+    fn find<'f>(read: &'f [(PathBuf, Kubeconfig)], named: Option<&str>) -> Result<Self, KubeconfigError> {
+        let mut entries = Self::default();
+        if let [(file, _)] = read {
+            entries.file = Some(file.clone());
+        }
+        let current = || {
+            read.iter()
+                .find_map(|(_, config)| config.current_context.as_deref())
         };
-        let current = documents.iter().find_map(|(file, document)| {
-            let current = document.current_context.as_ref()?;
-            Some((&*current.value, FilePosition::of(*file, current)))
-        });
-        let context_name = match (named, current) {
-            (Some(name), _) => name,
-            (None, Some((name, position))) => {
-                chosen.context = Some(position);
-                name
+        let Some(context) = named.or_else(current) else {
+            return Ok(entries);
+        };
+        let contexts = |config: &'f Kubeconfig| (&*config.contexts, "contexts");
+        let Some((entry, context)) = first(read, contexts, |one| &one.name, context) else {
+            return Ok(entries);
+        };
+        entries.context = Some(entry);
+        let Some(context) = &context.context else {
+            return Ok(entries);
+        };
+        let clusters = |config: &'f Kubeconfig| (&*config.clusters, "clusters");
+        if let Some((entry, named)) = first(read, clusters, |one| &one.name, &context.cluster) {
+            let server = named
+                .cluster
+                .as_ref()
+                .and_then(|cluster| cluster.server.as_deref());
+            if let Some(Err(fault)) = server.map(check_url) {
+                return Err(entries.error(Some(&entry), format!("server {fault}")));
             }
-            (None, None) => return chosen,
-        };
-        let context = documents.iter().find_map(|(file, document)| {
-            let found = document
-                .contexts
-                .iter()
-                .flatten()
-                .find(|one| one.name.value == context_name)?;
-            Some((*file, found.context.as_ref()?))
-        });
-        let Some((file, context)) = context else {
-            return chosen;
-        };
-        chosen.cluster = Some(FilePosition::of(file, &context.cluster));
-        let cluster = documents.iter().find_map(|(file, document)| {
-            let mut clusters = document.clusters.iter().flatten();
-            clusters
-                .find(|one| one.name.value == context.cluster.value)
-                .map(|one| (*file, one))
-        });
-        if let Some((file, named)) = cluster {
-            chosen.cluster_found(file, named);
+            entries.cluster = Some(entry);
         }
-        let user = context.user.as_ref().and_then(|user| {
-            documents.iter().find_map(|(file, document)| {
-                let mut users = document.users.iter().flatten();
-                users
-                    .find(|one| one.name.value == user.value)
-                    .map(|one| (*file, one))
-            })
-        });
-        if let Some((file, named)) = user {
-            chosen.user_found(file, named);
+        let users = |config: &'f Kubeconfig| (&*config.auth_infos, "users");
+        let user = context.user.as_deref();
+        if let Some((entry, named)) = user.and_then(|user| first(read, users, |one| &one.name, user)) {
+            // It is a secret, which only serialization shows.
+            let user = serde_json::to_value(&named.auth_info).unwrap_or_default();
+            let token = user["token"].as_str().map(HeaderValue::try_from);
+            if let Some(Err(_)) = token {
+                let fault = "the token holds a character that cannot be sent, such as the end of a line";
+                return Err(entries.error(Some(&entry), fault.to_owned()));
+            }
+            entries.user = Some(entry);
         }
-        chosen
+        Ok(entries)
     }
 
-    fn cluster_found(&mut self, file: usize, named: &NamedCluster) {
-        let position =
-            |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| FilePosition::of(file, value));
-        let Some(cluster) = &named.cluster else { return };
-        let server = cluster.server.as_ref();
-        self.server = Some(server.map_or_else(
-            || FilePosition::of(file, &named.name),
-            |server| FilePosition::of(file, server),
-        ));
-        if let Some(server) = server
-            && let Err(fault) = check_url(&server.value)
-        {
-            self.fault = Some((self.server, format!("server {fault}")));
-        }
-        self.authority =
-            position(&cluster.certificate_authority_data).or(position(&cluster.certificate_authority));
-        self.proxy = position(&cluster.proxy_url);
-        self.server_name = position(&cluster.tls_server_name);
-    }
-
-    fn user_found(&mut self, file: usize, named: &NamedUser) {
-        let position =
-            |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| FilePosition::of(file, value));
-        self.user = Some(FilePosition::of(file, &named.name));
-        let Some(user) = &named.user else { return };
-        self.token_file = position(&user.token_file);
-        self.certificate = position(&user.client_certificate_data).or(position(&user.client_certificate));
-        self.key = position(&user.client_key_data).or(position(&user.client_key));
-        self.auth_provider = position(&user.auth_provider);
-        self.exec = position(&user.exec);
-        if let Some(token) = &user.token
-            && self.fault.is_none()
-            && HeaderValue::try_from(token.value.as_str()).is_err()
-        {
-            let fault = "the token holds a character that cannot be sent, such as the end of a line";
-            self.fault = Some((Some(FilePosition::of(file, token)), fault.to_owned()));
-        }
-    }
-
-    /// Returns the position that one of kube's errors refers to.
-    fn of(&self, error: &kube::config::KubeconfigError) -> Option<FilePosition> {
+    /// Returns the entry that one of kube's errors refers to.
+    fn of(&self, error: &kube::config::KubeconfigError) -> Option<&Entry> {
         use kube::config::KubeconfigError as E;
         match error {
-            E::LoadContext(_) => self.context,
-            E::LoadClusterOfContext(_) => self.cluster,
-            E::MissingClusterUrl | E::ParseClusterUrl(_) => self.server,
-            E::LoadCertificateAuthority(_) | E::ParseCertificates(_) => self.authority,
-            E::ParseProxyUrl(_) => self.proxy,
-            E::LoadClientCertificate(_) => self.certificate.or(self.key),
-            E::LoadClientKey(_) => self.key.or(self.certificate),
+            E::LoadClusterOfContext(_) => self.context.as_ref(),
+            E::MissingClusterUrl
+            | E::ParseClusterUrl(_)
+            | E::LoadCertificateAuthority(_)
+            | E::ParseCertificates(_)
+            | E::ParseProxyUrl(_) => self.cluster.as_ref(),
+            E::LoadClientCertificate(_) | E::LoadClientKey(_) => self.user.as_ref(),
             _ => None,
         }
     }
 
-    fn error(&self, position: Option<FilePosition>, fault: String) -> KubeconfigError {
-        let only = (self.files.len() == 1).then_some(0);
+    fn error(&self, entry: Option<&Entry>, fault: String) -> KubeconfigError {
         KubeconfigError {
-            file: position
-                .map(|position| position.file)
-                .or(only)
-                .map(|file| self.files[file].clone()),
-            position: position.and_then(|position| position.line_and_column),
+            file: entry.map(|entry| &entry.file).or(self.file.as_ref()).cloned(),
+            place: entry.map(|entry| entry.place.clone()),
             fault,
         }
     }
+}
+
+/// Finds an entry in the files. Of those with the same name, the first counts.
+fn first<'f, T>(
+    read: &'f [(PathBuf, Kubeconfig)],
+    section: impl Fn(&'f Kubeconfig) -> (&'f [T], &'static str),
+    name_of: impl Fn(&T) -> &str,
+    name: &str,
+) -> Option<(Entry, &'f T)> {
+    read.iter().find_map(|(file, config)| {
+        let (list, section) = section(config);
+        let at = list.iter().position(|one| name_of(one) == name)?;
+        let entry = Entry {
+            file: file.clone(),
+            place: format!("{section}[{at}] \"{}\"", Excerpt::value(name)),
+        };
+        Some((entry, &list[at]))
+    })
 }

@@ -21,10 +21,9 @@ use kube::client::Body;
 use kube::config::ExecConfig;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 

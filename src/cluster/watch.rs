@@ -11,21 +11,20 @@ mod sources;
 
 pub(crate) use handler::WatchHandler;
 pub(crate) use leases::{Everywhere, LeaseReader, Members};
-pub(crate) use sources::{
-    AllSlices, Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, WholeAllSlices, WholeEndpoints,
-    WholeMirrored, WholeSlices,
-};
+pub(crate) use sources::Source;
 
 use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
 use self::serving::{Listed, Shown, Subject, Work, serve};
-use self::sources::Seen;
+use self::sources::{Item, Seen};
 use super::cause::Cause;
-use super::codec;
-use super::encodings::Encodings;
+use super::codec::{self, NamedNode, Namespaced};
+use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
+use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::leadership::Demand;
+use crate::core::namespace::Kind;
 use crate::core::role::Leadership;
 use crate::metrics::WatchMetrics;
 use futures::FutureExt as _;
@@ -38,24 +37,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The list and watch of one kind.
-pub(crate) struct Watch<S: Source> {
-    kind: OneKind<S>,
+pub(crate) struct Watch {
+    reader: Reader,
     random: fastrand::Rng,
     /// The role of this process.
     leadership: watch::Receiver<Leadership>,
 }
 
-impl<S: Source> fmt::Debug for Watch<S> {
+impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch")
-            .field("epoch", &self.kind.epoch)
+            .field("source", &self.reader.source)
             .finish_non_exhaustive()
     }
 }
 
-impl<S: Source> Watch<S> {
-    /// Creates the watch of a kind; `seed` is for the jitter of pauses.
+impl Watch {
+    /// Creates the watch of a source; `seed` is for the jitter of pauses.
     pub(crate) fn new(
+        source: Source,
         client: Client,
         handler: Arc<dyn WatchHandler>,
         leadership: watch::Receiver<Leadership>,
@@ -64,31 +64,65 @@ impl<S: Source> Watch<S> {
         seed: u64,
     ) -> Self {
         let reader = Reader {
+            source,
             client,
             handler,
             encodings,
-            metrics: WatchMetrics::new(S::KIND),
+            metrics: WatchMetrics::new(source.kind),
             outages,
         };
         Self {
-            kind: OneKind {
-                reader,
-                epoch: 0,
-                used: true,
-                passing: true,
-                source: PhantomData,
-            },
-            random: fastrand::Rng::with_seed(seed ^ (S::KIND.index() as u64 + 1)),
+            reader,
+            random: fastrand::Rng::with_seed(seed ^ (source.kind.index() as u64 + 1)),
             leadership,
         }
     }
 
     /// Lists and watches for as long as the process runs. Outputs are followed only by the leader and in a dry run.
-    pub(crate) async fn run(mut self) {
-        if !S::OUTPUT {
-            return self.serve().await;
+    pub(crate) async fn run(self) {
+        let Source { kind, watched, .. } = self.reader.source;
+        match (kind, watched) {
+            (Kind::Node, _) => self.follow::<NamedNode, NamedNode>().await,
+            (Kind::Pod, _) => self.follow_facts::<PodFacts, PodFacts>().await,
+            (Kind::Service, _) => self.follow_facts::<ServiceFacts, ServiceFacts>().await,
+            (Kind::Slice | Kind::Mirrored, Form::Whole) => {
+                self.follow_facts::<SliceFacts, SliceFacts>().await;
+            }
+            (Kind::Slice | Kind::Mirrored, _) => self.follow_facts::<SliceFacts, SliceMeta>().await,
+            (Kind::Endpoints, Form::Whole) => {
+                self.follow_facts::<EndpointsFacts, EndpointsFacts>().await;
+            }
+            (Kind::Endpoints, _) => self.follow_facts::<EndpointsFacts, EndpointsMeta>().await,
         }
-        let mut leadership = self.leadership.clone();
+    }
+
+    /// Follows objects in namespaces, of which lists show one kind of facts, and watches another.
+    async fn follow_facts<L, W>(self)
+    where
+        Namespaced<L>: Item,
+        Namespaced<W>: Item,
+    {
+        self.follow::<Namespaced<L>, Namespaced<W>>().await;
+    }
+
+    /// Follows objects whose lists have items of type `L`, and whose watches have items of type `W`.
+    async fn follow<L: Item, W: Item>(self) {
+        let Self {
+            reader,
+            mut random,
+            mut leadership,
+        } = self;
+        let kind = reader.source.kind;
+        let mut items = OneKind::<L, W> {
+            reader,
+            epoch: 0,
+            used: true,
+            passing: true,
+            items: PhantomData,
+        };
+        if !kind.is_output() {
+            return items.serve(&mut random).await;
+        }
         loop {
             let follows = |leadership: &Leadership| leadership.role.follows_outputs();
             let Ok(term) = leadership
@@ -103,30 +137,19 @@ impl<S: Source> Watch<S> {
             tokio::select! {
                 biased;
                 () = until(&mut leadership, over) => {}
-                () = self.serve() => {}
+                () = items.serve(&mut random) => {}
             }
-            self.kind.closed();
-            let reader = &self.kind.reader;
+            items.closed();
+            let reader = &items.reader;
             reader.metrics.left();
-            reader.outages.left(S::KIND.as_str());
-            reader.handler.forget(S::KIND);
+            reader.outages.left(kind.as_str());
+            reader.handler.forget(kind);
         }
-    }
-
-    /// Lists and watches. Never returns.
-    async fn serve(&mut self) {
-        let handler = self.kind.reader.handler.clone();
-        if S::OUTPUT {
-            handler.inputs_listed().await;
-        }
-        self.kind.passing = true;
-        self.kind.reader.metrics.begins();
-        serve(&mut self.kind, handler.demands(), &mut self.random).await;
     }
 }
 
 /// All objects of a kind.
-struct OneKind<S> {
+struct OneKind<L, W> {
     reader: Reader,
     /// Counts the lists, so that objects that a list leaves out are known to be gone.
     epoch: u8,
@@ -134,18 +157,35 @@ struct OneKind<S> {
     used: bool,
     /// Set until the first list begins.
     passing: bool,
-    source: PhantomData<fn() -> S>,
+    items: PhantomData<fn() -> (L, W)>,
 }
 
-impl<S: Source> Subject for OneKind<S> {
-    type Listing = Listing<S>;
-
-    fn resource(&self) -> &'static str {
-        S::KIND.as_str()
+impl<L: Item, W: Item> OneKind<L, W> {
+    fn kind(&self) -> Kind {
+        self.reader.source.kind
     }
 
-    fn list(&mut self, way: Way, again: bool, proven: bool, seconds: u32) -> Work<Listing<S>> {
-        let resource = S::KIND.as_str();
+    /// Lists and watches. Never returns.
+    async fn serve(&mut self, random: &mut fastrand::Rng) {
+        let handler = self.reader.handler.clone();
+        if self.kind().is_output() {
+            handler.inputs_listed().await;
+        }
+        self.passing = true;
+        self.reader.metrics.begins();
+        serve(self, handler.demands(), random).await;
+    }
+}
+
+impl<L: Item, W: Item> Subject for OneKind<L, W> {
+    type Listing = Listing<L>;
+
+    fn resource(&self) -> &'static str {
+        self.kind().as_str()
+    }
+
+    fn list(&mut self, way: Way, again: bool, proven: bool, seconds: u32) -> Work<Listing<L>> {
+        let resource = self.kind().as_str();
         if again && proven {
             tracing::info!(resource, "listing again, because the watch cannot be resumed");
         } else if again {
@@ -160,57 +200,57 @@ impl<S: Source> Subject for OneKind<S> {
         let passing = std::mem::take(&mut self.passing).then_some(self.epoch);
         self.used = passing.is_some();
         self.reader.metrics.lists.increment(1);
-        self.reader.clone().list::<S>(way, passing, seconds).boxed()
+        self.reader.clone().list(way, passing, seconds).boxed()
     }
 
-    fn shows(listing: &Listing<S>) -> Listed {
+    fn shows(listing: &Listing<L>) -> Listed {
         Listed {
             version: listing.version,
             objects: listing.objects,
         }
     }
 
-    fn listed(&mut self, listing: Listing<S>, asked: Demand) {
+    fn listed(&mut self, listing: Listing<L>, asked: Demand) {
         let (handler, version) = (&*self.reader.handler, listing.version);
-        listing.hand_on(handler, self.epoch);
-        handler.end_list(S::KIND, self.epoch, version, asked);
+        listing.hand_on(handler, self.kind(), self.epoch);
+        handler.end_list(self.kind(), self.epoch, version, asked);
         self.used = true;
     }
 
     fn watch(&mut self, from: u64, seconds: u32) -> Work<Body> {
         self.reader.metrics.watches.increment(1);
-        self.reader.clone().watch::<S>(from, seconds).boxed()
+        self.reader.clone().watch(from, seconds).boxed()
     }
 
     fn version(&mut self) -> Work<u64> {
-        self.reader.clone().version::<S>().boxed()
+        self.reader.clone().version().boxed()
     }
 
     fn opened(&mut self, from: u64) {
         self.reader.metrics.alive();
-        if let Some(output) = S::KIND.output() {
+        if let Some(output) = self.kind().output() {
             self.reader.handler.watching(output, Some(from));
         }
     }
 
     /// Announces that no watch is open any more, if it is one of an output.
     fn closed(&mut self) {
-        if let Some(output) = S::KIND.output() {
+        if let Some(output) = self.kind().output() {
             self.reader.handler.watching(output, None);
         }
     }
 
     fn shown(&mut self, events: &[u8], at: Instant) -> Shown {
         let reader = &self.reader;
-        let shown = take_events::<S::Watched>(events, false);
+        let shown = take_events::<W>(events, false);
         reader.metrics.alive();
-        reader.complain::<S>(&shown.errors);
+        reader.complain(&shown.errors);
         reader.metrics.watched.increment(shown.items.len() as u64);
         let seen = Seen {
             epoch: self.epoch,
             at,
         };
-        S::watched(&*reader.handler, shown.items, seen);
+        W::hand_on(&*reader.handler, self.kind(), shown.items, seen);
         let version = match shown.version.as_deref().map(codec::version).transpose() {
             Ok(version) => version,
             Err(error) => {
@@ -220,7 +260,7 @@ impl<S: Source> Subject for OneKind<S> {
                 };
             }
         };
-        if let (Some(version), Some(output)) = (version, S::KIND.output()) {
+        if let (Some(version), Some(output)) = (version, self.kind().output()) {
             reader.handler.shown(output, version, at);
         }
         Shown {
@@ -230,23 +270,23 @@ impl<S: Source> Subject for OneKind<S> {
     }
 
     fn prove(&mut self, demand: Demand) {
-        self.reader.handler.prove(S::KIND, demand);
+        self.reader.handler.prove(self.kind(), demand);
     }
 
     fn rewound(&mut self, under: Demand) -> Demand {
         tracing::warn!(
-            resource = S::KIND.as_str(),
+            resource = self.kind().as_str(),
             "resourceVersions went backwards: the API server's store was replaced or restored; everything is listed again"
         );
-        self.reader.handler.rewound(S::KIND, under)
+        self.reader.handler.rewound(self.kind(), under)
     }
 
     fn failed(&mut self, cause: &Cause) {
-        self.reader.outages.failed(S::KIND.as_str(), cause);
+        self.reader.outages.failed(self.kind().as_str(), cause);
     }
 
     fn succeeded(&mut self) {
-        self.reader.outages.succeeded(S::KIND.as_str());
+        self.reader.outages.succeeded(self.kind().as_str());
     }
 }
 

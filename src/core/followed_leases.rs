@@ -9,6 +9,7 @@
 mod following;
 pub mod lease;
 pub(crate) mod reads;
+mod retention;
 mod rounds;
 
 pub use following::LeaderStatus;
@@ -16,19 +17,13 @@ pub(crate) use following::{Following, Settled};
 pub(crate) use rounds::{Applied, LeaseRound};
 
 use self::lease::{FollowedLease, LeaseEffect, LeaseRequest, Vacancy, Verdict, holder_name, is_lease_name};
+use self::retention::Retention;
 use super::compact::small::SmallSet;
 use super::hash::KeyedMap;
 use super::ids::{PodId, ServiceId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long a Lease is followed on after the last Service has ceased to follow it, and with it the watch of the namespace's
-/// Leases: to begin to follow takes a list of all of them, which may be megabytes, and one annotation of one Service may
-/// come and go many times a second. The time doubles with each list that comes soon after the last one.
-const KEPT: Duration = Duration::from_secs(60);
-/// The longest such time.
-const KEPT_LONGEST: Duration = Duration::from_secs(960);
 
 /// The Leases that Services of the namespace follow.
 #[derive(Clone, Debug, Default)]
@@ -43,12 +38,8 @@ pub(crate) struct FollowedLeases {
     /// Sorted, so that what concerns all of them is done in steps, and in an order that does not depend on hashes.
     followed: BTreeMap<Arc<str>, Followed>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
-    /// Leases that no Service follows any more, by when they are forgotten.
-    kept: BTreeSet<(Duration, Arc<str>)>,
-    /// How long they are kept.
-    keeps_for: Duration,
-    /// When the watch was last left.
-    left: Option<Duration>,
+    /// Leases that no Service follows any more.
+    retention: Retention,
     requests: Vec<LeaseRequest>,
     /// The Leases by the name that their holder's identity begins with.
     by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
@@ -62,7 +53,7 @@ struct Followed {
     wake: Option<Duration>,
     /// Its entry in [`FollowedLeases::by_holder`].
     holder: Option<Box<str>>,
-    /// Its entry in [`FollowedLeases::kept`].
+    /// Its entry in [`FollowedLeases::retention`].
     until: Option<Duration>,
     /// The number of the last list that showed it.
     listed_in: u64,
@@ -125,12 +116,13 @@ impl FollowedLeases {
             return;
         }
         if self.followed.is_empty() {
-            self.begin(now);
+            self.retention.begin(now);
+            self.start();
         }
         let (begun, listed) = (self.begun, self.listed);
         let followed = self.followed.entry(name.clone()).or_default();
         if let Some(until) = followed.until.take() {
-            self.kept.remove(&(until, name.clone()));
+            self.retention.take_back(name.clone(), until);
         }
         followed.services.insert(service);
         if listed {
@@ -152,33 +144,8 @@ impl FollowedLeases {
         followed.services.remove(&service);
         followed.vacant.remove(&service);
         if followed.services.is_empty() && followed.until.is_none() {
-            let until = now + self.keeps_for;
-            followed.until = Some(until);
-            self.kept.insert((until, name.clone()));
+            followed.until = Some(self.retention.keep(name.clone(), now));
         }
-    }
-
-    /// Begins to follow the namespace's Leases for the first of them.
-    fn begin(&mut self, now: Duration) {
-        let soon = self.left.is_some_and(|left| now < left + 4 * self.keeps_for);
-        self.keeps_for = if soon {
-            KEPT_LONGEST.min(2 * self.keeps_for)
-        } else {
-            KEPT
-        };
-        self.start();
-    }
-
-    /// Forgets one of the Leases that no Service has followed for a while. Returns whether there was one.
-    fn drop_one(&mut self, now: Duration) -> bool {
-        match self.kept.first() {
-            Some((until, _)) if *until <= now => {}
-            _ => return false,
-        }
-        if let Some((_, name)) = self.kept.pop_first() {
-            self.drop_lease(&name, now);
-        }
-        true
     }
 
     /// Forgets a Lease that no Service follows, and leaves the watch with the last one.
@@ -188,7 +155,7 @@ impl FollowedLeases {
             self.wakes.remove(&(wake, name.clone()));
         }
         if self.followed.is_empty() {
-            self.left = Some(now);
+            self.retention.leave(now);
             self.requests.push(LeaseRequest::Leave);
         }
     }
@@ -203,17 +170,15 @@ impl FollowedLeases {
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        let first = |times: &BTreeSet<(Duration, _)>| times.first().map(|(time, _)| *time);
-        [first(&self.wakes), first(&self.kept)]
-            .into_iter()
-            .flatten()
-            .min()
+        let wake = self.wakes.first().map(|(time, _)| *time);
+        [wake, self.retention.next()].into_iter().flatten().min()
     }
 
     /// Looks at one of the Leases whose time has come, and returns the Services that this concerns; or forgets one that no
     /// Service has followed for a while. `None` if there is no such Lease.
     pub(crate) fn look_at_one(&mut self, now: Duration) -> Option<Concerned> {
-        if self.drop_one(now) {
+        if let Some(name) = self.retention.pop_due(now) {
+            self.drop_lease(&name, now);
             return Some(Concerned::default());
         }
         let (wake, name) = self.wakes.first().cloned()?;

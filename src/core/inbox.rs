@@ -7,16 +7,16 @@ mod leases;
 
 pub use applying::Applying;
 
-use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use super::facts::{PodFacts, ServiceFacts};
 use super::followed_leases::lease::LeaseChange;
-use super::namespace::{Kind, NamespaceState};
+use super::namespace::{Kind, NamespaceState, OutputEvent};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
+use super::object::Output;
 use super::time::Time;
 use super::work::TurnBudget;
 use latest::Latest;
 use leases::WaitingLeases;
 use smallvec::SmallVec;
-use std::hash::Hash;
 use std::sync::Arc;
 
 /// A change in a namespace. `epoch` counts the lists of the object's kind.
@@ -30,24 +30,8 @@ pub enum Change {
     Service(ServiceFacts, u8),
     /// A Service is gone.
     ServiceGone(Arc<str>),
-    /// A whole slice, from a list.
-    Slice(Box<SliceFacts>, u8),
-    /// A slice's metadata, from a watch.
-    SliceMeta(SliceMeta, u8),
-    /// A slice is gone, as of a version.
-    SliceGone(Box<str>, u64),
-    /// A whole Endpoints object, from a list.
-    Endpoints(Box<EndpointsFacts>, u8),
-    /// An Endpoints object's metadata, from a watch.
-    EndpointsMeta(EndpointsMeta, u8),
-    /// An Endpoints object is gone, as of a version.
-    EndpointsGone(Arc<str>, u64),
-    /// A whole slice that mirrors Endpoints, from a list.
-    Mirrored(Box<SliceFacts>, u8),
-    /// The metadata of a slice that mirrors Endpoints, from a watch.
-    MirroredMeta(SliceMeta, u8),
-    /// A slice that mirrored Endpoints is gone, as of a version.
-    MirroredGone(Box<str>, u64),
+    /// An event of an object that this process may write.
+    Output(OutputEvent),
     /// Something was learned of the namespace's Leases.
     Leases(LeaseChange),
     /// A node on which the namespace has pods has changed.
@@ -76,9 +60,8 @@ pub struct Delivery {
 pub struct Pending {
     pods: Latest<Box<str>, PodEvent>,
     services: Latest<Arc<str>, Option<(ServiceFacts, u8)>>,
-    slices: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
-    endpoints: Latest<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
-    mirrored: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
+    /// By [`Output`].
+    outputs: [Latest<Box<str>, OutputEvent>; Output::ALL.len()],
     leases: WaitingLeases,
     nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
@@ -96,63 +79,6 @@ struct PodEvent {
     /// moved forward. Whatever time is known of the pod, the earliest that moves forward from there is among these and
     /// the latest one's.
     earlier: SmallVec<[Time; 2]>,
-}
-
-/// The last event of an object that we write.
-#[derive(Clone, Debug)]
-enum ObjectEvent<W, M> {
-    Whole(W, u8),
-    Meta(M, u8),
-    Gone(u64),
-}
-
-/// Something with a resourceVersion.
-trait Versioned {
-    fn version(&self) -> u64;
-}
-
-impl Versioned for Box<SliceFacts> {
-    fn version(&self) -> u64 {
-        self.meta.version
-    }
-}
-
-impl Versioned for SliceMeta {
-    fn version(&self) -> u64 {
-        self.version
-    }
-}
-
-impl Versioned for Box<EndpointsFacts> {
-    fn version(&self) -> u64 {
-        self.meta.version
-    }
-}
-
-impl Versioned for EndpointsMeta {
-    fn version(&self) -> u64 {
-        self.version
-    }
-}
-
-impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
-    fn version(&self) -> u64 {
-        match self {
-            Self::Whole(facts, _) => facts.version(),
-            Self::Meta(meta, _) => meta.version(),
-            Self::Gone(version) => *version,
-        }
-    }
-
-    /// Merges an event into what waits, keeping the most complete form of the latest version.
-    fn merge<K: Eq + Hash>(self, name: K, waiting: &mut Latest<K, Self>) {
-        let known = waiting.get(&name).map_or(0, Self::version);
-        // A whole object has more than its metadata, so it stays when both have the same version.
-        if known == 0 || known < self.version() || matches!(self, Self::Whole(..) if known == self.version())
-        {
-            waiting.insert(name, self);
-        }
-    }
 }
 
 /// The last list event of one kind. An end that another beginning follows no longer matters: the next end sweeps what
@@ -177,7 +103,7 @@ impl Pending {
     /// Returns the number of objects that wait.
     pub fn len(&self) -> usize {
         let inputs = self.pods.len() + self.services.len() + self.nodes.len();
-        inputs + self.slices.len() + self.endpoints.len() + self.mirrored.len() + self.leases.len()
+        inputs + self.outputs.iter().map(Latest::len).sum::<usize>() + self.leases.len()
     }
 
     /// Merges an event into what waits.
@@ -200,37 +126,7 @@ impl Pending {
             Change::ServiceGone(name) => {
                 self.services.insert(name, None);
             }
-            Change::Slice(facts, epoch) => {
-                let name = facts.meta.name.clone();
-                ObjectEvent::Whole(facts, epoch).merge(name, &mut self.slices);
-            }
-            Change::SliceMeta(meta, epoch) => {
-                let name = meta.name.clone();
-                ObjectEvent::Meta(meta, epoch).merge(name, &mut self.slices);
-            }
-            Change::SliceGone(name, version) => ObjectEvent::Gone(version).merge(name, &mut self.slices),
-            Change::Endpoints(facts, epoch) => {
-                let name = facts.meta.name.clone();
-                ObjectEvent::Whole(facts, epoch).merge(name, &mut self.endpoints);
-            }
-            Change::EndpointsMeta(meta, epoch) => {
-                let name = meta.name.clone();
-                ObjectEvent::Meta(meta, epoch).merge(name, &mut self.endpoints);
-            }
-            Change::EndpointsGone(name, version) => {
-                ObjectEvent::Gone(version).merge(name, &mut self.endpoints);
-            }
-            Change::Mirrored(facts, epoch) => {
-                let name = facts.meta.name.clone();
-                ObjectEvent::Whole(facts, epoch).merge(name, &mut self.mirrored);
-            }
-            Change::MirroredMeta(meta, epoch) => {
-                let name = meta.name.clone();
-                ObjectEvent::Meta(meta, epoch).merge(name, &mut self.mirrored);
-            }
-            Change::MirroredGone(name, version) => {
-                ObjectEvent::Gone(version).merge(name, &mut self.mirrored);
-            }
+            Change::Output(event) => self.push_output(event),
             Change::Leases(change) => self.leases.push(change),
             Change::Node(view) => self.push_node(view),
             Change::Zones(view) => self.push_zones(view),
@@ -239,6 +135,17 @@ impl Pending {
                 self.lists[kind.index()] = ListEvent::Ended { epoch, version };
             }
             Change::Forget(kind) => self.forget(kind),
+        }
+    }
+
+    /// Adds an event of an object, unless one waits that says as much.
+    fn push_output(&mut self, event: OutputEvent) {
+        let waiting = &mut self.outputs[event.output() as usize];
+        if waiting
+            .get(event.name())
+            .is_none_or(|known| event.supersedes(known))
+        {
+            waiting.insert(event.name().into(), event);
         }
     }
 
@@ -260,12 +167,8 @@ impl Pending {
 
     /// Drops what waits of a kind that is not followed any more.
     fn forget(&mut self, kind: Kind) {
-        match kind {
-            Kind::Slice => self.slices.clear(),
-            Kind::Endpoints => self.endpoints.clear(),
-            Kind::Mirrored => self.mirrored.clear(),
-            Kind::Node | Kind::Pod | Kind::Service => return,
-        }
+        let Some(output) = kind.output() else { return };
+        self.outputs[output as usize].clear();
         self.lists[kind.index()] = ListEvent::None;
         self.forgotten[kind.index()] = true;
     }
@@ -284,27 +187,11 @@ impl Pending {
             ListEvent::Ended { epoch, version } => Some(Change::End(kind, epoch, version)),
             ListEvent::None | ListEvent::Begun => None,
         });
-        let slices = std::mem::take(&mut self.slices).into_entries();
-        let slices = slices.map(|(name, event)| match event {
-            ObjectEvent::Whole(facts, epoch) => Change::Slice(facts, epoch),
-            ObjectEvent::Meta(meta, epoch) => Change::SliceMeta(meta, epoch),
-            ObjectEvent::Gone(version) => Change::SliceGone(name, version),
-        });
-        let endpoints = std::mem::take(&mut self.endpoints).into_entries();
-        let endpoints = endpoints.map(|(name, event)| match event {
-            ObjectEvent::Whole(facts, epoch) => Change::Endpoints(facts, epoch),
-            ObjectEvent::Meta(meta, epoch) => Change::EndpointsMeta(meta, epoch),
-            ObjectEvent::Gone(version) => Change::EndpointsGone(name, version),
-        });
-        let mirrored = std::mem::take(&mut self.mirrored).into_entries();
-        let mirrored = mirrored.map(|(name, event)| match event {
-            ObjectEvent::Whole(facts, epoch) => Change::Mirrored(facts, epoch),
-            ObjectEvent::Meta(meta, epoch) => Change::MirroredMeta(meta, epoch),
-            ObjectEvent::Gone(version) => Change::MirroredGone(name, version),
-        });
+        let outputs = std::mem::take(&mut self.outputs).into_iter();
+        let outputs = outputs.flat_map(Latest::into_entries);
+        let outputs = outputs.map(|(_, event)| Change::Output(event));
         let forgotten = forgotten.map(|(kind, _)| Change::Forget(kind));
-        let objects = slices.chain(endpoints).chain(mirrored);
-        forgotten.chain(objects).chain(ends)
+        forgotten.chain(outputs).chain(ends)
     }
 
     fn push_pod(&mut self, facts: PodFacts, epoch: u8) {
@@ -348,9 +235,7 @@ impl Pending {
             pods: self.pods.into_entries(),
             matching: None,
             services: self.services.into_entries(),
-            slices: self.slices.into_entries(),
-            endpoints: self.endpoints.into_entries(),
-            mirrored: self.mirrored.into_entries(),
+            outputs: self.outputs.map(Latest::into_entries),
             leases: self.leases.into_changes(),
             zones: self.zones,
             zones_watched: false,
@@ -368,7 +253,7 @@ mod tests {
     use crate::core::facts::NodeFacts;
     use crate::core::ids::Uid;
     use crate::core::labels::Labels;
-    use crate::core::namespace::{PendingLists, Settings};
+    use crate::core::namespace::{ObjectEvent, PendingLists, Settings};
     use crate::core::nodes::NodeTable;
 
     fn pod(time: i64) -> PodFacts {
@@ -388,6 +273,10 @@ mod tests {
             terminal: false,
             ready_time: Some(Time::from_seconds(time)),
         }
+    }
+
+    fn slice_gone(name: &str, version: u64) -> Change {
+        Change::Output(OutputEvent::Slice(ObjectEvent::Gone(name.into(), version)))
     }
 
     /// Returns the earliest of the merged times that lies after `known`.
@@ -437,19 +326,18 @@ mod tests {
     #[test]
     fn what_came_before_a_kind_was_forgotten_is_forgotten() {
         let mut pending = Pending::default();
-        pending.push(Change::SliceGone("before".into(), 7));
-        pending.push(Change::EndpointsGone("before".into(), 7));
+        pending.push(slice_gone("before", 7));
+        pending.push(Change::Output(OutputEvent::Endpoints(ObjectEvent::Gone(
+            "before".into(),
+            7,
+        ))));
         pending.push(Change::Begin(Kind::Slice));
         pending.push(Change::Forget(Kind::Slice));
-        pending.push(Change::SliceGone("after".into(), 5));
-        let names: Vec<_> = pending
-            .slices
-            .get("after")
-            .into_iter()
-            .map(ObjectEvent::version)
-            .collect();
-        assert_eq!((names, pending.slices.len()), (vec![5], 1));
-        assert_eq!(pending.endpoints.len(), 1, "another kind");
+        pending.push(slice_gone("after", 5));
+        let [slices, endpoints, _] = &pending.outputs;
+        let version = slices.get("after").map(OutputEvent::version);
+        assert_eq!((version, slices.len()), (Some(5), 1));
+        assert_eq!(endpoints.len(), 1, "another kind");
         assert!(matches!(pending.lists[Kind::Slice.index()], ListEvent::None));
 
         let mut state = NamespaceState::new("ns".into(), Settings::default(), PendingLists::NONE);
@@ -464,9 +352,9 @@ mod tests {
     #[test]
     fn an_older_view_of_a_slice_or_node_does_not_replace_a_newer_one() {
         let mut pending = Pending::default();
-        pending.push(Change::SliceGone("s".into(), 7));
-        pending.push(Change::SliceGone("s".into(), 5));
-        assert_eq!(pending.slices.get("s").unwrap().version(), 7);
+        pending.push(slice_gone("s", 7));
+        pending.push(slice_gone("s", 5));
+        assert_eq!(pending.outputs[0].get("s").unwrap().version(), 7);
         for (version, facts) in [(2, None), (1, Some(NodeFacts::default()))] {
             pending.push(Change::Node(Arc::new(NodeView {
                 name: "n".into(),

@@ -7,7 +7,7 @@ use super::problems::{annotation_problems, problems, sort_problems};
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::followed_leases::lease::{LeaseFacts, is_lease_name};
 use crate::core::hash::KeyedSet;
-use crate::core::namespace::{Kind, NamespaceState, PendingLists, Settings};
+use crate::core::namespace::{Kind, NamespaceState, OutputEvent, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;
 use crate::core::time::Time;
@@ -143,19 +143,22 @@ impl Census {
     /// Adds a listed slice that is managed by this controller.
     pub(crate) fn slice(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
         let epoch = self.epoch(Kind::Slice);
-        self.state(namespace).apply_slice(facts, epoch);
+        let event = OutputEvent::slice(facts, epoch);
+        self.state(namespace).apply_output(event);
     }
 
     /// Adds a listed slice that mirrors Endpoints.
     pub(crate) fn mirrored(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
         let epoch = self.epoch(Kind::Mirrored);
-        self.state(namespace).apply_mirrored(facts, epoch);
+        let event = OutputEvent::mirrored(facts, epoch);
+        self.state(namespace).apply_output(event);
     }
 
     /// Adds a listed Endpoints object.
     pub(crate) fn endpoints(&mut self, namespace: &Arc<str>, facts: EndpointsFacts) {
         let epoch = self.epoch(Kind::Endpoints);
-        self.state(namespace).apply_endpoints(facts, epoch);
+        let event = OutputEvent::endpoints(facts, epoch);
+        self.state(namespace).apply_output(event);
     }
 
     /// Completes the list of a kind.

@@ -8,7 +8,7 @@ use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
 use crate::core::hash::KeyedMap;
 use crate::core::inbox::Change;
-use crate::core::namespace::{NamespaceState, Outcome, PendingLists, Settings, WorkItem};
+use crate::core::namespace::{NamespaceState, Outcome, OutputEvent, PendingLists, Settings, WorkItem};
 use crate::core::nodes::NodeTable;
 use crate::core::object::Verb;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,10 +136,13 @@ impl Objects {
             show_leases(&mut core, leases.clone());
         }
         for slice in &self.slices {
-            published.apply(Change::Slice(Box::new(slice.clone()), 0), |_| false);
+            published.apply(Change::Output(OutputEvent::slice(slice.clone(), 0)), |_| false);
         }
         for endpoints in &self.endpoints {
-            published.apply(Change::Endpoints(Box::new(endpoints.clone()), 0), |_| false);
+            published.apply(
+                Change::Output(OutputEvent::endpoints(endpoints.clone(), 0)),
+                |_| false,
+            );
         }
         let services = published.take_changed();
         let findings = examine(&mut core, &mut published, &services);

@@ -3,7 +3,7 @@
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::{KeyedMap, KeyedSet};
 use crate::core::inbox::Change;
-use crate::core::namespace::Kind;
+use crate::core::namespace::{Kind, ObjectEvent, OutputEvent};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,21 +31,27 @@ impl Published {
     /// which only the metadata is known, say nothing here. `is_known` says whether there has been a Service of a name.
     pub(super) fn apply(&mut self, change: Change, is_known: impl Fn(&str) -> bool) {
         match change {
-            Change::Slice(facts, epoch) | Change::Mirrored(facts, epoch) => self.slice(*facts, epoch),
-            Change::SliceGone(name, version) | Change::MirroredGone(name, version) => {
-                let known = self.slices.get(&name);
-                if known.is_some_and(|known| known.facts.meta.version <= version) {
-                    self.forget_slice(&name);
+            Change::Output(OutputEvent::Slice(event) | OutputEvent::Mirrored(event)) => match event {
+                ObjectEvent::Whole(facts, epoch) => self.slice(*facts, epoch),
+                ObjectEvent::Meta(..) => {}
+                ObjectEvent::Gone(name, version) => {
+                    let known = self.slices.get(&name);
+                    if known.is_some_and(|known| known.facts.meta.version <= version) {
+                        self.forget_slice(&name);
+                    }
                 }
-            }
-            Change::Endpoints(facts, epoch) => self.object(*facts, epoch),
-            Change::EndpointsGone(name, version) => {
-                let known = self.endpoints.get(&name);
-                if known.is_some_and(|known| known.facts.meta.version <= version) {
-                    self.endpoints.remove(&name);
-                    self.changed.insert(name);
+            },
+            Change::Output(OutputEvent::Endpoints(event)) => match event {
+                ObjectEvent::Whole(facts, epoch) => self.object(*facts, epoch),
+                ObjectEvent::Meta(..) => {}
+                ObjectEvent::Gone(name, version) => {
+                    let known = self.endpoints.get(&*name);
+                    if known.is_some_and(|known| known.facts.meta.version <= version) {
+                        self.endpoints.remove(&*name);
+                        self.changed.insert(name.into());
+                    }
                 }
-            }
+            },
             Change::End(Kind::Service, ..) => {
                 for (name, known) in &mut self.endpoints {
                     known.had_service |= is_known(name);

@@ -73,21 +73,7 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
         return Err(AuditError::NoNamespace(namespace.clone()));
     }
     let mut scope = scope.clone();
-    let mut surveyed = survey(reader, &scope).await?;
-    let mut unread = None;
-    if let Err(why) = surveyed {
-        // As for an endpointd that serves annotated Services alone.
-        let outputs = &mut scope.settings.outputs;
-        (outputs.endpoints, outputs.mirrored) = (false, false);
-        unread = Some(format!(
-            "Endpoints, and slices that mirror them, are left out: {why}; for an endpointd that serves annotated Services alone, \
-             give --controllers=custom-selector-controller"
-        ));
-        surveyed = survey(reader, &scope).await?;
-    }
-    let (mut report, suspects, mut nodes, mut abandoned) = surveyed?;
-    report.unjudged |= unread.is_some();
-    report.notes.extend(unread);
+    let (mut report, suspects, mut nodes, mut abandoned) = survey_readable(reader, &mut scope).await?;
     let scope = &scope;
     let (unserved, unknown) = unserved_selectors(reader, scope).await?;
     report.unjudged |= unknown.is_some();
@@ -189,14 +175,51 @@ pub(super) async fn is_missing(reader: &Reader, namespace: &str) -> Result<bool,
 }
 
 /// A report without findings, the Services that a starting controller would write something for, the nodes, and the slices
-/// that are left behind; or the reason why Endpoints may not be listed, though more than Endpoints is to be audited.
-type Surveyed = Result<(Report, Suspects, NodeTable, Abandoned), ReadError>;
+/// that are left behind.
+type Survey = (Report, Suspects, NodeTable, Abandoned);
+
+/// A survey, or the reason why Endpoints may not be listed, though more than Endpoints is to be audited.
+type Surveyed = Result<Survey, ReadError>;
 
 fn everywhere(scope: &Scope) -> Selection {
     Selection {
         namespace: scope.namespace.clone(),
         ..Selection::default()
     }
+}
+
+/// Reads everything once. If Endpoints may not be read, the scope leaves them out from then on, and a note says so.
+async fn survey_readable(reader: &Reader, scope: &mut Scope) -> Result<Survey, ReadError> {
+    let why = match survey(reader, scope).await? {
+        Ok(survey) => return Ok(survey),
+        Err(why) => why,
+    };
+    // As for an endpointd that serves annotated Services alone.
+    let outputs = &mut scope.settings.outputs;
+    (outputs.endpoints, outputs.mirrored) = (false, false);
+    let mut surveyed = survey(reader, scope).await??;
+    let report = &mut surveyed.0;
+    report.unjudged = true;
+    report.notes.push(format!(
+        "Endpoints, and slices that mirror them, are left out: {why}; for an endpointd that serves annotated Services alone, \
+         give --controllers=custom-selector-controller"
+    ));
+    Ok(surveyed)
+}
+
+/// Returns the objects of a kind that an audit reads.
+fn selection(kind: Kind, scope: &Scope) -> Selection {
+    let mut selection = everywhere(scope);
+    match kind {
+        Kind::Pod => selection.fields = ALIVE,
+        Kind::Slice if scope.settings.outputs.custom => {
+            selection.labels = format!("{LABEL_MANAGED_BY} in ({CUSTOM_MANAGED_BY},{MANAGED_BY})");
+        }
+        Kind::Slice => selection.labels = format!("{LABEL_MANAGED_BY}={MANAGED_BY}"),
+        Kind::Mirrored => selection.labels = format!("{LABEL_MANAGED_BY}={MIRRORED_BY}"),
+        Kind::Node | Kind::Service | Kind::Endpoints => {}
+    }
+    selection
 }
 
 /// Reads everything once, as a starting controller does.
@@ -206,41 +229,29 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
     let mut nodes = NodeTable::default();
     let (mut notes, mut abandoned) = (Vec::new(), Abandoned::new());
     let (mut unjudged, mut services_left_out) = (false, 0);
-    let everywhere = everywhere(scope);
     // Inputs come first and published objects last, as when the controller starts.
     for kind in Kind::needed_for(outputs) {
+        let of = selection(kind, scope);
         match kind {
             Kind::Node => nodes = node_table(reader).await?,
             Kind::Pod => {
-                let alive = Selection {
-                    fields: ALIVE,
-                    ..everywhere.clone()
-                };
                 let take = |census: &mut Census, namespace: &_, facts| {
                     census.pod(namespace, facts, &mut nodes);
                 };
-                count(reader, kind, &alive, &mut census, take).await?;
+                count(reader, kind, &of, &mut census, take).await?;
             }
-            Kind::Service => count(reader, kind, &everywhere, &mut census, Census::service).await?,
+            Kind::Service => count(reader, kind, &of, &mut census, Census::service).await?,
             Kind::Slice => {
-                let ours = Selection {
-                    labels: if outputs.custom {
-                        format!("{LABEL_MANAGED_BY} in ({CUSTOM_MANAGED_BY},{MANAGED_BY})")
-                    } else {
-                        format!("{LABEL_MANAGED_BY}={MANAGED_BY}")
-                    },
-                    ..everywhere.clone()
-                };
-                count(reader, kind, &ours, &mut census, Census::slice).await?;
+                count(reader, kind, &of, &mut census, Census::slice).await?;
                 if !outputs.custom {
                     let concerns = |namespace: &Arc<str>, service: &str| {
                         census.picks(namespace, service) && !census.is_left_out(namespace, service)
                     };
-                    abandoned = slices_of_nobody(reader, &everywhere, concerns).await?;
+                    abandoned = slices_of_nobody(reader, &everywhere(scope), concerns).await?;
                 }
             }
             Kind::Endpoints => {
-                let listed = count(reader, kind, &everywhere, &mut census, Census::endpoints).await;
+                let listed = count(reader, kind, &of, &mut census, Census::endpoints).await;
                 match listed {
                     Err(why) if why.is_forbidden() && (outputs.slices || outputs.custom) => {
                         return Ok(Err(why));
@@ -248,13 +259,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
                     listed => listed?,
                 }
             }
-            Kind::Mirrored => {
-                let mirrored = Selection {
-                    labels: format!("{LABEL_MANAGED_BY}={MIRRORED_BY}"),
-                    ..everywhere.clone()
-                };
-                count(reader, kind, &mirrored, &mut census, Census::mirrored).await?;
-            }
+            Kind::Mirrored => count(reader, kind, &of, &mut census, Census::mirrored).await?,
         }
         census.end(kind, &mut nodes);
         if kind == Kind::Service {

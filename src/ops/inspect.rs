@@ -1,12 +1,11 @@
 //! The read-only commands: flags in, text and an exit code out.
 
-use super::audit::AuditError;
-use super::explain::ExplainError;
+use super::audit::{self, AuditError};
+use super::explain::{self, ExplainError};
 use super::flags::{
     AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
 };
 use super::logging::one_line;
-use super::{audit, explain};
 use crate::cluster::connect::connect_and_tell;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::read::{ReadError, Reader};

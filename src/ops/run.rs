@@ -19,10 +19,7 @@ use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::outage::{OutageLog, SharedOutage};
 use crate::cluster::read::Reader;
-use crate::cluster::watch::{
-    AllSlices, Endpoints, LeaseReader, Mirrored, Nodes, Pods, Services, Slices, Source, Watch,
-    WholeAllSlices, WholeEndpoints, WholeMirrored, WholeSlices,
-};
+use crate::cluster::watch::{LeaseReader, Source, Watch};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
 use crate::core::role::{Leadership, Role};
@@ -119,38 +116,6 @@ pub async fn run(
     .await
 }
 
-/// Runs the controller like [`run`], but writes only while it holds a Lease. The Lease has a client of its own,
-/// because renewals must not wait for anything else. On shutdown it releases the Lease once no write is in flight;
-/// if that takes too long, it lets the Lease expire, so that the next leader does not meet a late write.
-pub async fn run_elected(
-    clients: Clients,
-    options: Options,
-    lease: kube::Client,
-    candidacy: Candidacy,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), RunError> {
-    let mode = RunMode::Candidate(Renewing::Here(lease), Box::new(candidacy));
-    run_observed(clients, options, mode, &HealthHandle::default(), shutdown).await
-}
-
-/// Runs the controller like [`run`], but writes nothing and takes part in no election: it compares what others
-/// write with what it would write, and reports the drift to `tracker`.
-pub async fn run_dry(
-    clients: Clients,
-    options: Options,
-    tracker: DriftTracker,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), RunError> {
-    run_observed(
-        clients,
-        options,
-        RunMode::DryRun(tracker),
-        &HealthHandle::default(),
-        shutdown,
-    )
-    .await
-}
-
 /// Creates the client for the Lease on the runtime that uses it, because a client runs its requests in a task there.
 pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<kube::Client, String>> + Send>;
 
@@ -213,8 +178,9 @@ impl fmt::Debug for RunMode {
     }
 }
 
-/// Runs the controller like [`run`], [`run_elected`] or [`run_dry`], depending on `mode`, and exposes its health
-/// through `health`.
+/// Runs the controller in a role beside others, and exposes its health through `health`. A candidate has a client of its
+/// own for the Lease, because renewals must not wait for anything else. On shutdown it releases the Lease once no write is
+/// in flight; if that takes too long, it lets the Lease expire, so that the next leader does not meet a late write.
 pub async fn run_observed(
     clients: Clients,
     options: Options,
@@ -225,39 +191,29 @@ pub async fn run_observed(
     let (fence, leadership) = mode.at_first();
     let (announce, leadership) = watch::channel(leadership);
     let (fatal, mut failed) = watch::channel(None);
-    let routes = Routes::default();
-    let root = RootState {
-        router: routes.clone(),
-        fatal: fatal.clone(),
-    };
-    let (root, root_done) = Actor::spawn(None, Root, root).await?;
     let encodings = Encodings::new(options.encoding);
-    let handle = WriterHandle::default();
-    let arguments = WriterArguments {
-        handle: handle.clone(),
-        router: routes.clone(),
-        objects: ObjectClient::new(clients.objects, encodings.clone(), options.deadline)
-            .behind(fence.clone()),
-        pacing: options.pacing,
-        seed: options.settings.seed,
+    let objects = ObjectClient::new(clients.objects, encodings.clone(), options.deadline);
+    let objects = objects.behind(fence.clone());
+    let events = EventClient::new(clients.events).behind(fence.clone());
+    let tracker = match &mode {
+        RunMode::DryRun(tracker) => Some(tracker.clone()),
+        RunMode::Alone | RunMode::Candidate(..) => None,
     };
-    let events = start_events(clients.events, &fence, &root).await?;
-    let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-    let leases = LeaseHandle::default();
-    let router = Router::new(
-        options.settings,
+    let actors = Actors::start(
+        objects,
+        events,
+        options,
+        tracker,
         encodings.clone(),
-        handle.clone(),
-        root.clone(),
-        events.clone(),
+        fatal.clone(),
     )
-    .following(leases.clone());
-    let router = Arc::new(match &mode {
-        RunMode::DryRun(tracker) => router.comparing(tracker.clone()),
-        RunMode::Alone | RunMode::Candidate(..) => router,
-    });
-    // The cell is new, so this cannot fail.
-    let _ = routes.set(router.clone());
+    .await?;
+    let Actors {
+        handle,
+        events,
+        router,
+        ..
+    } = &actors;
 
     let seed = options.settings.seed;
     let role = leadership.borrow().role;
@@ -267,7 +223,7 @@ pub async fn run_observed(
     }
     let (renewal, progress) = (mode.renewal(), mode.progress());
     health.set(Parts {
-        root: root.clone(),
+        root: actors.root.clone(),
         writer: handle.clone(),
         events: events.clone(),
         router: router.clone(),
@@ -285,8 +241,8 @@ pub async fn run_observed(
             let listeners = LeadershipListeners {
                 fence,
                 router: router.clone(),
-                writer: handle,
-                events,
+                writer: handle.clone(),
+                events: events.clone(),
                 leadership: announce,
                 renewal: renewal.expect("a candidate has one"),
                 progress: progress.expect("a candidate has one"),
@@ -302,32 +258,101 @@ pub async fn run_observed(
     }
     let starter = WatchStarter {
         client: clients.watches,
-        router,
+        router: router.clone(),
         leadership,
         encodings,
         outages,
         seed,
         fatal,
     };
-    starter.follow_leases(leases, &root).await?;
+    starter.follow_leases(actors.leases.clone(), &actors.root).await?;
     let watches = starter.follow(options.settings.outputs);
     let result = ended(shutdown, &mut failed).await;
     for task in watches.iter().chain(&tracking).chain([&reporting]) {
         task.abort();
     }
-    let drained = drain(&writer, options.drain).await;
+    let drained = drain(&actors.writer, options.drain).await;
     if let Some(elected) = elector {
         elected.end(drained).await;
     }
-    stop_actors(&root, root_done, &starter.router).await;
+    actors.stop().await;
     result
 }
 
-/// Ends the root, and with it the shards, and then logs what they have left to be told.
-async fn stop_actors(root: &ActorRef<RootMsg>, root_done: JoinHandle<()>, router: &Router) {
-    root.stop(None);
-    let _ = root_done.await;
-    router.tell_standing_problems();
+/// The actors of a controller.
+struct Actors {
+    root: ActorRef<RootMsg>,
+    root_done: JoinHandle<()>,
+    writer: ActorRef<WriterMsg>,
+    handle: WriterHandle,
+    events: EventHandle,
+    leases: LeaseHandle,
+    router: Arc<Router>,
+}
+
+impl Actors {
+    async fn start(
+        objects: ObjectClient,
+        client: EventClient,
+        options: Options,
+        tracker: Option<DriftTracker>,
+        encodings: Encodings,
+        fatal: watch::Sender<Option<String>>,
+    ) -> Result<Self, ractor::SpawnErr> {
+        let routes = Routes::default();
+        let root = RootState {
+            router: routes.clone(),
+            fatal,
+        };
+        let (root, root_done) = Actor::spawn(None, Root, root).await?;
+        let events = EventHandle::default();
+        let arguments = EventArguments {
+            handle: events.clone(),
+            client,
+            clock: WallClock::default(),
+        };
+        Actor::spawn_linked(None, Events, arguments, root.get_cell()).await?;
+        let handle = WriterHandle::default();
+        let arguments = WriterArguments {
+            handle: handle.clone(),
+            router: routes.clone(),
+            objects,
+            pacing: options.pacing,
+            seed: options.settings.seed,
+        };
+        let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
+        let leases = LeaseHandle::default();
+        let router = Router::new(
+            options.settings,
+            encodings,
+            handle.clone(),
+            root.clone(),
+            events.clone(),
+        )
+        .following(leases.clone());
+        let router = Arc::new(match tracker {
+            Some(tracker) => router.comparing(tracker),
+            None => router,
+        });
+        // The cell is new, so this cannot fail.
+        let _ = routes.set(router.clone());
+        Ok(Self {
+            root,
+            root_done,
+            writer,
+            handle,
+            events,
+            leases,
+            router,
+        })
+    }
+
+    /// Ends the root, and with it the shards, and then logs what they have left to be told.
+    async fn stop(self) {
+        self.root.stop(None);
+        let _ = self.root_done.await;
+        self.router.tell_standing_problems();
+    }
 }
 
 /// Starts the log of outages.
@@ -335,22 +360,6 @@ fn start_outages(fatal: &watch::Sender<Option<String>>) -> (OutageLog, JoinHandl
     let outages = OutageLog::default();
     let reporting = guarded("the log of outages", outages.clone().keep(), fatal);
     (outages, reporting)
-}
-
-/// Starts the actor that writes Events.
-async fn start_events(
-    client: kube::Client,
-    fence: &Fence,
-    root: &ActorRef<RootMsg>,
-) -> Result<EventHandle, ractor::SpawnErr> {
-    let events = EventHandle::default();
-    let arguments = EventArguments {
-        handle: events.clone(),
-        client: EventClient::new(client).behind(fence.clone()),
-        clock: WallClock::default(),
-    };
-    Actor::spawn_linked(None, Events, arguments, root.get_cell()).await?;
-    Ok(events)
 }
 
 /// Waits for the shutdown, or for the reason why the controller cannot go on.
@@ -450,19 +459,7 @@ impl WatchStarter {
         let stands_in = outputs.slices && !whole;
         let selectors = stands_in.then(|| self.look_for_selectors());
         Kind::needed_for(outputs)
-            .map(|kind| match kind {
-                Kind::Node => self.watch::<Nodes>(),
-                Kind::Pod => self.watch::<Pods>(),
-                Kind::Service => self.watch::<Services>(),
-                Kind::Slice if whole && outputs.custom => self.watch::<WholeAllSlices>(),
-                Kind::Slice if outputs.custom => self.watch::<AllSlices>(),
-                Kind::Slice if whole => self.watch::<WholeSlices>(),
-                Kind::Endpoints if whole => self.watch::<WholeEndpoints>(),
-                Kind::Mirrored if whole => self.watch::<WholeMirrored>(),
-                Kind::Slice => self.watch::<Slices>(),
-                Kind::Endpoints => self.watch::<Endpoints>(),
-                Kind::Mirrored => self.watch::<Mirrored>(),
-            })
+            .map(|kind| self.watch(Source::of(kind, outputs.custom, whole)))
             .chain(selectors)
             .collect()
     }
@@ -473,9 +470,10 @@ impl WatchStarter {
         guarded("the look for EndpointSelectors", looking, &self.fatal)
     }
 
-    /// Runs the watch of a kind as a task, which never ends by itself.
-    fn watch<S: Source>(&self) -> JoinHandle<()> {
-        let watch = Watch::<S>::new(
+    /// Runs the watch of a source as a task, which never ends by itself.
+    fn watch(&self, source: Source) -> JoinHandle<()> {
+        let watch = Watch::new(
+            source,
             self.client.clone(),
             self.router.clone(),
             self.leadership.clone(),
@@ -484,7 +482,7 @@ impl WatchStarter {
             self.seed,
         );
         guarded(
-            &format!("the watch of {}", S::KIND.as_str()),
+            &format!("the watch of {}", source.kind.as_str()),
             watch.run(),
             &self.fatal,
         )

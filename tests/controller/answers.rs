@@ -5,8 +5,7 @@
 mod table;
 
 use crate::gate::Fate;
-use crate::world;
-use crate::world::{NS, World, node, pod, ready_condition, service};
+use crate::world::{self, NS, World, node, pod, ready_condition, service};
 use http::Method;
 use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
 use serde_json::json;

@@ -1,7 +1,6 @@
 //! Writes that meet the writes of others: what the server refuses with a conflict is looked at again, and put right.
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use memory_apiserver::{Fault, FaultPlan, Latency, Rule, Stage, Verb, WatchFault};
 use serde_json::json;
 use std::time::Duration;

@@ -10,7 +10,8 @@ mod reports;
 use crate::cluster;
 use crate::gate::Gate;
 use endpointd::actors::drift::DriftTracker;
-use endpointd::ops::run::{Options, run_dry};
+use endpointd::ops::admin::HealthHandle;
+use endpointd::ops::run::{Options, RunMode, run_observed};
 use kube::Client;
 use memory_apiserver::ApiServer;
 use std::time::Duration;
@@ -42,7 +43,9 @@ impl DryRun {
                 // A test that ends drops the sender.
                 let _ = stopped.await;
             };
-            run_dry(clients, options, shared, stopped).await.unwrap();
+            let (mode, health) = (RunMode::DryRun(shared), HealthHandle::default());
+            let running = run_observed(clients, options, mode, &health, stopped);
+            running.await.unwrap();
         });
         Self {
             gate,

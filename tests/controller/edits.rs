@@ -1,7 +1,6 @@
 //! Edits of a Service reach its slices whichever outputs are written.
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use endpointd::core::outputs::Outputs;
 use serde_json::{Value, json};
 use std::time::Duration;

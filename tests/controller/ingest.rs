@@ -1,8 +1,7 @@
 //! Lists and watches against a server that forgets: the controller, in one process with memory-apiserver on
 //! tokio's paused clock.
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use crate::objects;
 use memory_apiserver::{ApiServer, Config, Fault, FaultPlan, Latency, Rule, Stage, Verb};
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
 //! A server whose store is replaced by a fresh one, or restored from a copy, under a running controller: versions go
 //! backwards, and everything is right again within a bound, with few requests.
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use crate::gate::Gate;
 use crate::objects;
-use endpointd::ops::run::{run, run_elected};
+use crate::standby::run_elected;
+use endpointd::ops::run::run;
 use http::Method;
 use kube::Client;
 use memory_apiserver::ApiServer;
@@ -48,19 +48,17 @@ async fn pod(api: &Api, number: u8) {
 fn start(gate: &Gate, elected: bool) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let client = || Client::new(gate.clone(), "default");
     let (clients, lease) = (cluster::clients(client), client());
-    let options = cluster::options(4);
     let candidacy = cluster::candidacy_since(Instant::now(), "me");
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let stopped = async {
             let _ = stopped.await;
         };
-        let result = if elected {
-            run_elected(clients, options, lease, candidacy, stopped).await
+        if elected {
+            run_elected(clients, lease, candidacy, stopped).await;
         } else {
-            run(clients, options, stopped).await
-        };
-        result.unwrap();
+            run(clients, cluster::options(4), stopped).await.unwrap();
+        }
     });
     (stop, task)
 }

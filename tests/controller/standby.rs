@@ -3,12 +3,14 @@
 
 mod busy;
 
-use crate::cluster;
-use crate::cluster::Api;
+use crate::cluster::{self, Api};
 use crate::gate::{Fate, Gate, Sent};
 use crate::log::Log;
 use crate::objects::{self, node, ready_condition, time};
-use endpointd::ops::run::run_elected;
+use endpointd::cluster::connect::Clients;
+use endpointd::ops::admin::HealthHandle;
+use endpointd::ops::election::Candidacy;
+use endpointd::ops::run::{Renewing, RunMode, run_observed};
 use http::Method;
 use kube::Client;
 use memory_apiserver::ApiServer;
@@ -24,6 +26,20 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 const SECOND: Duration = Duration::from_secs(1);
 /// More than the lease duration, and some retries.
 const EXPIRY: Duration = Duration::from_secs(18);
+
+/// Runs a controller that stands for election, until it is stopped.
+pub(crate) async fn run_elected(
+    clients: Clients,
+    lease: Client,
+    candidacy: Candidacy,
+    stopped: impl Future<Output = ()>,
+) {
+    let mode = RunMode::Candidate(Renewing::Here(lease), Box::new(candidacy));
+    let health = HealthHandle::default();
+    run_observed(clients, cluster::options(4), mode, &health, stopped)
+        .await
+        .unwrap();
+}
 
 /// A controller that stands for election.
 struct Candidate {
@@ -44,9 +60,7 @@ impl Candidate {
                     std::future::pending::<()>().await;
                 }
             };
-            run_elected(clients, cluster::options(4), lease, candidacy, stopped)
-                .await
-                .unwrap();
+            run_elected(clients, lease, candidacy, stopped).await;
         });
         Self {
             gate,

@@ -1,8 +1,8 @@
 //! Orders of events that have misled controllers, each forced.
 
+use crate::cluster;
 use crate::model::{Fate, Model, PodSpec, ServiceSpec};
-use crate::scene::Scene;
-use crate::{cluster, scene};
+use crate::scene::{self, Scene};
 use endpointd::core::body::Request;
 use endpointd::core::namespace::{Content, Outcome};
 use endpointd::core::object::{ObjectName, Output};

@@ -1,8 +1,7 @@
 //! The writer under fire: what it sends, when, and how often, whatever the API server answers.
 
-use crate::cluster;
-use crate::objects;
 use crate::scene::{NAMESPACE, Scene};
+use crate::{cluster, objects};
 use memory_apiserver::{Failure, Fault, FaultPlan, Latency, RequestRecord, Rule, Stage, Verb, Verbs};
 use serde_json::json;
 use std::time::Duration;

@@ -5,9 +5,8 @@ use crate::ops::{self, Op};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{PodFacts, SliceFacts};
-use endpointd::core::namespace::Kind;
-use endpointd::core::object::ObjectName;
-use endpointd::core::object::Output;
+use endpointd::core::namespace::{Kind, OutputEvent};
+use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::queue::Priority;
 
 pub(super) fn pod(name: u8, labels: u8) -> PodSpec {
@@ -158,7 +157,9 @@ fn endpoints_that_others_add_do_not_fill_a_slice_above_its_limit() {
     }
     model.put_slice(slice);
     model.watch.clear();
-    model.state.apply_slice(model.store[&name].clone(), model.epoch);
+    model
+        .state
+        .apply_output(OutputEvent::slice(model.store[&name].clone(), model.epoch));
     model
         .state
         .end_list(Kind::Slice, model.epoch, model.version, &mut model.nodes);

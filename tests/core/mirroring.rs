@@ -5,8 +5,9 @@ use endpointd::core::body::Request;
 use endpointd::core::events::Notice;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceMeta};
 use endpointd::core::mirror::MirroredObject;
+use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
 use endpointd::core::namespace::{
-    Content, Kind, NamespaceState, Notification, Outcome, PendingLists, Settings,
+    Content, Kind, NamespaceState, Notification, Outcome, OutputEvent, PendingLists, Settings,
 };
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Output, Remote};
@@ -37,7 +38,7 @@ fn mirrored() -> NamespaceState {
     let settings = Settings::default();
     let mut state = NamespaceState::new("ns".into(), settings, PendingLists::all(settings.outputs));
     state.apply_service(service.unwrap().facts, 0);
-    state.apply_endpoints(facts("e1", 10, &one("10.0.0.1")), 0);
+    state.apply_output(OutputEvent::endpoints(facts("e1", 10, &one("10.0.0.1")), 0));
     for kind in Kind::ALL {
         state.end_list(kind, 0, 10, &mut nodes);
     }
@@ -49,7 +50,7 @@ fn mirrored() -> NamespaceState {
 #[test]
 fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     let mut state = mirrored();
-    state.apply_endpoints_meta(&facts("e1", 11, &json!([])).meta, 0);
+    state.apply_output(OutputEvent::Endpoints(Meta(facts("e1", 11, &json!([])).meta, 0)));
     let read = state.plan();
     let read = read
         .iter()
@@ -60,8 +61,8 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     let built = state.build_request(&name, &mut Encoding::Json).unwrap();
     assert_eq!(built.request, Request::Fetch);
     // Deleted, and made again; the server looked in between.
-    state.endpoints_gone("s", 12);
-    state.apply_endpoints_meta(&facts("e2", 13, &json!([])).meta, 0);
+    state.apply_output(OutputEvent::Endpoints(Gone("s".into(), 12)));
+    state.apply_output(OutputEvent::Endpoints(Meta(facts("e2", 13, &json!([])).meta, 0)));
     let due = state.apply_outcome(&name, Outcome::NotFound, None);
     assert!(due.is_some() || !state.plan().is_empty());
     let built = state.build_request(&name, &mut Encoding::Json).unwrap();
@@ -75,10 +76,10 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     );
 
     // One that is deleted for good is forgotten with one answer.
-    state.apply_endpoints_meta(&facts("e2", 14, &json!([])).meta, 0);
+    state.apply_output(OutputEvent::Endpoints(Meta(facts("e2", 14, &json!([])).meta, 0)));
     state.plan();
     assert!(state.build_request(&name, &mut Encoding::Json).is_some());
-    state.endpoints_gone("s", 15);
+    state.apply_output(OutputEvent::Endpoints(Gone("s".into(), 15)));
     assert_eq!(state.apply_outcome(&name, Outcome::NotFound, None), None);
     assert!(
         state
@@ -112,7 +113,7 @@ fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
     for version in 12..15 {
         let mut facts = tangled.clone();
         facts.meta.version = version;
-        state.apply_endpoints(facts, 0);
+        state.apply_output(OutputEvent::endpoints(facts, 0));
         assert!(
             state
                 .plan()
@@ -130,7 +131,7 @@ fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
     };
     assert_eq!(*reason, "TooLargeToMirror");
     // Endpoints as they were before are mirrored again.
-    state.apply_endpoints(facts("e1", 20, &one("10.0.0.3")), 0);
+    state.apply_output(OutputEvent::endpoints(facts("e1", 20, &one("10.0.0.3")), 0));
     let planned = state.plan();
     assert!(
         planned.iter().any(|item| item.object.output == Output::Mirrored),
@@ -150,7 +151,7 @@ fn endpoints_that_are_refused_are_read_once_for_each_version() {
     for version in 11..14 {
         let mut whole = facts("e1", version, &tangled());
         whole.meta.version = version;
-        state.apply_endpoints_meta(&whole.meta, 0);
+        state.apply_output(OutputEvent::Endpoints(Meta(whole.meta.clone(), 0)));
         // Plans, reads, and whatever comes of it, for as long as something is due.
         for _ in 0..20 {
             for item in state.plan() {
@@ -187,12 +188,12 @@ fn a_slice_that_cannot_be_read_holds_up_no_other() {
     let meta = object::<Namespaced<SliceMeta>>(meta.to_string().as_bytes())
         .unwrap()
         .facts;
-    state.apply_mirrored_meta(&meta, 0);
+    state.apply_output(OutputEvent::Mirrored(Meta(meta, 0)));
     let other = ObjectName::mirrored("s-other".into());
     state.plan();
     let built = state.build_request(&other, &mut Encoding::Json).unwrap();
     assert_eq!(built.request, Request::Fetch);
-    state.apply_endpoints(facts("e1", 40, &one("10.0.0.9")), 0);
+    state.apply_output(OutputEvent::endpoints(facts("e1", 40, &one("10.0.0.9")), 0));
     let ours = |state: &mut NamespaceState| -> Option<Request> {
         let planned = state.plan();
         let item = planned

@@ -2,14 +2,13 @@
 //! slices, requests fail, answers are lost, and events arrive late.
 
 use crate::lifecycle::first_slice;
-use crate::model;
-use crate::model::{Model, PodSpec, ServiceSpec};
+use crate::model::{self, Model, PodSpec, ServiceSpec};
 use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
 use endpointd::core::hints::HintMode;
-use endpointd::core::namespace::{Kind, PendingLists, WorkItem};
+use endpointd::core::namespace::{Kind, OutputEvent, PendingLists, WorkItem};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use proptest::collection::vec;
@@ -273,17 +272,17 @@ proptest! {
                 }
                 Kind::Slice => {
                     for slice in model.store.clone().into_values().filter(model::is_ours) {
-                        model.state.apply_slice(slice, model.epoch);
+                        model.state.apply_output(OutputEvent::slice(slice, model.epoch));
                     }
                 }
                 Kind::Endpoints => {
                     for endpoints in model.endpoints.clone().into_values() {
-                        model.state.apply_endpoints(endpoints, model.epoch);
+                        model.state.apply_output(OutputEvent::endpoints(endpoints, model.epoch));
                     }
                 }
                 Kind::Mirrored => {
                     for slice in model.mirrored.clone().into_values().filter(SliceFacts::is_mirrored) {
-                        model.state.apply_mirrored(slice, model.epoch);
+                        model.state.apply_output(OutputEvent::mirrored(slice, model.epoch));
                     }
                 }
             }

@@ -1,13 +1,14 @@
 //! However the API server answers, and whatever others do to an object, nothing is tried in a loop without a pause
 //! that grows. On virtual time: each object that is due is granted when its delay has passed.
 
-use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
-use crate::{model, ops};
+use crate::model::{self, EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
+use crate::ops;
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
-use endpointd::core::namespace::{BuiltRequest, Outcome, WorkItem};
+use endpointd::core::namespace::ObjectEvent::Meta;
+use endpointd::core::namespace::{BuiltRequest, Outcome, OutputEvent, WorkItem};
 use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
 use std::time::Duration;
@@ -331,11 +332,9 @@ fn an_object_that_is_outdated_when_it_is_read_is_not_read_in_a_loop() {
         edit(model, number);
         while let Some(event) = model.watch.pop_front() {
             // The event arrives before the answer.
-            match event {
-                WatchEvent::Seen(meta) => model.state.apply_slice_meta(&meta, 0),
-                WatchEvent::Endpoints(meta) => model.state.apply_endpoints_meta(&meta, 0),
-                _ => unreachable!("nothing is deleted"),
-            }
+            let event = event.in_list(|_| 0);
+            assert!(!event.is_gone(), "nothing is deleted");
+            model.state.apply_output(event);
         }
         Some(outcome)
     });
@@ -381,7 +380,7 @@ fn slices_that_are_deleted_before_the_answer_to_their_create_are_made_slowly() {
                 owner: Owners::default(),
                 deleting: true,
             };
-            model.state.apply_slice_meta(&meta, 0);
+            model.state.apply_output(OutputEvent::Slice(Meta(meta, 0)));
             model.delete_slice(&object.name);
         }
         Some(outcome)

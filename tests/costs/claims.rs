@@ -8,7 +8,7 @@ use endpointd::core::address::Family;
 use endpointd::core::facts::{EndpointFacts, Extras, Manager, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::ids::Uid;
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::namespace::{Kind, PendingLists};
+use endpointd::core::namespace::{Kind, OutputEvent, PendingLists};
 use endpointd::core::object::ObjectName;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::SlicePort;
@@ -229,7 +229,7 @@ fn a_namespace_of_many_services_is_taken_in_adopted_and_given_up_in_turns() {
         let mut world = World::listing(OUTPUTS, 1, lists);
         let pods = (0..MANY).map(|number| Change::Pod(pod_of(number, true), 0));
         let services = (0..MANY).map(|number| Change::Service(service_of(number), 0));
-        let slices = || (0..MANY).map(|number| Change::Slice(Box::new(slice_of(number)), 0));
+        let slices = || (0..MANY).map(|number| Change::Output(OutputEvent::slice(slice_of(number), 0)));
         let ends = Kind::needed_for(OUTPUTS).map(|kind| Change::End(kind, 0, u64::from(MANY)));
         let events = pods.chain(services).chain(slices()).chain(ends);
         begun.push(turns(&mut world, events));

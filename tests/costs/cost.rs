@@ -1,7 +1,6 @@
 //! The cost of a change, counted instead of timed.
 
-use crate::fixtures;
-use crate::fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service};
+use crate::fixtures::{self, ENDPOINTS, SLICES, World, node_name, pod, service};
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::facts::PodFacts;
 use endpointd::core::ids::Uid;

@@ -3,7 +3,10 @@
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
-use endpointd::core::namespace::{Content, NamespaceState, Outcome, PendingLists, Settings, WorkItem};
+use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
+use endpointd::core::namespace::{
+    Content, NamespaceState, Outcome, OutputEvent, PendingLists, Settings, WorkItem,
+};
 use endpointd::core::object::{ObjectName, Output, Remote};
 use endpointd::core::work::{TurnBudget, Work};
 use serde_json::{Value, json};
@@ -40,7 +43,7 @@ fn state() -> NamespaceState {
     });
     let service = object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes());
     state.apply_service(service.unwrap().facts, 0);
-    state.apply_endpoints(endpoints(1, MANY), 0);
+    state.apply_output(OutputEvent::endpoints(endpoints(1, MANY), 0));
     state
 }
 
@@ -132,7 +135,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
         let facts = object::<Namespaced<SliceFacts>>(slice.to_string().as_bytes())
             .unwrap()
             .facts;
-        state.apply_mirrored_meta(&facts.meta, 0);
+        state.apply_output(OutputEvent::Mirrored(Meta(facts.meta.clone(), 0)));
         let before = state.work();
         let (due, steps) = plan(&mut state);
         assert_eq!((due.len(), steps), (1, 1));
@@ -153,7 +156,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
 
     // Others delete one, which is made again.
     let before = state.work();
-    state.mirrored_gone(&items[7].object.name, 20);
+    state.apply_output(OutputEvent::Mirrored(Gone((*items[7].object.name).into(), 20)));
     let (due, steps) = plan(&mut state);
     assert_eq!((due.len(), steps), (1, 1));
     answer(&mut state, &due[0].object, written);
@@ -161,7 +164,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
     assert!(work < 10, "{work}");
 
     // Half of them are needed no longer.
-    state.apply_endpoints(endpoints(30, MANY / 2), 0);
+    state.apply_output(OutputEvent::endpoints(endpoints(30, MANY / 2), 0));
     let (due, steps) = plan(&mut state);
     assert_eq!(due.len(), MANY / 2);
     assert!(steps > 1, "{steps}");

@@ -6,7 +6,8 @@ use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
 use endpointd::core::facts::{ServiceFacts, SliceFacts};
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::namespace::{Content, Kind, Outcome, PendingLists};
+use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
+use endpointd::core::namespace::{Content, Kind, Outcome, OutputEvent, PendingLists};
 use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::work::TurnBudget;
@@ -154,7 +155,7 @@ impl Costs {
     pub(crate) fn appear(&mut self, facts: SliceFacts) {
         let meta = facts.meta.clone();
         self.server.insert(meta.name.clone().into(), facts);
-        self.apply(vec![Change::SliceMeta(meta, 0)]);
+        self.apply(vec![Change::Output(OutputEvent::Slice(Meta(meta, 0)))]);
     }
 
     pub(crate) fn assert_linear(&self, slices: usize, wants_of_each: usize) {
@@ -193,7 +194,10 @@ fn slices_that_appear_and_give_way_are_read_once_however_many_there_are() {
         for number in 0..20 {
             costs.appear(other(many + number, 300_000 + number as u64));
             costs.appear(other(many + number, 400_000 + number as u64));
-            let gone = Change::SliceGone(format!("other-{}", many + number).into(), 500_000);
+            let gone = Change::Output(OutputEvent::Slice(Gone(
+                format!("other-{}", many + number).into(),
+                500_000,
+            )));
             costs.apply(vec![gone]);
         }
         (costs.reads, costs.wants) = (costs.reads - 40, costs.wants - 40);
@@ -218,7 +222,7 @@ fn slices_that_were_there_at_the_start_and_give_way_cost_no_more_the_more_there_
         for number in 0..many {
             let facts = old(number, number as u64 + 1);
             costs.server.insert(facts.meta.name.clone().into(), facts.clone());
-            changes.push(Change::Slice(Box::new(facts), 1));
+            changes.push(Change::Output(OutputEvent::slice(facts, 1)));
         }
         let ends = Kind::needed_for(EVERYTHING).map(|kind| Change::End(kind, 1, 900_000));
         changes.extend(ends);

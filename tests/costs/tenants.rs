@@ -1,7 +1,6 @@
 //! The cost of objects that the owner of one namespace can write, up to the limits of the API, grows about as they do.
 
-use crate::fixtures;
-use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
+use crate::fixtures::{self, SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::facts::{PodFacts, ServiceFacts};

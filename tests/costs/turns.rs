@@ -1,8 +1,7 @@
 //! A namespace does its work in turns, whatever a single pod or Service of it costs: others are not to wait for
 //! all of it.
 
-use crate::fixtures;
-use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
+use crate::fixtures::{self, SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::facts::ServiceFacts;

@@ -11,7 +11,7 @@ use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::leadership::list_state::{Announcement, ListState};
 use endpointd::core::leadership::list_watch::{Action, End, ListWatch};
 use endpointd::core::leadership::{Demand, Term};
-use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
+use endpointd::core::namespace::{Kind, NamespaceState, Outcome, OutputEvent, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Report, Reports, Taken};
@@ -372,16 +372,8 @@ impl Process {
 
     /// The watch of an output shows something.
     pub(crate) fn show(&mut self, event: WatchEvent) {
-        let epoch = |kind: Kind| self.epochs[kind.index()];
-        let event = match event {
-            WatchEvent::Seen(meta) => Change::SliceMeta(meta, epoch(Kind::Slice)),
-            WatchEvent::Gone(name, version) => Change::SliceGone(name, version),
-            WatchEvent::Endpoints(meta) => Change::EndpointsMeta(meta, epoch(Kind::Endpoints)),
-            WatchEvent::EndpointsGone(name, version) => Change::EndpointsGone(name, version),
-            WatchEvent::Mirrored(meta) => Change::MirroredMeta(meta, epoch(Kind::Mirrored)),
-            WatchEvent::MirroredGone(name, version) => Change::MirroredGone(name, version),
-        };
-        self.deliver([event]);
+        let event = event.in_list(|kind| self.epochs[kind.index()]);
+        self.deliver([Change::Output(event)]);
     }
 
     /// The watch of pods shows a change.
@@ -433,18 +425,18 @@ impl Process {
             }
             Listed::Slices(slices) => {
                 let ours = slices.into_iter().filter(model::is_ours);
-                events.extend(ours.map(|slice| Change::Slice(Box::new(slice), epoch)));
+                events.extend(ours.map(|slice| Change::Output(OutputEvent::slice(slice, epoch))));
             }
             Listed::Endpoints(endpoints) => {
                 events.extend(
                     endpoints
                         .into_iter()
-                        .map(|e| Change::Endpoints(Box::new(e), epoch)),
+                        .map(|e| Change::Output(OutputEvent::endpoints(e, epoch))),
                 );
             }
             Listed::Mirrored(slices) => {
                 let mirrored = slices.into_iter().filter(SliceFacts::is_mirrored);
-                events.extend(mirrored.map(|slice| Change::Mirrored(Box::new(slice), epoch)));
+                events.extend(mirrored.map(|slice| Change::Output(OutputEvent::mirrored(slice, epoch))));
             }
         }
         self.deliver(events);

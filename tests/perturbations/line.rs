@@ -15,12 +15,11 @@ use memory_apiserver::{ApiServer, ApiService, ResponseBody, event_of, split_even
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::future::pending;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::{fmt, io};
 use tokio::sync::watch;
 use tower::{Service, ServiceExt as _};
 

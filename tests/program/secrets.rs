@@ -101,8 +101,21 @@ const SERVER: &str = "    server: http://127.0.0.1:1";
 /// The line of the first of the user's lines, with one line of a cluster.
 const USER: usize = 16;
 
-/// A broken kubeconfig: what it is called, its text, the line that the error must name (0 for none), and a word of it.
-type Case = (&'static str, Vec<u8>, usize, &'static str);
+/// A broken kubeconfig: what it is called, its text, the place that the error must name, and a word of it.
+type Case = (&'static str, Vec<u8>, Place, &'static str);
+
+/// What an error names beside the file.
+#[derive(Debug)]
+enum Place {
+    Nowhere,
+    Line(usize),
+    Entry(&'static str),
+}
+
+use Place::{Entry, Line, Nowhere};
+
+const CLUSTER: Place = Entry("clusters[0] \"c\"");
+const CREDENTIALS: Place = Entry("users[0] \"u\"");
 
 fn with_user(lines: &[&str]) -> Vec<u8> {
     kubeconfig(&[SERVER], lines).into_bytes()
@@ -146,55 +159,55 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
     utf16.extend(CANARY.encode_utf16().flat_map(u16::to_le_bytes));
     utf16.push(7);
     vec![
-        ("a tab", with_user(&[token, "\tpassword: c4n4ry"]), USER, "YAML"),
-        ("an open bracket", with_user(&["    token: [c4n4ry"]), USER, "expected"),
-        ("a list for a token", with_user(&["    token: [c4n4ry]"]), USER, "expected"),
-        ("a second token", with_user(&[token, token]), USER + 1, "second time"),
-        ("text for users", b"users: c4n4ry\n".to_vec(), 1, "expected"),
-        ("a user without a name", b"users:\n- c4n4ry: c4n4ry\n".to_vec(), 2, "name"),
-        ("a missing anchor", with_user(&["    token: *c4n4ry"]), USER, ""),
-        ("a strange tag", with_user(&["    exec: !c4n4ry [c4n4ry]"]), USER, ""),
-        ("an unclosed quote", with_user(&["    token: \"c4n4ry"]), USER + 1, "YAML"),
-        ("a colon too many", with_user(&["    token: c4n4ry: c4n4ry"]), USER, ""),
-        ("a list of accounts", b"root:c4n4ry:0:0:root:/root:/bin/sh\nbin:c4n4ry:1\n".to_vec(), 1, "expected"),
-        ("text", CANARY.as_bytes().to_vec(), 1, "expected"),
-        ("no UTF-8", b"token: c4n4ry \xff".to_vec(), 0, "not UTF-8"),
-        ("half of UTF-16", utf16, 0, "not UTF-16"),
-        ("nothing", Vec::new(), 0, "current-context"),
+        ("a tab", with_user(&[token, "\tpassword: c4n4ry"]), Line(USER), "YAML"),
+        ("an open bracket", with_user(&["    token: [c4n4ry"]), Line(USER), "expected"),
+        ("a list for a token", with_user(&["    token: [c4n4ry]"]), Line(USER), "expected"),
+        ("a second token", with_user(&[token, token]), Line(USER + 1), "second time"),
+        ("text for users", b"users: c4n4ry\n".to_vec(), Line(1), "expected"),
+        ("a user without a name", b"users:\n- c4n4ry: c4n4ry\n".to_vec(), Line(2), "name"),
+        ("a missing anchor", with_user(&["    token: *c4n4ry"]), Line(USER), ""),
+        ("a strange tag", with_user(&["    exec: !c4n4ry [c4n4ry]"]), Line(USER), ""),
+        ("an unclosed quote", with_user(&["    token: \"c4n4ry"]), Line(USER + 1), "YAML"),
+        ("a colon too many", with_user(&["    token: c4n4ry: c4n4ry"]), Line(USER), ""),
+        ("a list of accounts", b"root:c4n4ry:0:0:root:/root:/bin/sh\nbin:c4n4ry:1\n".to_vec(), Line(1), "expected"),
+        ("text", CANARY.as_bytes().to_vec(), Line(1), "expected"),
+        ("no UTF-8", b"token: c4n4ry \xff".to_vec(), Nowhere, "not UTF-8"),
+        ("half of UTF-16", utf16, Nowhere, "not UTF-16"),
+        ("nothing", Vec::new(), Nowhere, "current-context"),
         (
             "a context that is not there",
             b"contexts: []\ncurrent-context: c4n4ry\n".to_vec(),
-            2,
+            Nowhere,
             "no context",
         ),
         (
             "a cluster that is not there",
             b"current-context: x\ncontexts:\n- name: x\n  context:\n    cluster: c4n4ry\n".to_vec(),
-            5,
+            Entry("contexts[0] \"x\""),
             "no cluster",
         ),
         (
             "a server that is no URL",
             kubeconfig(&["    server: https://user:c4n4ry@ho st/"], &[token]).into_bytes(),
-            6,
+            CLUSTER,
             "not a URL",
         ),
         (
             "a server without a scheme",
             kubeconfig(&["    server: user:c4n4ry@host"], &[token]).into_bytes(),
-            6,
+            CLUSTER,
             "must begin with",
         ),
         (
             "a server with a query",
             kubeconfig(&["    server: https://host/?token=c4n4ry"], &[token]).into_bytes(),
-            6,
+            CLUSTER,
             "query",
         ),
         (
             "an authority that is not base64",
             kubeconfig(&[SERVER, "    certificate-authority-data: c4n4ry!"], &[token]).into_bytes(),
-            7,
+            CLUSTER,
             "not base64",
         ),
         (
@@ -207,62 +220,62 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
                 &[token],
             )
             .into_bytes(),
-            7,
+            CLUSTER,
             "certificate-authority",
         ),
         (
             "an authority that is not there",
             kubeconfig(&[SERVER, "    certificate-authority: c4n4ry"], &[token]).into_bytes(),
-            7,
+            CLUSTER,
             "No such file",
         ),
         (
             "a proxy",
             kubeconfig(&[SERVER, "    proxy-url: socks5://user:c4n4ry@proxy:3128"], &[token]).into_bytes(),
-            7,
+            CLUSTER,
             "proxy-url",
         ),
-        ("a key that is not base64", key_data("c4n4ry!"), USER, "not base64"),
-        ("a key that is no PEM", key_data(half_pem), USER + 1, "not PEM"),
+        ("a key that is not base64", key_data("c4n4ry!"), CREDENTIALS, "not base64"),
+        ("a key that is no PEM", key_data(half_pem), CREDENTIALS, "not PEM"),
         (
             "a key alone",
             with_user(&["    client-key-data: YzRuNHJ5"]),
-            USER,
+            CREDENTIALS,
             "must be given together",
         ),
         (
             "a key where its path should be",
             with_user(&["    client-certificate: c4n4ry", "    client-key: c4n4ry"]),
-            USER,
+            CREDENTIALS,
             "No such file",
         ),
         (
             "a token of two lines",
             with_user(&["    token: \"c4n4ry\\nc4n4ry\""]),
-            USER,
+            CREDENTIALS,
             "cannot be sent",
         ),
         (
             "a token's file that is not there",
             with_user(&["    tokenFile: c4n4ry"]),
-            USER,
+            CREDENTIALS,
             "No such file",
         ),
-        ("a plugin that is not there", exec("./not-there"), USER + 1, "/not-there cannot be run"),
-        ("a plugin that fails", exec(&fails), USER + 1, "/fails failed (exit status: 3)"),
-        ("a plugin that babbles", exec(&babbles), USER + 1, "not an ExecCredential"),
-        ("a plugin with nothing to say", exec(&empty), USER + 1, "no status"),
-        ("a plugin's key that is no PEM", exec(&bad_key), USER + 1, "not PEM"),
+        ("a plugin that is not there", exec("./not-there"), CREDENTIALS, "/not-there cannot be run"),
+        ("a plugin that fails", exec(&fails), CREDENTIALS, "/fails failed (exit status: 3)"),
+        ("a plugin that babbles", exec(&babbles), CREDENTIALS, "not an ExecCredential"),
+        ("a plugin with nothing to say", exec(&empty), CREDENTIALS, "no status"),
+        ("a plugin's key that is no PEM", exec(&bad_key), CREDENTIALS, "not PEM"),
         (
             "a plugin that needs a terminal",
             with_user(&["    exec:", "      command: c4n4ry", "      interactiveMode: Always"]),
-            USER + 1,
+            CREDENTIALS,
             "terminal",
         ),
         (
             "a provider that is not known",
             with_user(&["    auth-provider:", "      name: c4n4ry"]),
-            USER + 1,
+            CREDENTIALS,
             "credentials",
         ),
         (
@@ -274,10 +287,10 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
                 &format!("        cmd-path: {fails}"),
                 "        cmd-args: c4n4ry",
             ]),
-            USER + 1,
+            CREDENTIALS,
             "exit status: 3",
         ),
-        ("a plugin's token of two lines", exec(&split), USER + 1, "cannot be sent"),
+        ("a plugin's token of two lines", exec(&split), CREDENTIALS, "cannot be sent"),
     ]
 }
 
@@ -289,10 +302,10 @@ fn is_one_line(ended: &Ended, about: &str) {
 }
 
 #[tokio::test]
-async fn a_broken_kubeconfig_is_named_by_file_line_and_fault_and_none_of_it_is_printed() {
+async fn a_broken_kubeconfig_is_named_by_file_place_and_fault_and_no_secret_of_it_is_printed() {
     let scratch = Scratch::new();
     let mut wrong = Vec::new();
-    for (about, text, line, word) in cases(&scratch) {
+    for (about, text, place, word) in cases(&scratch) {
         let path = scratch.file("kubeconfig", text);
         let mut commands: Vec<Vec<String>> = vec![
             vec!["audit".to_owned()],
@@ -320,12 +333,14 @@ async fn a_broken_kubeconfig_is_named_by_file_line_and_fault_and_none_of_it_is_p
                 error.starts_with("error: kubeconfig ") && error.contains(&path),
                 "{about}: {error}"
             );
-            let place = error
-                .split_once(", line ")
-                .map(|(_, rest)| rest.split_once(',').unwrap().0);
-            let named: usize = place.map_or(0, |line| line.parse().unwrap());
-            if !error.contains(word) || named != line {
-                wrong.push(format!("{about}: not line {line} and {word}: {error}"));
+            let (_, rest) = error.split_once(&path).unwrap();
+            let named = match place {
+                Nowhere => rest.starts_with(": "),
+                Line(line) => rest.starts_with(&format!(", line {line}, column ")),
+                Entry(entry) => rest.starts_with(&format!(", {entry}: ")),
+            };
+            if !error.contains(word) || !named {
+                wrong.push(format!("{about}: not {place:?} and {word}: {error}"));
             }
         }
     }

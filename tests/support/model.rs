@@ -10,8 +10,9 @@ use endpointd::core::facts::{
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
+use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
 use endpointd::core::namespace::{
-    BuiltRequest, Kind, NamespaceState, Outcome, PendingLists, Settings, WorkItem,
+    BuiltRequest, Kind, NamespaceState, Outcome, OutputEvent, PendingLists, Settings, WorkItem,
 };
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Output};
@@ -317,6 +318,20 @@ pub(crate) enum WatchEvent {
     MirroredGone(Box<str>, u64),
 }
 
+impl WatchEvent {
+    /// The event as the state gets it, after the list of each kind that `epoch` returns.
+    pub(crate) fn in_list(self, epoch: impl Fn(Kind) -> u8) -> OutputEvent {
+        match self {
+            Self::Seen(meta) => OutputEvent::Slice(Meta(meta, epoch(Kind::Slice))),
+            Self::Gone(name, version) => OutputEvent::Slice(Gone(name, version)),
+            Self::Endpoints(meta) => OutputEvent::Endpoints(Meta(meta, epoch(Kind::Endpoints))),
+            Self::EndpointsGone(name, version) => OutputEvent::Endpoints(Gone((*name).into(), version)),
+            Self::Mirrored(meta) => OutputEvent::Mirrored(Meta(meta, epoch(Kind::Mirrored))),
+            Self::MirroredGone(name, version) => OutputEvent::Mirrored(Gone(name, version)),
+        }
+    }
+}
+
 /// The kinds that are written.
 pub(crate) const WRITTEN: [Kind; 3] = [Kind::Slice, Kind::Endpoints, Kind::Mirrored];
 
@@ -562,14 +577,8 @@ impl Model {
     /// The watch shows its next event, and that of Leases too.
     pub(crate) fn watch_one(&mut self) {
         self.hear_of_leases();
-        match self.watch.pop_front() {
-            Some(WatchEvent::Seen(meta)) => self.state.apply_slice_meta(&meta, self.epoch),
-            Some(WatchEvent::Gone(name, version)) => self.state.slice_gone(&name, version),
-            Some(WatchEvent::Endpoints(meta)) => self.state.apply_endpoints_meta(&meta, self.epoch),
-            Some(WatchEvent::EndpointsGone(name, version)) => self.state.endpoints_gone(&name, version),
-            Some(WatchEvent::Mirrored(meta)) => self.state.apply_mirrored_meta(&meta, self.epoch),
-            Some(WatchEvent::MirroredGone(name, version)) => self.state.mirrored_gone(&name, version),
-            None => {}
+        if let Some(event) = self.watch.pop_front() {
+            self.state.apply_output(event.in_list(|_| self.epoch));
         }
     }
 

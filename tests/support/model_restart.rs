@@ -1,7 +1,7 @@
 //! A state that begins anew on what the server holds.
 
 use super::{Model, is_ours};
-use endpointd::core::namespace::{Kind, PendingLists};
+use endpointd::core::namespace::{Kind, OutputEvent, PendingLists};
 use endpointd::core::outputs::Outputs;
 
 impl Model {
@@ -66,7 +66,7 @@ impl Model {
                 shuffle(random, &mut slices);
                 for mut slice in slices {
                     shuffle(random, &mut slice.endpoints);
-                    fresh.state.apply_slice(slice, 0);
+                    fresh.state.apply_output(OutputEvent::slice(slice, 0));
                 }
             }
             Kind::Endpoints => {
@@ -77,7 +77,7 @@ impl Model {
                         shuffle(random, &mut subset.ready);
                         shuffle(random, &mut subset.not_ready);
                     }
-                    fresh.state.apply_endpoints(endpoints, 0);
+                    fresh.state.apply_output(OutputEvent::endpoints(endpoints, 0));
                 }
             }
             Kind::Mirrored => {
@@ -86,7 +86,7 @@ impl Model {
                 shuffle(random, &mut slices);
                 for mut slice in slices {
                     shuffle(random, &mut slice.endpoints);
-                    fresh.state.apply_mirrored(slice, 0);
+                    fresh.state.apply_output(OutputEvent::mirrored(slice, 0));
                 }
             }
         }

@@ -8,7 +8,7 @@ use endpointd::core::facts::{OwnerReference, Owners, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
-use endpointd::core::namespace::Kind;
+use endpointd::core::namespace::{Kind, OutputEvent};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -418,7 +418,7 @@ pub(crate) fn relist_slices(model: &mut Model) {
         .cloned()
         .collect();
     for slice in slices {
-        model.state.apply_slice(slice, model.epoch);
+        model.state.apply_output(OutputEvent::slice(slice, model.epoch));
         assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
     }
     model
@@ -433,7 +433,9 @@ pub(crate) fn relist_endpoints(model: &mut Model) {
     model.epoch = model.epoch.wrapping_add(1);
     model.state.begin_list(Kind::Endpoints);
     for endpoints in model.endpoints.clone().into_values() {
-        model.state.apply_endpoints(endpoints, model.epoch);
+        model
+            .state
+            .apply_output(OutputEvent::endpoints(endpoints, model.epoch));
     }
     assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
     model
@@ -449,7 +451,9 @@ pub(crate) fn relist_mirrored(model: &mut Model) {
     model.state.begin_list(Kind::Mirrored);
     let slices = model.mirrored.values().filter(|slice| slice.is_mirrored());
     for slice in slices.cloned().collect::<Vec<_>>() {
-        model.state.apply_mirrored(slice, model.epoch);
+        model
+            .state
+            .apply_output(OutputEvent::mirrored(slice, model.epoch));
     }
     assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
     model

@@ -6,13 +6,12 @@ use crate::json::{list, number, text, texts};
 use crate::kinds::{Kind, Role};
 use crate::list::{List, collect};
 use crate::object::{Draft, Object, format_uid, key_of};
-use crate::protobuf;
 use crate::query::Query;
-use crate::registry;
 use crate::route::ObjectTarget;
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::validate::finalizers;
+use crate::{protobuf, registry};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -7,7 +7,8 @@ use crate::reply::{Reply, media_type};
 use crate::route::{ObjectTarget, Sub};
 use crate::status::{Answer, Refusal};
 use crate::write::{self, Change, Write};
-use http::{Method, StatusCode, request::Parts};
+use http::request::Parts;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -3,7 +3,6 @@
 use crate::accept::{Accepted, Body as Sent, Form, Media, Offer, body_media, negotiate, of_refusals};
 use crate::access::{self, Access, Admitted, Attributes, Review};
 use crate::body::ResponseBody;
-use crate::catalog;
 use crate::config::Config;
 use crate::delete::{self, Deleted, Options};
 use crate::faults::{
@@ -20,9 +19,10 @@ use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::table::Style;
 use crate::write::{self, Change, Replacement, Write};
-use crate::{gc, patches, seed, watch};
+use crate::{catalog, gc, patches, seed, watch};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header, request::Parts};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::{Mutex, RwLock};

@@ -5,13 +5,12 @@ use crate::body::ResponseBody;
 use crate::kinds::Kind;
 use crate::list::List;
 use crate::object::Object;
-use crate::protobuf;
 use crate::route::Plain;
 use crate::status::{Answer, Refusal};
-use crate::write;
-use crate::{discovery, openapi};
+use crate::{discovery, openapi, protobuf, write};
 use bytes::BytesMut;
-use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -2,18 +2,16 @@
 
 use crate::accept::{Body, Media};
 use crate::cause::Faults;
-use crate::delete;
 use crate::json::{list, number, text};
 use crate::kinds::{Kind, Role};
 use crate::managed::{self, Applied, Writer};
 use crate::object::{Draft, Object, key_of};
 use crate::query::Query;
-use crate::registry;
 use crate::route::{ObjectTarget, Sub};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
-use crate::strategic;
 use crate::validate::finalizers;
+use crate::{delete, registry, strategic};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;

@@ -1,10 +1,9 @@
 //! Requests of a history, as values that can be printed.
 
-use http::Method;
-use serde_json::Value;
-
 use crate::api::Http;
 pub(super) use crate::api::Resource;
+use http::Method;
+use serde_json::Value;
 
 /// A request.
 #[derive(Clone, Debug)]

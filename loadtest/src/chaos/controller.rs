@@ -1,17 +1,16 @@
 //! The controller under test, as a client of the server: in this process on this runtime's clock, or over real
 //! sockets on a runtime of its own.
 
-use std::time::Duration;
-
-use anyhow::Context;
-use endpointd::{
-    cluster::connect::{Clients, Target},
-    ops::run::{self, RunError, run},
-};
-use memory_apiserver::ApiServer;
-use tokio::{runtime::Runtime, sync::oneshot, task::JoinHandle, time::timeout};
-
 use super::link::Link;
+use anyhow::Context;
+use endpointd::cluster::connect::{Clients, Target};
+use endpointd::ops::run::{self, RunError, run};
+use memory_apiserver::ApiServer;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// How long an end in order may take: the drain's time and some more.
 const STOP_LIMIT: Duration = Duration::from_secs(15);

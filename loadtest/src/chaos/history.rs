@@ -7,22 +7,17 @@ mod pods;
 mod services;
 mod tamper;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    time::Duration,
-};
-
+use super::api::{Ask, Resource, list};
+use super::trace::Trace;
+use super::world::{self, World};
+use crate::api::Http;
+use crate::objects::object;
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
-
-use super::{
-    api::{Ask, Resource, list},
-    trace::Trace,
-    world::{self, World},
-};
-use crate::{api::Http, objects::object};
 
 /// Drives the cluster.
 pub(super) struct History {

@@ -27,34 +27,30 @@ mod neighbours;
 mod objects;
 mod relay;
 
-use std::{ffi::OsString, fmt, process::ExitCode, sync::Arc, time::Duration};
-
+use self::attacks::Strikes;
+use self::delays::Delays;
+use self::kinds::Attack;
+use self::lease::LeaseWatch;
+use self::neighbours::{Neighbours, Probe};
+use self::relay::Relay;
+use crate::api::Http;
+use crate::controller::{self, Server};
+use crate::figures::time;
+use crate::observe::latencies::Latencies;
+use crate::observe::watch::{OutputWatch, Scope};
+use crate::oracle::Outputs;
+use crate::parse;
+use crate::process::Process;
+use crate::report::model::Latency;
 use anyhow::Context;
 use kube::Client;
 use memory_apiserver::{Config, start};
+use std::ffi::OsString;
+use std::fmt;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
-
-use self::{
-    attacks::Strikes,
-    delays::Delays,
-    kinds::Attack,
-    lease::LeaseWatch,
-    neighbours::{Neighbours, Probe},
-    relay::Relay,
-};
-use crate::{
-    api::Http,
-    controller::{self, Server},
-    figures::time,
-    observe::{
-        latencies::Latencies,
-        watch::{OutputWatch, Scope},
-    },
-    oracle::Outputs,
-    parse,
-    process::Process,
-    report::model::Latency,
-};
 
 /// How long the controller may take until it leads and the neighbours are published.
 const START_LIMIT: Duration = Duration::from_secs(120);

@@ -1,16 +1,6 @@
 //! The line between a controller in this process and the server. It can be cut, as when the controller's process is
 //! killed: nothing goes through it any more in either direction, and neither side is told.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
-};
-
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -18,10 +8,13 @@ use http_body::{Body, Frame, SizeHint};
 use kube::Client;
 use memory_apiserver::{ApiServer, ApiService, ResponseBody};
 use parking_lot::Mutex;
-use tokio::{
-    task::{AbortHandle, JoinHandle},
-    time::Instant,
-};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
 use tower::Service;
 
 /// Where a controller's requests go through. Clones are the same line.

@@ -1,17 +1,15 @@
 //! How a seed's controller is run, drawn from the seed.
 
-use std::{fmt, time::Duration};
-
-use endpointd::{
-    actors::writer::Pacing,
-    cluster::codec::Encoding,
-    core::publish::{WatchLimits, Watchers},
-    core::{namespace::Settings, outputs},
-    ops::run,
-};
-use fastrand::Rng;
-
 use crate::oracle;
+use endpointd::actors::writer::Pacing;
+use endpointd::cluster::codec::Encoding;
+use endpointd::core::namespace::Settings;
+use endpointd::core::outputs;
+use endpointd::core::publish::{WatchLimits, Watchers};
+use endpointd::ops::run;
+use fastrand::Rng;
+use std::fmt;
+use std::time::Duration;
 
 /// The settings that differ from seed to seed beside the history and the faults.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Printing what happens, to look into a failure.
 
-use std::{cell::Cell, rc::Rc};
-
 use memory_apiserver::{ApiServer, RequestRecord};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Prints requests as the server has logged them, each once. Clones go on where the others are.
 #[derive(Clone)]

@@ -1,23 +1,19 @@
 //! One seed: a history under faults, and what must be true when the faults are over.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
-
+use super::controller::{Controller, Place};
+use super::history::{Count, History, leases};
+use super::plan;
+use super::shape::Shape;
+use super::trace::{Trace, show};
+use crate::api::Http;
+use crate::oracle::{self, Report};
 use anyhow::Context;
 use kube::Client;
 use memory_apiserver::{ApiServer, Config, FaultPlan, Handle, RequestRecord};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
-
-use super::{
-    controller::{Controller, Place},
-    history::{Count, History, leases},
-    plan,
-    shape::Shape,
-    trace::{Trace, show},
-};
-use crate::{
-    api::Http,
-    oracle::{self, Report},
-};
 
 /// How many differences a failure shows.
 const SHOWN: usize = 20;

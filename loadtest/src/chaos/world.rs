@@ -1,15 +1,14 @@
 //! The knowledge that a history has of its cluster: enough to choose what happens next, and to write the bodies of it.
 
-use std::{collections::BTreeSet, net::IpAddr};
-
+use crate::objects::{
+    Families, V4, V4_V6, V6, V6_V4, ZONE_LABEL, names, namespaced, object, pod_status, seconds,
+};
+use crate::oracle::Family;
 use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-use crate::{
-    objects::{Families, V4, V4_V6, V6, V6_V4, ZONE_LABEL, names, namespaced, object, pod_status, seconds},
-    oracle::Family,
-};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// The apps that pods belong to and Services select.
 const APPS: usize = 3;

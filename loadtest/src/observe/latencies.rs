@@ -1,10 +1,8 @@
 //! Durations that were measured: all of them, and those of each interval.
 
-use std::time::Duration;
-
-use hdrhistogram::Histogram;
-
 use crate::report::model::{Bucket, Latency, LatencySample};
+use hdrhistogram::Histogram;
+use std::time::Duration;
 
 /// Latencies are kept to three digits, from microseconds to ten minutes.
 const MAX_MICROS: u64 = 600_000_000;

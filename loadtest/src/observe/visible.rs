@@ -8,16 +8,16 @@
 //! to was neither the last one seen, nor one that an earlier change may yet bring. Others are counted apart,
 //! and so are those that a later change overtook before they were seen.
 
-use std::{collections::HashMap, mem, sync::Arc, time::Duration};
-
+use super::PodNumber;
+use super::latencies::Latencies;
+use super::marks::{Mark, Marks};
+use crate::oracle::Family;
+use crate::report::model::Latency;
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
-
-use super::{
-    PodNumber,
-    latencies::Latencies,
-    marks::{Mark, Marks},
-};
-use crate::{oracle::Family, report::model::Latency};
 
 /// For so long, an event may yet arrive that shows an earlier change. Long against any latency worth having.
 const BLUR: Duration = Duration::from_secs(5);

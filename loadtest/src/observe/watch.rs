@@ -1,27 +1,20 @@
 //! A watching client of slices and Endpoints objects.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
-
+use super::PodNumber;
+use super::visible::{SetId, Shown, Visibility};
+use super::wire::{Event, Kind, List, Object};
+use crate::oracle::{Family, Outputs};
+use crate::report::model::WriteCounts;
 use anyhow::{Context, bail};
 use futures::{AsyncBufReadExt, pin_mut};
 use http::Request;
 use kube::Client;
 use parking_lot::Mutex;
-use tokio::{task::JoinSet, time::Instant};
-
-use super::{
-    PodNumber,
-    visible::{SetId, Shown, Visibility},
-    wire::{Event, Kind, List, Object},
-};
-use crate::{
-    oracle::{Family, Outputs},
-    report::model::WriteCounts,
-};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 const SLICES_PATH: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const ENDPOINTS_PATH: &str = "/api/v1/endpoints";

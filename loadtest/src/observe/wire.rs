@@ -1,14 +1,13 @@
 //! The parts of slices and Endpoints objects that a watching client decodes here: which pods are in them, and in what
 //! state.
 
-use std::{borrow::Cow, fmt, net::IpAddr};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, SeqAccess, Visitor},
-};
-
-use super::{PodNumber, number_of, visible::Shown};
+use super::visible::Shown;
+use super::{PodNumber, number_of};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
 
 #[derive(Deserialize)]
 pub(super) struct Event<'a> {
@@ -204,7 +203,8 @@ impl<'de> Deserialize<'de> for First {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{observe::pod_ip, oracle::Family};
+    use crate::observe::pod_ip;
+    use crate::oracle::Family;
 
     fn pods(text: &str) -> Vec<(PodNumber, Shown)> {
         serde_json::from_str::<Object<'_>>(text).unwrap().pods()

@@ -5,10 +5,9 @@
 //! its labels. This decides nothing about what a Service selects, for each candidate is compared as if it was one of all
 //! pods, and `oracle/tests/worlds.rs` holds that both ways find the same.
 
-use std::collections::{HashMap, HashSet};
-
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
+use std::collections::{HashMap, HashSet};
 
 /// The pairs of Services and pods in a namespace up to which every Service is compared with every pod.
 const FEW_PAIRS: usize = 1_000_000;

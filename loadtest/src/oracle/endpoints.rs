@@ -3,20 +3,14 @@
 pub(super) mod expected;
 mod truncation;
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use self::expected::{Address, AddressKey, Offers};
+use self::truncation::Truncation;
+use super::facts::{self, HEADLESS_LABEL, Port};
+use super::report::{differs, show, show_labels};
+use super::{Difference, Options, Problem};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::ResourceExt;
-
-use self::{
-    expected::{Address, AddressKey, Offers},
-    truncation::Truncation,
-};
-use super::{
-    Difference, Options, Problem,
-    facts::{self, HEADLESS_LABEL, Port},
-    report::{differs, show, show_labels},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 const MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGED_BY: &str = "endpoint-controller";

@@ -1,17 +1,11 @@
 //! The facts that Services, Pods and Nodes state, read in the one way that both outputs need them.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr},
-};
-
-use k8s_openapi::{
-    api::core::v1::{Container, Node, Pod, Service, ServicePort},
-    apimachinery::pkg::util::intstr::IntOrString,
-};
-use kube::ResourceExt;
-
 use super::{Family, annotated};
+use k8s_openapi::api::core::v1::{Container, Node, Pod, Service, ServicePort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// On what belongs to a headless Service.
 pub(super) const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";

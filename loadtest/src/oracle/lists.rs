@@ -1,15 +1,13 @@
 //! Lists of whole kinds, page by page, of which only what the comparison needs is kept.
 
 use anyhow::Context;
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        coordination::v1::Lease,
-        core::v1::{Container, Endpoints, Namespace, Node, Pod, Service},
-        discovery::v1::EndpointSlice,
-    },
-};
-use kube::{Api, Client, api::ListParams, core::Resource};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Container, Endpoints, Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::ListParams;
+use kube::core::Resource;
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 

@@ -1,19 +1,13 @@
 //! Slices that mirror the Endpoints of Services without a selector: what they should hold, and what they do. The layout
 //! is worked out address by address, not as the controller does it.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::{
-    core::v1::{EndpointAddress, Endpoints, Service},
-    discovery::v1::EndpointSlice,
-};
+use super::endpoints::LEADER;
+use super::slices::{MANAGED_BY_LABEL, are_kept};
+use super::{Difference, Problem};
+use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
-
-use super::{
-    Difference, Problem,
-    endpoints::LEADER,
-    slices::{MANAGED_BY_LABEL, are_kept},
-};
+use std::collections::BTreeMap;
 
 const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";

@@ -1,8 +1,9 @@
 //! The findings of the check, as data and as text.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
-
 use super::Outputs;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
 
 /// The outcome of a check.
 #[derive(Clone, Debug, Default)]

@@ -4,28 +4,18 @@ mod endpoint;
 pub(super) mod expected;
 pub(super) mod hints;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use k8s_openapi::{
-    api::{
-        coordination::v1::Lease,
-        core::v1::{Pod, Service},
-        discovery::v1::EndpointSlice,
-    },
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
-};
+use self::endpoint::{Endpoint, EndpointKey, PortGroup};
+use self::expected::Expected;
+use self::hints::{Mode, Shares, Zones};
+use super::facts::{self, HEADLESS_LABEL};
+use super::report::{differs, show, show_labels};
+use super::{Difference, Family, Options, Problem, annotated};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-
-use self::{
-    endpoint::{Endpoint, EndpointKey, PortGroup},
-    expected::Expected,
-    hints::{Mode, Shares, Zones},
-};
-use super::{
-    Difference, Family, Options, Problem, annotated,
-    facts::{self, HEADLESS_LABEL},
-    report::{differs, show, show_labels},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names the Service that a slice belongs to.
 pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";

@@ -9,11 +9,10 @@ mod slices;
 mod truncation;
 mod worlds;
 
+use super::*;
 use k8s_openapi::api::core::v1::ServiceSpec;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-use super::*;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const HEADLESS: &str = "service.kubernetes.io/headless";

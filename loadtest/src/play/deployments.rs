@@ -1,15 +1,11 @@
 //! Deployments and their pods, without replica sets in between.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
+use super::{is_ready, is_terminating, now, path_of, send, text};
+use crate::api::{Http, Resource};
+use crate::objects::condition;
 use http::Method;
 use serde_json::{Value, json};
-
-use super::{is_ready, is_terminating, now, path_of, send, text};
-use crate::{
-    api::{Http, Resource},
-    objects::condition,
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub(super) const PATH: &str = "/apis/apps/v1/deployments";
 /// The label that tells the pods of one template from those of another.

@@ -1,17 +1,14 @@
 //! The scheduler and the kubelets.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    net::{Ipv4Addr, Ipv6Addr},
-    time::Duration,
-};
-
+use super::{is_ready, is_terminating, now, path_of, send, text};
+use crate::api::Http;
+use crate::objects::condition;
 use http::Method;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 use tokio::time::Instant;
-
-use super::{is_ready, is_terminating, now, path_of, send, text};
-use crate::{api::Http, objects::condition};
 
 /// A pod with this annotation and the value "false" is not ready, as if its readiness probe failed.
 const READY: &str = "play.endpointd.io/ready";

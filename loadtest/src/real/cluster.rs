@@ -1,32 +1,25 @@
 //! A cluster that parts work on: a control plane of their own, or the server that was given; and the controllers on it.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
-
+use super::folder::{Folder, Program};
+use super::identity::Account;
+use super::manifests::{ACCOUNT, Applier, NAMESPACE, account_token, rules, until, wait_for_namespace};
+use super::plane::{Plane, outliving_nothing};
+use super::workplace::free_ports;
+use crate::api::{self, Http};
+use crate::controller::{self, Server};
+use crate::objects::object;
+use crate::parse::series;
+use crate::process::{Log, Process};
+use crate::target::Target;
 use anyhow::{Context, ensure};
 use kube::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
-
-use super::{
-    folder::{Folder, Program},
-    identity::Account,
-    manifests::{ACCOUNT, Applier, NAMESPACE, account_token, rules, until, wait_for_namespace},
-    plane::{Plane, outliving_nothing},
-    workplace::free_ports,
-};
-use crate::{
-    api::{self, Http},
-    controller::{self, Server},
-    objects::object,
-    process::{Log, Process},
-    target::Target,
-};
 
 /// How long a controller may take until it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -304,10 +297,7 @@ impl Endpointd {
             .await
             .ok()?
             .ok()?;
-        let line = page
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line?.trim().parse().ok()
+        series(&page, name)
     }
 
     pub(super) fn metrics_url(&self) -> String {

@@ -1,12 +1,9 @@
 //! The folder with the programs of a control plane.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
 use anyhow::{Context, ensure};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A program that is run, and not part of this repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

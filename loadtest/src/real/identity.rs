@@ -1,23 +1,18 @@
 //! The certificates, keys and tokens of one throw-away control plane, and the kubeconfigs that hold them.
 
-use std::{
-    fs::File,
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
-
 use anyhow::Context;
-use base64::{
-    Engine,
-    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
-};
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Bytes of a token.
 const TOKEN: usize = 24;

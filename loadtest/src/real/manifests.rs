@@ -1,12 +1,11 @@
 //! Objects of the repository's manifests, and how they get into a cluster.
 
-use std::{collections::HashMap, time::Duration};
-
+use crate::api::{self, Http};
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use crate::api::{self, Http};
 
 /// How long the API server may take to make kube-system, and to know new rules.
 const LIMIT: Duration = Duration::from_secs(30);

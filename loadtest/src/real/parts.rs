@@ -12,15 +12,13 @@ mod sandbox;
 mod scenarios;
 mod take_over;
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
-
+use super::cluster::Cluster;
+use super::folder::{Folder, Program};
+use super::table::Outcome;
 use parking_lot::Mutex;
-
-use super::{
-    cluster::Cluster,
-    folder::{Folder, Program},
-    table::Outcome,
-};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// A part, which can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

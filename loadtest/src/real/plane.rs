@@ -7,26 +7,18 @@
 //! Both processes end with the plane, by their numbers, and its files go with it; logs stay. If this program is killed
 //! outright, the system ends them ([`outliving_nothing`]).
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
-
+use super::folder::{Folder, Program};
+use super::identity::{Account, Identity};
+use super::workplace::{TemporaryFolder, copy_folder, free_ports};
+use crate::api::Http;
+use crate::process::{Log, Process};
+use crate::target::Target;
 use anyhow::Context;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use super::{
-    folder::{Folder, Program},
-    identity::{Account, Identity},
-    workplace::{TemporaryFolder, copy_folder, free_ports},
-};
-use crate::{
-    api::Http,
-    process::{Log, Process},
-    target::Target,
-};
 
 /// How often a start is tried: another program may take a port that was free.
 const TRIES: u32 = 3;

@@ -4,21 +4,15 @@
 //! is named with the commit, the date and the versions that it was run with. README.md says which parts passed and what users
 //! of a cluster notice of the loads; a page beside the results has all that was found.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    fs,
-    path::{Path, PathBuf},
-};
-
+use super::parts::loads::{self, Row};
+use super::table::{self, Verdict};
+use crate::report::model::Machine;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-
-use super::{
-    parts::loads::{self, Row},
-    table::{self, Verdict},
-};
-use crate::report::model::Machine;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Where results are kept, below the folder of README.md.
 const RESULTS: &str = "loadtest/results/real/results.json";
@@ -234,9 +228,9 @@ impl std::fmt::Display for With {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::Outcome;
+    use super::*;
     use std::time::Duration;
-
-    use super::{super::table::Outcome, *};
 
     fn with(commit: &str, date: &str) -> With {
         With {

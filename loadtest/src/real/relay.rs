@@ -1,14 +1,11 @@
 //! A relay between endpointd and the API server whose connections can be cut, and held up.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use anyhow::Context;
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinSet,
-};
+use std::net::{Ipv4Addr, SocketAddr};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// A relay, which ends with all its connections when it is dropped.
 pub(super) struct Relay {
@@ -114,14 +111,10 @@ async fn connect(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        time::timeout,
-    };
-
     use super::*;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
 
     /// A server that gives back what it gets, one connection at a time.
     async fn echo() -> u16 {

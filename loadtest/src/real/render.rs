@@ -1,18 +1,12 @@
 //! Renders the manifests of the repository: overlays by `kubectl kustomize`, the chart by helm or by the renderer of
 //! `.ci/deploy`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
-
+use super::folder::{Folder, Program, on_path};
+use super::manifests::{NAMESPACE, documents};
 use anyhow::{Context, ensure};
 use serde_json::Value;
-
-use super::{
-    folder::{Folder, Program, on_path},
-    manifests::{NAMESPACE, documents},
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where `.ci/deploy` puts its renderer.
 const RENDERER: &str = "target/deploy-checks/bin/render";
@@ -150,9 +144,8 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn flags_are_the_manifests_but_for_where_it_listens() {

@@ -1,8 +1,8 @@
 //! The outcomes of the parts, as a table.
 
-use std::{fmt::Write, time::Duration};
-
 use crate::figures::time;
+use std::fmt::Write;
+use std::time::Duration;
 
 /// How a part ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,9 @@
 //! Where a run keeps its files: logs and reports, which stay, and data, which goes.
 
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-};
-
 use anyhow::Context;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that is removed with all that is in it when this is dropped.
 pub(super) struct TemporaryFolder(PathBuf);

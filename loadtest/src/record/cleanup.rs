@@ -1,10 +1,10 @@
 //! The objects that playing a scenario puts into a cluster, to be deleted afterwards, and no others.
 
-use std::{collections::BTreeSet, time::Duration};
-
 use anyhow::{bail, ensure};
 use scenario::{Api, Error, MARK, Play};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The kinds that scenarios put into a namespace, in the order in which they are deleted. Services come first, because

@@ -1,17 +1,22 @@
 //! Recording against endpointd on an API server in this process.
 
-use std::{future::pending, path::PathBuf, time::Duration};
-
+use super::{Args, Ended, Job};
+use crate::serve;
 use clap::Parser;
-use endpointd::{actors::writer::Pacing, cluster::connect::Clients, core::namespace::Settings, ops::run};
-use futures::{StreamExt, channel::mpsc, stream};
+use endpointd::actors::writer::Pacing;
+use endpointd::cluster::connect::Clients;
+use endpointd::core::namespace::Settings;
+use endpointd::ops::run;
+use futures::channel::mpsc;
+use futures::{StreamExt, stream};
 use kube::Client;
 use memory_apiserver::{Fault, FaultPlan, Handle, Latency, Rule, Stage, Verb};
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::sleep};
-
-use super::{Args, Ended, Job};
-use crate::serve;
+use std::future::pending;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 #[derive(Parser)]
 struct Cli {

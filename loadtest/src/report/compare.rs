@@ -1,21 +1,13 @@
 //! Two or more runs side by side; the first is what the others are measured by.
 
-use std::{
-    fmt::Write as _,
-    io::{self, ErrorKind, IsTerminal, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-};
-
+use super::figures::{self, Failures};
+use super::runs::{LETTERS, Run};
+use super::{ABOVE_LIMIT, page, read, settings, text, write};
 use clap::Parser;
-
-use super::{
-    ABOVE_LIMIT,
-    figures::{self, Failures},
-    page, read,
-    runs::{LETTERS, Run},
-    settings, text, write,
-};
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Flags of `loadtest compare`.
 #[derive(Debug, Parser)]

@@ -3,12 +3,10 @@
 pub(super) mod claims;
 pub(super) mod watchers;
 
-use super::{
-    flags, format,
-    model::{Budget, Goal, Latency, Process, Report, WriteCounts},
-    runs::Run,
-    spread::{ENOUGH, Spread},
-};
+use super::model::{Budget, Goal, Latency, Process, Report, WriteCounts};
+use super::runs::Run;
+use super::spread::{ENOUGH, Spread};
+use super::{flags, format};
 
 /// A difference of less than this is none.
 const SAME: f64 = 0.05;

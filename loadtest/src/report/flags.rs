@@ -1,8 +1,7 @@
 //! The flags on command lines, however they are written.
 
-use std::collections::BTreeMap;
-
 use super::model::Report;
+use std::collections::BTreeMap;
 
 /// The flags that the controller ran with, by name; none where they are not known. The value may follow after an equals
 /// sign or as a word of its own. If a flag is given more than once, the last one counts, as the controller has it.

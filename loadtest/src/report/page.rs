@@ -3,18 +3,15 @@
 
 mod verdict;
 
+use super::components::{Mood, Tile, badge, lines, row, table, tiles, whole};
+use super::figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES};
+use super::format;
+use super::model::{Latency, Process, Report, Watchers};
+use super::plot::Plot;
+use super::plots::{self, LAG, is_measured, latencies};
+use super::runs::Run;
+use super::settings::{self, Setting};
 use maud::{Markup, html};
-
-use super::{
-    components::{Mood, Tile, badge, lines, row, table, tiles, whole},
-    figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES},
-    format,
-    model::{Latency, Process, Report, Watchers},
-    plot::Plot,
-    plots::{self, LAG, is_measured, latencies},
-    runs::Run,
-    settings::{self, Setting},
-};
 use verdict::{kept_up, throttled, verdict, verified};
 
 /// The page of one run.

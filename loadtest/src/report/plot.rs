@@ -1,15 +1,11 @@
 //! Plots as SVG. Across, places are percentages, so that a plot is as wide as there is room and its text keeps its
 //! size; only the curves are stretched.
 
-use std::fmt::Write as _;
-
+use super::curves::{Pieces, Point};
+use super::format;
+use super::scale::Axis;
 use maud::{Markup, html};
-
-use super::{
-    curves::{Pieces, Point},
-    format,
-    scale::Axis,
-};
+use std::fmt::Write as _;
 
 /// Where the curves begin, below the names of the phases.
 const TOP: f64 = 22.0;
@@ -360,7 +356,8 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::scale::Unit, *};
+    use super::super::scale::Unit;
+    use super::*;
 
     fn plot(pieces: Pieces, look: Look) -> Plot {
         let curves = vec![Curve {

@@ -1,14 +1,12 @@
 //! The plots of a page: of one run its parts, of several a curve for each.
 
-use super::{
-    curves::{self, Pieces},
-    figures::{self, Throttled},
-    format,
-    model::{Latency, Process, Report},
-    plot::{self, Band, Curve, Look, Marks, Plot, Row},
-    runs::Run,
-    scale::{Axis, Unit},
-};
+use super::curves::{self, Pieces};
+use super::figures::{self, Throttled};
+use super::format;
+use super::model::{Latency, Process, Report};
+use super::plot::{self, Band, Curve, Look, Marks, Plot, Row};
+use super::runs::Run;
+use super::scale::{Axis, Unit};
 
 /// The quantiles in the tables of distributions.
 const QUANTILES: [f64; 16] = [

@@ -1,8 +1,9 @@
 //! The runs that a page or a table shows. If there are several, the others are measured by the first.
 
-use std::{borrow::Cow, path::Path};
-
-use super::{format, model::Report};
+use super::format;
+use super::model::Report;
+use std::borrow::Cow;
+use std::path::Path;
 
 /// The letters that runs go by, as many as there are colours.
 pub(super) const LETTERS: [char; 8] = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'];

@@ -1,13 +1,10 @@
 //! The settings of runs, and the differences that make a comparison doubtful.
 
+use super::figures::{self, Throttled};
+use super::model::{Machine, Report};
+use super::runs::Run;
+use super::{flags, format};
 use std::collections::BTreeSet;
-
-use super::{
-    figures::{self, Throttled},
-    flags, format,
-    model::{Machine, Report},
-    runs::Run,
-};
 
 /// Runs whose lengths differ by less than this are as long.
 const AS_LONG: f64 = 0.05;

@@ -1,11 +1,8 @@
 //! Reports are written and read, and what is read stays text.
 
+use super::model::{Process, ProcessSample};
+use super::*;
 use std::path::PathBuf;
-
-use super::{
-    model::{Process, ProcessSample},
-    *,
-};
 
 /// A directory of its own for a test, gone when the test is.
 struct Dir(PathBuf);

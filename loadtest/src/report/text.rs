@@ -1,16 +1,12 @@
 //! The figures of runs for a terminal, at most 80 columns wide.
 
-use std::fmt::Write as _;
-
+use super::figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES};
+use super::format::{self, bytes, clean, cut, number, rate, seconds, short};
+use super::model::Report;
+use super::plots;
+use super::runs::Run;
 use anstyle::{AnsiColor, Style};
-
-use super::{
-    figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES},
-    format::{self, bytes, clean, cut, number, rate, seconds, short},
-    model::Report,
-    plots,
-    runs::Run,
-};
+use std::fmt::Write as _;
 
 /// The width of a usual terminal, in columns.
 pub(super) const WIDTH: usize = 80;
@@ -449,7 +445,8 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sample, *};
+    use super::super::sample;
+    use super::*;
 
     fn assert_fits(text: &str) {
         for line in text.lines() {

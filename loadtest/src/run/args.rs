@@ -1,9 +1,15 @@
 //! The flags of `loadtest run`.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
-
-use super::{budget::Budget, phase::Tuning, plan::Source, sizes::SizeFlags};
-use crate::{oracle::Outputs, parse::duration, watchers};
+use super::budget::Budget;
+use super::phase::Tuning;
+use super::plan::Source;
+use super::sizes::SizeFlags;
+use crate::oracle::Outputs;
+use crate::parse::duration;
+use crate::watchers;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Flags of `loadtest run`.
 #[derive(Debug, clap::Args)]

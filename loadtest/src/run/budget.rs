@@ -1,16 +1,13 @@
 //! Limits that the user sets for figures, so that a run can fail where they are missed.
 
-use std::{fmt, str::FromStr, time::Duration};
-
-use crate::{
-    figures::{bytes, number, time},
-    oracle::Outputs,
-    parse::duration,
-    report::{
-        model::{self, Latency, Report},
-        spread::Spread,
-    },
-};
+use crate::figures::{bytes, number, time};
+use crate::oracle::Outputs;
+use crate::parse::duration;
+use crate::report::model::{self, Latency, Report};
+use crate::report::spread::Spread;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// A figure and its limit, such as `p99=100ms`.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,26 +4,21 @@
 mod summary;
 mod tamper;
 
-use std::{ffi::OsString, process::ExitCode, time::Duration};
-
-use anyhow::ensure;
-
 use self::summary::Summary;
-use super::{
-    args::{self, ControllerFlags, OutputsFlag, TargetFlags},
-    exit_code,
-    measure::{Measured, measure},
-    phase::{Profile, Tuning},
-    plan::Source,
-    session::Session,
-    sizes::SizeFlags,
-    world::World,
-};
-use crate::{
-    oracle,
-    parse::{count, duration},
-    watchers,
-};
+use super::args::{self, ControllerFlags, OutputsFlag, TargetFlags};
+use super::exit_code;
+use super::measure::{Measured, measure};
+use super::phase::{Profile, Tuning};
+use super::plan::Source;
+use super::session::Session;
+use super::sizes::SizeFlags;
+use super::world::World;
+use crate::parse::{count, duration};
+use crate::{oracle, watchers};
+use anyhow::ensure;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
 
 /// Flags of `loadtest demo`.
 #[derive(Debug, clap::Args)]

@@ -1,17 +1,14 @@
 //! Creates everything that a run begins with.
 
-use std::time::Duration;
-
+use super::objects;
+use super::sizes::Layout;
+use super::world::{Pod, State, World};
+use crate::api::{self, Http, Resource};
 use memory_apiserver::ApiServer;
 use serde_json::Value;
-use tokio::{task::JoinSet, time::Instant};
-
-use super::{
-    objects,
-    sizes::Layout,
-    world::{Pod, State, World},
-};
-use crate::api::{self, Http, Resource};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Requests under way at once. Each is a connection.
 const CONCURRENCY: usize = 64;

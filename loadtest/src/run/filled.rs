@@ -1,20 +1,21 @@
 //! A cluster that is filled once, and put under load again and again: for comparisons of controllers that take turns on the
 //! same objects, and for tests in which something happens while pods change.
 
-use std::{ffi::OsString, pin::pin, sync::Arc, time::Duration};
-
+use super::generator::Generator;
+use super::phase::Phase;
+use super::{Args, Session, World, judged, measure};
+use crate::api::Http;
+use crate::observe::watch::{OutputWatch, Scope};
+use crate::oracle;
+use crate::report::model::Report;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use parking_lot::Mutex;
+use std::ffi::OsString;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use super::{Args, Session, World, generator::Generator, judged, measure, phase::Phase};
-use crate::{
-    api::Http,
-    observe::watch::{OutputWatch, Scope},
-    oracle,
-    report::model::Report,
-};
 
 /// The changes that are made while something else happens come in rounds of this length.
 const ROUND: Duration = Duration::from_secs(1);

@@ -7,35 +7,24 @@ mod services;
 mod tally;
 mod zone;
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-
+use super::fill::path;
+use super::objects;
+use super::phase::Phase;
+use super::script::{Next, Operation, Script};
+use super::world::{Pod, State, World};
+use crate::api::{Http, Resource};
+use crate::observe::PodNumber;
+use crate::observe::visible::{self, SetId, Shown};
+use crate::observe::watch::Seen;
+use crate::oracle::Outputs;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
-use tokio::{
-    sync::Semaphore,
-    task::JoinSet,
-    time::{Instant, sleep, sleep_until},
-};
-
-use super::{
-    fill::path,
-    objects,
-    phase::Phase,
-    script::{Next, Operation, Script},
-    world::{Pod, State, World},
-};
-use crate::{
-    api::{Http, Resource},
-    observe::{
-        PodNumber,
-        visible::{self, SetId, Shown},
-        watch::Seen,
-    },
-    oracle::Outputs,
-};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Requests under way at once. Each is a connection.
 const REQUESTS: usize = 64;

@@ -1,12 +1,10 @@
 //! The goals of the mega profile, held against the figures of a run.
 
+use super::phase::Profile;
+use super::plan::Plan;
+use crate::figures::time;
+use crate::report::model::{Goal, Phase, Report};
 use std::time::Duration;
-
-use super::{phase::Profile, plan::Plan};
-use crate::{
-    figures::time,
-    report::model::{Goal, Phase, Report},
-};
 
 const P99: Duration = Duration::from_millis(100);
 const BYTES_PER_POD: u64 = 1024;

@@ -1,51 +1,38 @@
 //! The course of a run, from the first object to the report.
 
-use std::{
-    ffi::OsString,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
-
+use super::generator::{Generator, Operations};
+use super::part::Part;
+use super::phase::{Phase, Profile};
+use super::received::Received;
+use super::record::{self, Sampler};
+use super::scrape::{self, Reading};
+use super::session::Session;
+use super::sizes::Layout;
+use super::usage::{MeasuredProcess, name_of};
+use super::world::World;
+use super::{fill, goals, objects};
+use crate::api::{Http, Resource};
+use crate::controller::{self, Server};
+use crate::figures::{number, time};
+use crate::observe::marks::Marks;
+use crate::observe::watch::{OutputWatch, Scope, Seen};
+use crate::oracle::{self, Outputs};
+use crate::process::Process;
+use crate::progress::{Stage, every_so_often};
+use crate::report::model::{self, Report, Restart};
+use crate::settle::{self, Settled};
+use crate::watchers::Watchers;
 use futures::{StreamExt, stream};
 use http::Uri;
 use kube::Client;
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
-};
-
-use super::{
-    fill,
-    generator::{Generator, Operations},
-    goals, objects,
-    part::Part,
-    phase::{Phase, Profile},
-    received::Received,
-    record::{self, Sampler},
-    scrape::{self, Reading},
-    session::Session,
-    sizes::Layout,
-    usage::{MeasuredProcess, name_of},
-    world::World,
-};
-use crate::{
-    api::{Http, Resource},
-    controller::{self, Server},
-    figures::{number, time},
-    observe::{
-        marks::Marks,
-        watch::{OutputWatch, Scope, Seen},
-    },
-    oracle::{self, Outputs},
-    process::Process,
-    progress::{Stage, every_so_often},
-    report::model::{self, Report, Restart},
-    settle::{self, Settled},
-    watchers::Watchers,
-};
+use std::ffi::OsString;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 /// Nodes say that they live far more often than controllers look.
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -1,20 +1,14 @@
 //! The bodies of a run's objects, as the API server gets them.
 
-use std::net::IpAddr;
-
+use super::kinds::Kind;
+use super::sizes::Layout;
+use super::world::{Node, Pod, Selection, Service, State, World};
+use crate::names::LABEL;
+use crate::objects::{ZONE_LABEL, condition, names, namespaced, object, pod_status, seconds};
+use crate::observe::{PodNumber, pod_ip};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-use super::{
-    kinds::Kind,
-    sizes::Layout,
-    world::{Node, Pod, Selection, Service, State, World},
-};
-use crate::{
-    names::LABEL,
-    objects::{ZONE_LABEL, condition, names, namespaced, object, pod_status, seconds},
-    observe::{PodNumber, pod_ip},
-};
+use std::net::IpAddr;
 
 const PORT: u16 = 8080;
 const OLD_PORT: u16 = 8000;
@@ -372,11 +366,9 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{
-        phase::{Profile, Tuning},
-        plan::{Plan, Source},
-        sizes::SizeFlags,
-    };
+    use crate::run::phase::{Profile, Tuning};
+    use crate::run::plan::{Plan, Source};
+    use crate::run::sizes::SizeFlags;
 
     fn world() -> World {
         let sizes = SizeFlags {

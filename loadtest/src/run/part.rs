@@ -1,9 +1,7 @@
 //! The figures of one phase.
 
-use crate::{
-    observe::watch::{Seen, Writes},
-    report::model::Report,
-};
+use crate::observe::watch::{Seen, Writes};
+use crate::report::model::Report;
 
 /// A phase whose figures are taken.
 pub(super) struct Part {

@@ -1,13 +1,13 @@
 //! One phase of a run: what happens, how fast, for how long.
 
-use std::{fmt, time::Duration};
-
+use super::sizes::{Layout, Sizes};
+use crate::parse;
+use crate::report::model::Course;
 use anyhow::ensure;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
-
-use super::sizes::{Layout, Sizes};
-use crate::{parse, report::model::Course};
+use std::fmt;
+use std::time::Duration;
 
 const MAX_RATE: u32 = 20_000;
 /// Courses of sandboxes other than the ordinary one.

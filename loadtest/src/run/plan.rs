@@ -1,16 +1,13 @@
 //! The plan of a run, with everything decided: from flags, from a profile's defaults, or from a file.
 
-use std::{collections::BTreeMap, path::PathBuf};
-
+use super::phase::{Phase, Profile, Tuning};
+use super::sizes::{Layout, MAX_NAMESPACES, MAX_NODES, MAX_PODS, MAX_SERVICES, SizeFlags, Sizes};
+use crate::figures::number;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::Deserialize;
-
-use super::{
-    phase::{Phase, Profile, Tuning},
-    sizes::{Layout, MAX_NAMESPACES, MAX_NODES, MAX_PODS, MAX_SERVICES, SizeFlags, Sizes},
-};
-use crate::figures::number;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Where a plan comes from.
 #[derive(Clone, Debug)]
@@ -285,9 +282,8 @@ fn one_line(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use std::time::Duration;
 
     fn file(text: &str) -> anyhow::Result<Plan> {
         let file: File = serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{error}"))?;

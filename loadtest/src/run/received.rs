@@ -1,13 +1,13 @@
 //! The requests for the outputs of sandboxes, as the API server in memory receives them.
 
-use std::{collections::BTreeMap, sync::Arc};
-
+use super::session::Session;
+use super::world::SANDBOX;
+use crate::report::model::{ClaimKind, Course, Sent};
 use http::Method;
 use memory_apiserver::Arrival;
 use parking_lot::Mutex;
-
-use super::{session::Session, world::SANDBOX};
-use crate::report::model::{ClaimKind, Course, Sent};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const OUTPUTS: [&str; 2] = ["endpointslices", "endpoints"];
 

@@ -1,27 +1,22 @@
 //! Puts a report together.
 
-use std::{collections::BTreeMap, io::IsTerminal as _, path::Path, sync::Arc, time::Duration};
-
+use super::generator::Tally;
+use super::scrape::{Reading, Readings};
+use super::session::Session;
+use super::usage::{MeasuredProcess, flags_of};
+use crate::figures::time;
+use crate::observe::watch::{Seen, Writes};
+use crate::report::model::{self, Changes, Claims, Count, Latency, Machine, Report, SCHEMA};
+use crate::watchers::Finished;
+use crate::{oracle, report};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
-
-use super::{
-    generator::Tally,
-    scrape::{Reading, Readings},
-    session::Session,
-    usage::{MeasuredProcess, flags_of},
-};
-use crate::{
-    figures::time,
-    observe::watch::{Seen, Writes},
-    oracle,
-    report::{
-        self,
-        model::{self, Changes, Claims, Count, Latency, Machine, Report, SCHEMA},
-    },
-    watchers::Finished,
-};
 
 /// Changes that are sent later than that after they were due are late.
 const LATE: Duration = Duration::from_millis(100);

@@ -1,14 +1,13 @@
 //! A controller's own metrics while a run is measured.
 
-use std::{ffi::OsString, net::TcpListener, time::Duration};
-
+use crate::api;
+use crate::parse::series;
+use crate::report::model::{ByVerb, FanOut, QueueSample, Throttling, ThrottlingSample};
 use http::{Request, Uri};
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::time::Duration;
 use tokio::time::Instant;
-
-use crate::{
-    api,
-    report::model::{ByVerb, FanOut, QueueSample, Throttling, ThrottlingSample},
-};
 
 /// Each reading costs the controller as much as one write or two.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -99,17 +98,10 @@ pub(super) fn free_url(flags: &[OsString]) -> Option<Uri> {
     format!("http://127.0.0.1:{port}/metrics").parse().ok()
 }
 
-/// The value of a series; none if it is not there.
-fn value(metrics: &str, series: &str) -> Option<f64> {
-    let mut lines = metrics.lines();
-    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
-    value.parse().ok()
-}
-
 /// The values of a counter that has a verb as its only label; none if it is not there.
 fn requests(metrics: &str, name: &str, label: &str) -> Option<ByVerb> {
     let of = |verb: &str| {
-        let value = value(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
+        let value = series(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
         Some(value as u64)
     };
     let verbs = ["create", "update", "delete", "get"].map(of);
@@ -161,7 +153,7 @@ fn quantile(now: &[(f64, f64)], before: &[(f64, f64)], part: f64) -> Option<f64>
 
 impl FanOutReading {
     fn of(metrics: &str) -> Option<Self> {
-        let held_back = |limit: &str| value(metrics, &format!("{HELD_BACK}{{limit=\"{limit}\"}}"));
+        let held_back = |limit: &str| series(metrics, &format!("{HELD_BACK}{{limit=\"{limit}\"}}"));
         let buckets = metrics.lines().filter_map(|line| {
             let (bound, count) = line.strip_prefix(ECHOES)?.split_once("\"} ")?;
             Some((bound.parse().ok()?, count.parse().ok()?))
@@ -189,16 +181,13 @@ impl FanOutReading {
 
 impl Reading {
     fn of(metrics: &str) -> Self {
-        let sum = |names: &[&str]| {
-            let values = metrics.lines().filter_map(|line| {
-                let (name, value) = line.rsplit_once(' ')?;
-                names.contains(&name).then_some(value)?.parse::<f64>().ok()
-            });
+        let of_upstream = || {
+            let values = QUEUES.iter().filter_map(|name| series(metrics, name));
             values.reduce(|a, b| a + b)
         };
         Self {
-            waiting: sum(&[QUEUE]).or_else(|| sum(&QUEUES)),
-            throttled: sum(&[THROTTLED]),
+            waiting: series(metrics, QUEUE).or_else(of_upstream),
+            throttled: series(metrics, THROTTLED),
             slice_requests: requests(metrics, SLICE_CHANGES, "operation")
                 .or_else(|| requests(metrics, SLICE_CHANGES_TOTAL, "operation")),
             requests: requests(metrics, REQUESTS, "verb"),

@@ -1,16 +1,11 @@
 //! The order of a phase's operations.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
-
-use super::{
-    kinds::Kind,
-    phase::{Phase, Profile},
-    world::World,
-};
+use super::kinds::Kind;
+use super::phase::{Phase, Profile};
+use super::world::World;
 use crate::observe::PodNumber;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// The most pods that the demo adds or takes away at a time.
 const MAX_SCALE: u32 = 3;

@@ -1,12 +1,15 @@
 //! A run that can begin: everything is decided, and the server answers.
 
-use std::time::Duration;
-
+use super::args::Args;
+use super::plan::Plan;
+use super::sizes::Layout;
+use super::usage;
+use crate::api::Http;
+use crate::target::Target;
+use crate::{oracle, watchers};
 use anyhow::{Context, ensure};
 use kube::Client;
-
-use super::{args::Args, plan::Plan, sizes::Layout, usage};
-use crate::{api::Http, oracle, target::Target, watchers};
+use std::time::Duration;
 
 const NAME_LENGTH: usize = 6;
 /// Events of each kind that the server remembers in a large cluster; half of the most that a kube-apiserver does.

@@ -1,11 +1,10 @@
 //! How large a run's cluster is: how many of everything there are, and how pods are dealt out to Services.
 
-use std::fmt;
-
+use crate::figures::number;
+use crate::parse::count;
 use anyhow::ensure;
 use serde::Deserialize;
-
-use crate::{figures::number, parse::count};
+use std::fmt;
 
 /// Larger clusters are refused.
 pub(super) const MAX_PODS: usize = 2_000_000;

@@ -1,11 +1,8 @@
 //! The resources that processes use while a run is measured.
 
+use crate::process::Usage;
+use crate::report::model::{Process, ProcessSample};
 use std::time::Duration;
-
-use crate::{
-    process::Usage,
-    report::model::{Process, ProcessSample},
-};
 
 /// One process, which may be ended and started again.
 pub(super) struct MeasuredProcess {

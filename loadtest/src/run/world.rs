@@ -2,22 +2,16 @@
 
 mod selected;
 
-use std::{collections::HashMap, ops::Range};
-
 use self::selected::Selected;
-use super::{
-    kinds::{DISTRIBUTIONS, Kind},
-    plan::Plan,
-    sizes::{Layout, mix_groups},
-};
-use crate::{
-    names::{LABEL, PREFIX},
-    observe::{
-        PodNumber,
-        visible::{SetId, Shown},
-    },
-    oracle::Family,
-};
+use super::kinds::{DISTRIBUTIONS, Kind};
+use super::plan::Plan;
+use super::sizes::{Layout, mix_groups};
+use crate::names::{LABEL, PREFIX};
+use crate::observe::PodNumber;
+use crate::observe::visible::{SetId, Shown};
+use crate::oracle::Family;
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// What the names of sandboxes begin with; their numbers follow.
 pub(super) const SANDBOX: &str = "sandbox-";

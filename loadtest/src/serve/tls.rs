@@ -1,20 +1,17 @@
 //! Serves HTTPS in front of the server, which speaks HTTP.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
-
 use anyhow::Context;
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    time::sleep,
-};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        ServerConfig, crypto,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    },
-};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
 
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 

@@ -1,9 +1,9 @@
 //! The API server's own metrics of its watches, where they can be read.
 
-use std::time::Duration;
-
+use crate::parse::series;
 use http::Request;
 use kube::Client;
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// A page of a large server takes it a while.
@@ -43,10 +43,7 @@ impl Reading {
     }
 
     fn of(page: &str) -> Option<Self> {
-        let cpu = page.lines().find_map(|line| {
-            let value = line.strip_prefix(CPU)?;
-            value.starts_with(' ').then(|| value.trim().parse().ok())?
-        });
+        let cpu = series(page, CPU);
         // Any other page of metrics, or none.
         if cpu.is_none() && !page.contains("apiserver_") {
             return None;

@@ -1,22 +1,20 @@
 //! One proxy: its list, its watch, and what it counts.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
-
+use super::frames::{Event, Frames, Listing};
+use super::resume::{Outcome, Request, Resumption};
+use super::shared::{Own, Shared};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use http_body::Body as _;
-use kube::{Client, client::Body};
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, sleep, sleep_until},
-};
-
-use super::{
-    frames::{Event, Frames, Listing},
-    resume::{Outcome, Request, Resumption},
-    shared::{Own, Shared},
-};
+use kube::Client;
+use kube::client::Body;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// The slices that kube-proxy asks for (`newProxyServer` of Kubernetes 1.36): none of headless Services, and none that
 /// are for another proxy.

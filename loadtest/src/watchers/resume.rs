@@ -2,7 +2,6 @@
 //! client-go, which lists again after an error that is not 410 Gone, it lists again only after that.
 
 use std::time::Duration;
-
 use tokio::time::Instant;
 
 /// The first pause, and the longest. Each is longer than the one before by a factor of two.

@@ -1,11 +1,10 @@
 //! The counts of all proxies.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
-use parking_lot::Mutex;
-use tokio::sync::watch;
-
 use super::timeline::Timeline;
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use tokio::sync::watch;
 
 /// The state that all proxies share.
 pub(super) struct Shared {

@@ -4,15 +4,13 @@
 //! became visible ([`Mark`]). Either may come first, and so both are kept until they are brought together. A change takes a
 //! few bytes here for all proxies together, and a proxy's notes are given up after a few seconds.
 
-use std::{collections::VecDeque, time::Duration};
-
-use tokio::time::Instant;
-
 use super::differences::{Differences, Echoes};
-use crate::{
-    observe::{latencies::Latencies, marks::Mark},
-    report::model::Latency,
-};
+use crate::observe::latencies::Latencies;
+use crate::observe::marks::Mark;
+use crate::report::model::Latency;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// For so long, a change may yet be told that became visible at a version that a proxy has reached: the answer to the change
 /// may come after the event that shows it.

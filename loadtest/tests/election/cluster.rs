@@ -7,18 +7,12 @@ use kube::Client;
 use loadtest::oracle;
 use memory_apiserver::{Config, Handle, start};
 use serde_json::{Value, json};
-use std::{
-    ops::{Deref, DerefMut},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 const MAX_ENDPOINTS: usize = 4;
 const SERVICES: usize = 5;

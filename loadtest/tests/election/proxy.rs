@@ -4,17 +4,14 @@
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
-use tokio::time::sleep;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::watch,
-    time::Instant,
-};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 /// A request of the process.
 #[derive(Clone, Debug)]

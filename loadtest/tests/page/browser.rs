@@ -1,18 +1,13 @@
 //! A real Chromium without a window, driven over a pair of pipes by its protocol for developers' tools.
 
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{self, Receiver},
-    thread,
-    time::Duration,
-};
-
 use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+use std::{env, fs, thread};
 
 /// Longer than any answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -233,7 +228,8 @@ impl Page<'_> {
 
     /// A picture of the whole page, as PNG.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
-        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
         let params = json!({ "format": "png", "captureBeyondViewport": true });
         let data = text(&self.call("Page.captureScreenshot", &params)["data"]);
         STANDARD.decode(data).unwrap()

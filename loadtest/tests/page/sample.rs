@@ -1,15 +1,13 @@
 //! Reports as runs could have made them: always the same ones, and none of them measured.
 
-use std::collections::BTreeMap;
-
-use fastrand::Rng;
-use hdrhistogram::Histogram;
-
 use super::model::{
     Bucket, Budget, ByVerb, Changes, ClaimKind, Claims, Count, Course, Latency, LatencySample, Machine,
     Phase, Process, ProcessSample, QueueSample, Report, Restart, SCHEMA, Sent, Throttling, ThrottlingSample,
     Verdict, Watchers, WriteCounts, Writes,
 };
+use fastrand::Rng;
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 
 /// The properties in which the runs differ.
 struct Shape {

@@ -1,24 +1,16 @@
 //! Runs on a cluster that was there before.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    path::PathBuf,
-    process::{Child, ChildStderr, Command, Output, Stdio},
-};
-
-use k8s_openapi::api::{
-    core::v1::{Endpoints, Namespace, Node, Pod, Service},
-    discovery::v1::EndpointSlice,
-};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, PostParams},
-};
+use super::{loadtest, scratch, text};
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use memory_apiserver::{Config, Failure, Fault, FaultPlan, Handle, Rule, Verb};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-
-use super::{loadtest, scratch, text};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 /// A server of a test's own, with something on it that no run made, and a kubeconfig for it.
 pub(super) struct Cluster {

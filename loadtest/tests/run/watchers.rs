@@ -1,11 +1,10 @@
 //! Runs beside simulated kube-proxies.
 
-use std::time::Duration;
-
+use super::cluster::Cluster;
+use super::{loadtest, scratch, text, verified};
 use ::loadtest::report::model::{Report, Watchers};
 use memory_apiserver::{After, Ending, ErrorEvent, Failure, Fault, FaultPlan, Rule, Verb, WatchFault};
-
-use super::{cluster::Cluster, loadtest, scratch, text, verified};
+use std::time::Duration;
 
 /// A run beside five proxies on a server whose watches by proxies have this fault.
 fn run_with(name: &str, fault: Fault, flags: &[&str]) -> Report {

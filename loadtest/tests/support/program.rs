@@ -1,11 +1,8 @@
 //! The real program, by the way of the loadtest binary, which holds the same `main`.
 
-use std::{
-    process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
-};
-
 use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Far longer than anything takes on a machine that is busy with other things.

@@ -3,13 +3,14 @@
 use super::events::{Bookmark, take_events};
 use super::handler::WatchHandler;
 use super::reader::Reader;
-use super::sources::{DeletedAt, Seen, Source};
+use super::sources::{DeletedAt, Item, Seen};
 use crate::cluster::cause::Cause;
-use crate::cluster::codec::Undecodable;
+use crate::cluster::codec::{self, Undecodable};
 use crate::cluster::encodings::Form;
 use crate::cluster::event_stream::EventStream;
+use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
-use crate::cluster::{codec, http};
+use crate::core::namespace::Kind;
 
 /// Ways to request a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,33 +41,33 @@ impl Way {
 /// The first list is handed on as it arrives. A later one is buffered until it is complete, cut to facts: nothing is
 /// planned while it is being handed on, and that must not take as long as the server takes to list. A list that breaks
 /// off then has changed nothing.
-pub(super) struct Listing<S: Source> {
+pub(super) struct Listing<T> {
     /// The epoch to hand it on under as it arrives; `None` to buffer it.
     passing: Option<u8>,
-    kept: Vec<(S::Listed, Option<DeletedAt>)>,
+    kept: Vec<(T, Option<DeletedAt>)>,
     /// Number of objects.
     pub(super) objects: usize,
     /// The version that the list shows.
     pub(super) version: u64,
 }
 
-impl<S: Source> Listing<S> {
-    fn take(&mut self, reader: &Reader, items: Vec<(S::Listed, Option<DeletedAt>)>, errors: &[Undecodable]) {
-        reader.complain::<S>(errors);
+impl<T: Item> Listing<T> {
+    fn take(&mut self, reader: &Reader, items: Vec<(T, Option<DeletedAt>)>, errors: &[Undecodable]) {
+        reader.complain(errors);
         reader.metrics.alive();
         reader.metrics.listed.increment(items.len() as u64);
         self.objects += items.len();
         match self.passing {
-            Some(epoch) => S::listed(&*reader.handler, items, Seen::now(epoch)),
+            Some(epoch) => T::hand_on(&*reader.handler, reader.source.kind, items, Seen::now(epoch)),
             None => self.kept.extend(items),
         }
     }
 
     /// Hands on the buffered objects.
-    pub(super) fn hand_on(self, handler: &dyn WatchHandler, epoch: u8) {
+    pub(super) fn hand_on(self, handler: &dyn WatchHandler, kind: Kind, epoch: u8) {
         if self.passing.is_none() {
-            handler.begin_list(S::KIND);
-            S::listed(handler, self.kept, Seen::now(epoch));
+            handler.begin_list(kind);
+            T::hand_on(handler, kind, self.kept, Seen::now(epoch));
         }
     }
 }
@@ -74,12 +75,12 @@ impl<S: Source> Listing<S> {
 impl Reader {
     /// Lists everything, and hands it on under an epoch as it arrives, or buffers it without one. Falls back to pages
     /// when the server does not stream lists.
-    pub(super) async fn list<S: Source>(
+    pub(super) async fn list<T: Item>(
         self,
         way: Way,
         passing: Option<u8>,
         seconds: u32,
-    ) -> Result<Listing<S>, Cause> {
+    ) -> Result<Listing<T>, Cause> {
         let mut listing = Listing {
             passing,
             kept: Vec::new(),
@@ -87,14 +88,14 @@ impl Reader {
             version: 0,
         };
         let version = match way {
-            Way::Stream if !S::STREAMS => self.pages(PAGE, &mut listing).await?,
+            Way::Stream if !self.source.streams => self.pages(PAGE, &mut listing).await?,
             Way::Stream => match self.stream(&mut listing, seconds).await {
                 Err(Cause::Status {
                     code: 400 | 422,
                     message,
                     ..
                 }) => {
-                    tracing::debug!(resource = S::KIND.as_str(), %message, "the API server does not stream lists; listing by pages");
+                    tracing::debug!(resource = self.source.kind.as_str(), %message, "the API server does not stream lists; listing by pages");
                     self.pages(PAGE, &mut listing).await?
                 }
                 outcome => outcome?,
@@ -106,15 +107,15 @@ impl Reader {
         Ok(listing)
     }
 
-    async fn stream<S: Source>(&self, listing: &mut Listing<S>, seconds: u32) -> Result<String, Cause> {
+    async fn stream<T: Item>(&self, listing: &mut Listing<T>, seconds: u32) -> Result<String, Cause> {
         let uri = format!(
             "{}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={seconds}{}",
-            http::collection(S::KIND, None),
-            S::LIST
+            http::collection(self.source.kind, None),
+            self.source.list
         );
-        let mut stream = EventStream::new(self.answer::<S>(&uri, Form::Whole).await?);
+        let mut stream = EventStream::new(self.answer(&uri, Form::Whole).await?);
         while let Some(events) = stream.next(ANSWER).await? {
-            let shown = take_events::<S::Listed>(&events, true);
+            let shown = take_events(&events, true);
             listing.take(self, shown.items, &shown.errors);
             shown.end?;
             match (shown.bookmark, shown.version) {
@@ -129,11 +130,11 @@ impl Reader {
         ))
     }
 
-    async fn pages<S: Source>(&self, page_size: usize, listing: &mut Listing<S>) -> Result<String, Cause> {
-        let get = |uri: String| async move { self.answer::<S>(&uri, Form::Whole).await };
+    async fn pages<T: Item>(&self, page_size: usize, listing: &mut Listing<T>) -> Result<String, Cause> {
+        let get = |uri: String| async move { self.answer(&uri, Form::Whole).await };
         pages::read(
-            &http::collection(S::KIND, None),
-            S::LIST,
+            &http::collection(self.source.kind, None),
+            self.source.list,
             page_size,
             Some(ANSWER),
             get,

@@ -5,32 +5,64 @@ use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::encodings::Form;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};
-use crate::core::namespace::Kind;
+use crate::core::namespace::{EndpointsEvent, Kind, ObjectEvent, OutputEvent, SliceEvent};
 use tokio::time::Instant;
 
-/// A kind that is listed and watched.
-pub(crate) trait Source: Send + Sync + 'static {
-    /// The kind.
-    const KIND: Kind;
-    /// The form that a watch asks for.
-    const WATCHED: Form = Form::Whole;
-    /// Set for outputs, which are listed once the inputs have been.
-    const OUTPUT: bool = false;
-    /// Set if a list as the beginning of a watch has all that a plain list has.
-    const STREAMS: bool = true;
-    /// Query parameters that restrict lists.
-    const LIST: &'static str = "";
-    /// Query parameters that restrict watches.
-    const WATCH: &'static str = "";
-    /// The items of lists.
-    type Listed: Decode;
-    /// The items of watches.
-    type Watched: Decode;
+/// The pods that lists show: none in a terminal phase. A watch must not leave these out, since it would show a pod that
+/// leaves a field selection as it was before.
+const LIVE_PODS: &str = "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+/// Managed slices. One whose managed-by label changes leaves the selection.
+const SLICES: &str =
+    "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
+/// Slices that mirror Endpoints.
+const MIRRORED: &str =
+    "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslicemirroring-controller.k8s.io";
+/// Slices of all controllers that publish for Services: those of others beside ours are told of.
+const ALL_SLICES: &str = "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by+in+%28endpointd.io%2C\
+    endpointslice-controller.k8s.io%2Cendpointslicemirroring-controller.k8s.io%29";
 
-    /// Hands on the items of a list in order, each with whether it was deleted while it was listed.
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen);
-    /// Hands on the items of a watch in order, each with whether it was deleted.
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen);
+/// The objects that are listed and watched, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// Their kind.
+    pub(crate) kind: Kind,
+    /// The form that a watch asks for. Lists always show whole objects, since outputs may be adopted.
+    pub(super) watched: Form,
+    /// Set if a list as the beginning of a watch has all that a plain list has.
+    pub(super) streams: bool,
+    /// Query parameters that restrict lists.
+    pub(super) list: &'static str,
+    /// Query parameters that restrict watches.
+    pub(super) watch: &'static str,
+}
+
+impl Source {
+    /// Returns the source of a kind. `custom` says whether slices of all controllers are followed. `whole` has outputs watched
+    /// whole: their metadata is enough to tell our own writes from others', but where another controller does the
+    /// writing, each of its writes would need a refetch.
+    pub(crate) fn of(kind: Kind, custom: bool, whole: bool) -> Self {
+        let (list, watch) = match kind {
+            Kind::Pod => (LIVE_PODS, ""),
+            Kind::Slice if custom => (ALL_SLICES, ALL_SLICES),
+            Kind::Slice => (SLICES, SLICES),
+            Kind::Mirrored => (MIRRORED, MIRRORED),
+            // All Endpoints objects, since the one with the name of a managed Service is managed, no matter which client
+            // created it.
+            Kind::Node | Kind::Service | Kind::Endpoints => ("", ""),
+        };
+        Self {
+            kind,
+            watched: if kind.is_output() && !whole {
+                Form::Metadata
+            } else {
+                Form::Whole
+            },
+            // See `ServiceFacts::keep_families`.
+            streams: kind != Kind::Service,
+            list,
+            watch,
+        }
+    }
 }
 
 /// The list or watch that shows objects.
@@ -54,20 +86,14 @@ impl Seen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeletedAt(pub(super) u64);
 
-/// Nodes.
-#[derive(Debug)]
-pub(crate) struct Nodes;
+/// An object of a list or a watch.
+pub(super) trait Item: Decode {
+    /// Hands on objects of a kind in order, each with whether it was deleted.
+    fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen);
+}
 
-impl Source for Nodes {
-    const KIND: Kind = Kind::Node;
-    type Listed = NamedNode;
-    type Watched = NamedNode;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, seen: Seen) {
-        Self::watched(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<DeletedAt>)>, seen: Seen) {
+impl Item for NamedNode {
+    fn hand_on(handler: &dyn WatchHandler, _: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen) {
         for (node, gone) in items {
             match gone {
                 None => handler.node_applied(&node.name, node.facts, &node.capacity, seen.epoch),
@@ -77,267 +103,109 @@ impl Source for Nodes {
     }
 }
 
-/// Pods. The list leaves out pods in a terminal phase. The watch must not: a pod that leaves a field selection is shown
-/// as it was before.
-#[derive(Debug)]
-pub(crate) struct Pods;
-
-impl Source for Pods {
-    const KIND: Kind = Kind::Pod;
-    const LIST: &'static str = "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
-    type Listed = Namespaced<PodFacts>;
-    type Watched = Namespaced<PodFacts>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Self::watched(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |pod, gone| match gone {
-            None => Change::Pod(pod, seen.epoch),
-            Some(_) => Change::PodGone(pod.name),
+impl<T: Changing> Item for Namespaced<T>
+where
+    Self: Decode,
+{
+    fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen) {
+        let deliveries = items.into_iter().map(|(item, gone)| Delivery {
+            namespace: item.namespace,
+            event: item.facts.change(kind, gone, seen.epoch),
         });
+        handler.deliver(deliveries.collect(), seen.at);
     }
 }
 
-/// Services.
-#[derive(Debug)]
-pub(crate) struct Services;
+/// Facts of an object in a namespace.
+pub(super) trait Changing {
+    /// Returns what the object of this kind means for its namespace.
+    fn change(self, kind: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change;
+}
 
-impl Source for Services {
-    const KIND: Kind = Kind::Service;
-    /// See [`ServiceFacts::keep_families`].
-    const STREAMS: bool = false;
-    type Listed = Namespaced<ServiceFacts>;
-    type Watched = Namespaced<ServiceFacts>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Self::watched(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |service, gone| match gone {
-            None => Change::Service(service, seen.epoch),
-            Some(_) => Change::ServiceGone(service.name),
-        });
+impl Changing for PodFacts {
+    fn change(self, _: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change {
+        match gone {
+            None => Change::Pod(self, epoch),
+            Some(_) => Change::PodGone(self.name),
+        }
     }
 }
 
-/// Managed slices. Lists show them whole, since they may be adopted; the watch shows their metadata, which is enough to
-/// tell our own writes from others'. A slice whose managed-by label changes leaves the selection.
-#[derive(Debug)]
-pub(crate) struct Slices;
-
-impl Source for Slices {
-    const KIND: Kind = Kind::Slice;
-    const OUTPUT: bool = true;
-    const WATCHED: Form = Form::Metadata;
-    const LIST: &'static str =
-        "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
-    const WATCH: &'static str = Self::LIST;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceMeta>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::Slice(Box::new(slice), seen.epoch),
-            Some(DeletedAt(version)) => Change::SliceGone(slice.meta.name, version),
-        });
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::SliceMeta(slice, seen.epoch),
-            Some(DeletedAt(version)) => Change::SliceGone(slice.name, version),
-        });
+impl Changing for ServiceFacts {
+    fn change(self, _: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change {
+        match gone {
+            None => Change::Service(self, epoch),
+            Some(_) => Change::ServiceGone(self.name),
+        }
     }
 }
 
-/// All Endpoints objects, since the one with the name of a managed Service is managed, no matter which client created
-/// it. Listed whole, watched by their metadata, as slices are.
-#[derive(Debug)]
-pub(crate) struct Endpoints;
-
-impl Source for Endpoints {
-    const KIND: Kind = Kind::Endpoints;
-    const OUTPUT: bool = true;
-    const WATCHED: Form = Form::Metadata;
-    type Listed = Namespaced<EndpointsFacts>;
-    type Watched = Namespaced<EndpointsMeta>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |endpoints, gone| match gone {
-            None => Change::Endpoints(Box::new(endpoints), seen.epoch),
-            Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.meta.name, version),
-        });
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |endpoints, gone| match gone {
-            None => Change::EndpointsMeta(endpoints, seen.epoch),
-            Some(DeletedAt(version)) => Change::EndpointsGone(endpoints.name, version),
-        });
+impl Changing for SliceFacts {
+    fn change(self, kind: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change {
+        of_slice(
+            kind,
+            match gone {
+                None => ObjectEvent::Whole(Box::new(self), epoch),
+                Some(DeletedAt(version)) => ObjectEvent::Gone(self.meta.name, version),
+            },
+        )
     }
 }
 
-/// Slices that mirror Endpoints, listed and watched as [`Slices`] are.
-#[derive(Debug)]
-pub(crate) struct Mirrored;
-
-impl Source for Mirrored {
-    const KIND: Kind = Kind::Mirrored;
-    const OUTPUT: bool = true;
-    const WATCHED: Form = Form::Metadata;
-    const LIST: &'static str =
-        "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslicemirroring-controller.k8s.io";
-    const WATCH: &'static str = Self::LIST;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceMeta>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::Mirrored(Box::new(slice), seen.epoch),
-            Some(DeletedAt(version)) => Change::MirroredGone(slice.meta.name, version),
-        });
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        deliver(handler, seen, items, |slice, gone| match gone {
-            None => Change::MirroredMeta(slice, seen.epoch),
-            Some(DeletedAt(version)) => Change::MirroredGone(slice.name, version),
-        });
+impl Changing for SliceMeta {
+    fn change(self, kind: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change {
+        of_slice(
+            kind,
+            match gone {
+                None => ObjectEvent::Meta(self, epoch),
+                Some(DeletedAt(version)) => ObjectEvent::Gone(self.name, version),
+            },
+        )
     }
 }
 
-/// Slices of all controllers that publish for Services: those of others beside ours are told of.
-#[derive(Debug)]
-pub(crate) struct AllSlices;
+fn of_slice(kind: Kind, event: SliceEvent) -> Change {
+    Change::Output(match kind {
+        Kind::Mirrored => OutputEvent::Mirrored(event),
+        _ => OutputEvent::Slice(event),
+    })
+}
 
-impl Source for AllSlices {
-    const KIND: Kind = Slices::KIND;
-    const OUTPUT: bool = true;
-    const WATCHED: Form = Slices::WATCHED;
-    const LIST: &'static str = "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by+in+%28endpointd.io%2C\
-        endpointslice-controller.k8s.io%2Cendpointslicemirroring-controller.k8s.io%29";
-    const WATCH: &'static str = Self::LIST;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceMeta>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Slices::listed(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        Slices::watched(handler, items, seen);
+impl Changing for EndpointsFacts {
+    fn change(self, _: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change {
+        Change::Output(OutputEvent::Endpoints(match gone {
+            None => EndpointsEvent::Whole(Box::new(self), epoch),
+            Some(DeletedAt(version)) => EndpointsEvent::Gone(self.meta.name.as_ref().into(), version),
+        }))
     }
 }
 
-/// Slices as [`AllSlices`], watched whole.
-#[derive(Debug)]
-pub(crate) struct WholeAllSlices;
-
-impl Source for WholeAllSlices {
-    const KIND: Kind = Slices::KIND;
-    const OUTPUT: bool = true;
-    const LIST: &'static str = AllSlices::LIST;
-    const WATCH: &'static str = AllSlices::WATCH;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceFacts>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Slices::listed(handler, items, seen);
+impl Changing for EndpointsMeta {
+    fn change(self, _: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change {
+        Change::Output(OutputEvent::Endpoints(match gone {
+            None => EndpointsEvent::Meta(self, epoch),
+            Some(DeletedAt(version)) => EndpointsEvent::Gone(self.name.as_ref().into(), version),
+        }))
     }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        Slices::listed(handler, items, seen);
-    }
-}
-
-/// Slices as [`Slices`], watched whole: where another controller does the writing, each write would need a refetch.
-#[derive(Debug)]
-pub(crate) struct WholeSlices;
-
-impl Source for WholeSlices {
-    const KIND: Kind = Slices::KIND;
-    const OUTPUT: bool = true;
-    const LIST: &'static str = Slices::LIST;
-    const WATCH: &'static str = Slices::WATCH;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceFacts>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Slices::listed(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        Slices::listed(handler, items, seen);
-    }
-}
-
-/// Endpoints as [`Endpoints`], watched whole.
-#[derive(Debug)]
-pub(crate) struct WholeEndpoints;
-
-impl Source for WholeEndpoints {
-    const KIND: Kind = Endpoints::KIND;
-    const OUTPUT: bool = true;
-    type Listed = Namespaced<EndpointsFacts>;
-    type Watched = Namespaced<EndpointsFacts>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Endpoints::listed(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        Endpoints::listed(handler, items, seen);
-    }
-}
-
-/// Slices as [`Mirrored`], watched whole.
-#[derive(Debug)]
-pub(crate) struct WholeMirrored;
-
-impl Source for WholeMirrored {
-    const KIND: Kind = Mirrored::KIND;
-    const OUTPUT: bool = true;
-    const LIST: &'static str = Mirrored::LIST;
-    const WATCH: &'static str = Mirrored::WATCH;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceFacts>;
-
-    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<DeletedAt>)>, seen: Seen) {
-        Mirrored::listed(handler, items, seen);
-    }
-
-    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<DeletedAt>)>, seen: Seen) {
-        Mirrored::listed(handler, items, seen);
-    }
-}
-
-fn deliver<T>(
-    handler: &dyn WatchHandler,
-    seen: Seen,
-    items: Vec<(Namespaced<T>, Option<DeletedAt>)>,
-    event: impl Fn(T, Option<DeletedAt>) -> Change,
-) {
-    let deliveries = items.into_iter();
-    let deliveries = deliveries.map(|(item, gone)| Delivery {
-        namespace: item.namespace,
-        event: event(item.facts, gone),
-    });
-    handler.deliver(deliveries.collect(), seen.at);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::facts::{LABEL_MANAGED_BY, MANAGED_BY, MIRRORED_BY};
+    use crate::core::facts::{CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, MANAGED_BY, MIRRORED_BY};
 
     #[test]
-    fn the_selector_of_slices_is_our_label() {
-        for (list, controller) in [(Slices::LIST, MANAGED_BY), (Mirrored::LIST, MIRRORED_BY)] {
-            let plain = list.replace("%2F", "/").replace("%3D", "=");
-            assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}={controller}"));
+    fn slices_are_selected_by_the_labels_of_their_controllers() {
+        let all = format!("+in+({CUSTOM_MANAGED_BY},{MANAGED_BY},{MIRRORED_BY})");
+        for (kind, custom, controllers) in [
+            (Kind::Slice, false, format!("={MANAGED_BY}")),
+            (Kind::Slice, true, all),
+            (Kind::Mirrored, false, format!("={MIRRORED_BY}")),
+        ] {
+            let source = Source::of(kind, custom, false);
+            let plain = percent_encoding::percent_decode_str(source.list).decode_utf8_lossy();
+            assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}{controllers}"));
+            assert_eq!(source.watch, source.list);
         }
     }
 }

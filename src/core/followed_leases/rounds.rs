@@ -169,12 +169,12 @@ impl FollowedLeases {
     /// Forgets what is known of some Leases, after one. Returns what is left.
     fn forget_some(&mut self, after: Option<&Arc<str>>, count: usize, now: Duration) -> Option<LeaseRound> {
         for _ in 0..count {
-            let Some((_, name)) = self.kept.pop_first() else {
+            let Some(name) = self.retention.pop() else {
                 break;
             };
             self.drop_lease(&name, now);
         }
-        if !self.kept.is_empty() {
+        if !self.retention.is_empty() {
             return Some(LeaseRound::Forgotten(None));
         }
         if self.followed.is_empty() {

@@ -1,11 +1,12 @@
 //! Application of a shard's waiting events, in steps.
 
 use super::leases::LeaseChanges;
-use super::{ListEvent, ObjectEvent, PodEvent};
-use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use super::{ListEvent, PodEvent};
+use crate::core::facts::{PodFacts, ServiceFacts};
 use crate::core::inputs::Matching;
-use crate::core::namespace::{Kind, NamespaceState};
+use crate::core::namespace::{Kind, NamespaceState, OutputEvent};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
+use crate::core::object::Output;
 use crate::core::time::Time;
 use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
@@ -17,8 +18,6 @@ use std::vec::IntoIter;
 type Waiting<N, E> = IntoIter<(N, E)>;
 /// A Service and the epoch of the last list that showed it; `None` when it is gone.
 type ServiceEvent = Option<(ServiceFacts, u8)>;
-type SliceEvent = ObjectEvent<Box<SliceFacts>, SliceMeta>;
-type EndpointsEvent = ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>;
 
 /// A shard's waiting events while they are applied, in several turns: there may be a hundred thousand, and other
 /// namespaces must not wait for all of them. Until all are applied, the state must not be used otherwise, because the
@@ -35,9 +34,8 @@ pub struct Applying {
     /// The next pod, while its labels are being compared with selectors.
     pub(super) matching: Option<Box<Waiter>>,
     pub(super) services: Waiting<Arc<str>, ServiceEvent>,
-    pub(super) slices: Waiting<Box<str>, SliceEvent>,
-    pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
-    pub(super) mirrored: Waiting<Box<str>, SliceEvent>,
+    /// By [`Output`].
+    pub(super) outputs: [Waiting<Box<str>, OutputEvent>; Output::ALL.len()],
     pub(super) leases: LeaseChanges,
     pub(super) zones: Option<ZoneView>,
     /// True if [`NamespaceState::begin_watching_zones`] has been called.
@@ -127,8 +125,8 @@ impl Applying {
                 }
                 None => state.begin_removal(&name),
             }
-        } else if let Some(units) = self.next_object(state) {
-            return units;
+        } else if let Some((_, event)) = self.outputs.iter_mut().find_map(Iterator::next) {
+            state.apply_output(event);
         } else if let Some(change) = self.leases.next() {
             state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
@@ -140,40 +138,6 @@ impl Applying {
             return self.next_list(state, nodes);
         }
         1
-    }
-
-    /// Applies the next event of an object that we may write, if there is one. Returns its cost.
-    fn next_object(&mut self, state: &mut NamespaceState) -> Option<u64> {
-        if let Some((name, event)) = self.slices.next() {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => {
-                    state.count_read(facts.units());
-                    state.apply_slice(*facts, epoch);
-                }
-                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
-            }
-        } else if let Some((name, event)) = self.endpoints.next() {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => {
-                    state.count_read(facts.units());
-                    state.apply_endpoints(*facts, epoch);
-                }
-                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
-            }
-        } else {
-            let (name, event) = self.mirrored.next()?;
-            match event {
-                ObjectEvent::Whole(facts, epoch) => {
-                    state.count_read(facts.units());
-                    state.apply_mirrored(*facts, epoch);
-                }
-                ObjectEvent::Meta(meta, epoch) => state.apply_mirrored_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.mirrored_gone(&name, version),
-            }
-        }
-        Some(1)
     }
 
     /// Applies the end or the beginning of a list, or removes one object that a list left out.

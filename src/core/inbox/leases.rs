@@ -2,9 +2,8 @@
 
 use super::latest::Latest;
 use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent};
-use std::array;
 use std::sync::Arc;
-use std::vec;
+use std::{array, vec};
 
 /// The waiting changes of one request to follow Leases: the last list, and what came after it, by Lease.
 #[derive(Clone, Debug, Default)]

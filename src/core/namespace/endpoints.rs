@@ -8,11 +8,11 @@
 mod output;
 mod server;
 
-use super::Kind;
 use super::context::Context;
 use super::lifecycle::Objects;
 use super::rounds::{Round, Visit};
 use super::services::Services;
+use super::{EndpointsEvent, Kind};
 use crate::core::facts::EndpointsFacts;
 use crate::core::ids::ServiceId;
 use crate::core::inputs::Inputs;
@@ -94,7 +94,7 @@ impl EndpointsObjects {
     }
 
     /// Takes the next of the objects that were listed before their pods and Services were known.
-    pub(super) fn take_arrival(&mut self) -> Option<(u8, EndpointsFacts)> {
+    pub(super) fn take_arrival(&mut self) -> Option<EndpointsEvent> {
         self.objects.take_arrival()
     }
 

@@ -259,7 +259,7 @@ pub(super) struct Objects<T: Published> {
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.
     /// Boxed, since they are moved whenever the map grows.
-    arrivals: KeyedMap<Box<str>, Box<(u8, T::Facts)>>,
+    arrivals: KeyedMap<Box<str>, (u8, Box<T::Facts>)>,
     /// The same, in the order in which they are to be adopted: that of [`adoption_order`].
     adoption: BTreeSet<(Option<Time>, Box<str>)>,
     /// Objects that may be due, but not before all others have been planned, by their position in a plan. Used only
@@ -345,7 +345,7 @@ impl<T: Published> Objects<T> {
 
     /// Takes the first, in the order of adoption, of the objects that were listed before their pods and Services were
     /// known, with the epoch of its list.
-    pub(super) fn take_arrival(&mut self) -> Option<(u8, T::Facts)> {
+    pub(super) fn take_arrival(&mut self) -> Option<ObjectEvent<T::Facts, <T::Facts as Whole>::Meta>> {
         let Some((_, name)) = self.adoption.pop_first() else {
             // This is asked at each plan, and there is memory to give back only after a start.
             if self.arrivals.capacity() > 0 {
@@ -354,15 +354,16 @@ impl<T: Published> Objects<T> {
             return None;
         };
         let arrival = self.arrivals.remove(&name);
-        Some(*arrival.expect("an object that is to be adopted was listed"))
+        let (epoch, facts) = arrival.expect("an object that is to be adopted was listed");
+        Some(ObjectEvent::Whole(facts, epoch))
     }
 
     /// Keeps an object that was listed before its pods and Service were known.
-    fn keep_arrival(&mut self, epoch: u8, facts: T::Facts) {
+    fn keep_arrival(&mut self, epoch: u8, facts: Box<T::Facts>) {
         let name: Box<str> = facts.meta().name().into();
         self.drop_arrival(&name);
         self.adoption.insert((facts.created(), name.clone()));
-        self.arrivals.insert(name, Box::new((epoch, facts)));
+        self.arrivals.insert(name, (epoch, facts));
     }
 
     /// Drops what a list showed of an object that waits to be adopted.
@@ -423,8 +424,39 @@ pub(super) trait Whole: Clone + fmt::Debug + Sized {
     fn meta(&self) -> &Self::Meta;
     /// Returns when it was created, if the order of adoption depends on it.
     fn created(&self) -> Option<Time>;
+    /// Returns the units of work that it takes to take the object in.
+    fn units(&self) -> u64;
     /// Extracts the object from an answer.
     fn from_content(content: Content) -> Option<Self>;
+}
+
+/// An event of one object, in the form in which it was read: whole or its metadata alone.
+#[derive(Clone, Debug)]
+pub enum ObjectEvent<W, M> {
+    /// The whole object, from the list of an epoch.
+    Whole(Box<W>, u8),
+    /// Its metadata, from a watch that began with the list of an epoch.
+    Meta(M, u8),
+    /// The object of this name is gone, or not ours any more, as of a resourceVersion.
+    Gone(Box<str>, u64),
+}
+
+/// Returns the name of the object of an event.
+pub(super) fn name_of<W: Whole>(event: &ObjectEvent<W, W::Meta>) -> &str {
+    match event {
+        ObjectEvent::Whole(facts, _) => facts.meta().name(),
+        ObjectEvent::Meta(meta, _) => meta.name(),
+        ObjectEvent::Gone(name, _) => name,
+    }
+}
+
+/// Returns the resourceVersion that an event shows.
+pub(super) fn version_of<W: Whole>(event: &ObjectEvent<W, W::Meta>) -> u64 {
+    match event {
+        ObjectEvent::Whole(facts, _) => facts.meta().version(),
+        ObjectEvent::Meta(meta, _) => meta.version(),
+        ObjectEvent::Gone(_, version) => *version,
+    }
 }
 
 /// An object that we publish, as the state keeps it. The lifecycle's part of it is an [`ObjectState`].

@@ -22,11 +22,11 @@ use losses::Losses;
 
 use super::context::Context;
 use super::endpoints::{EndpointsNews, EndpointsObjects};
-use super::fresh_name;
 use super::lifecycle::{Metadata as _, Notices as _, Objects};
 use super::services::Services;
 use super::slices::Slices;
 use super::withdraw::{MOST_WAIT, MirrorWaits, Ready, Released};
+use super::{SliceEvent, fresh_name};
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
@@ -84,7 +84,7 @@ impl Mirrors {
     }
 
     /// Takes the next of the slices that were listed before their pods and Services were known.
-    pub(super) fn take_arrival(&mut self) -> Option<(u8, SliceFacts)> {
+    pub(super) fn take_arrival(&mut self) -> Option<SliceEvent> {
         self.objects.take_arrival()
     }
 

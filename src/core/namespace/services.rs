@@ -44,11 +44,10 @@ use crate::core::followed_leases::Following;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{ServiceId, SliceId, Uid};
 use crate::core::namespace::rounds::STRIDE;
-use crate::core::nodes::ZoneView;
 use crate::core::ports::ResolvedPorts;
 use crate::core::slices::FamilyState;
 use crate::core::time::{Time, earliest};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -136,10 +135,7 @@ pub(super) struct Services {
     passes: VecDeque<Queued>,
     /// The Services whose writes wait.
     deferrals: deferral::Deferrals,
-    /// Services whose hints depend on the zones.
-    auto_hinted: BTreeSet<ServiceId>,
-    /// The zones, while any Service depends on them.
-    zones: Option<ZoneView>,
+    auto_hints: hinting::AutoHints,
     syncs: Vec<SyncReport>,
     totals: Totals,
 }

@@ -128,8 +128,7 @@ async fn try_review(
         "kind": "TokenReview",
         "spec": {"token": token},
     });
-    let uri = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let answer = post(client, uri, &review).await?;
+    let answer = post(client, http::TOKEN_REVIEWS, &review).await?;
     let status = &answer["status"];
     if status["authenticated"] != true {
         return Ok(Verdict::Unauthenticated);
@@ -150,8 +149,7 @@ async fn try_review(
             "nonResourceAttributes": {"path": path, "verb": method.as_str().to_ascii_lowercase()},
         },
     });
-    let uri = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    let answer = post(client, uri, &review).await?;
+    let answer = post(client, http::ACCESS_REVIEWS, &review).await?;
     let status = &answer["status"];
     if status["allowed"] == true && status["denied"] != true {
         Ok(Verdict::Allowed)

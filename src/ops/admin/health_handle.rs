@@ -16,8 +16,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::sync::watch;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 /// An actor that has not answered for this long is considered stuck. A namespace of 100,000 pods is read in a second

@@ -1,11 +1,10 @@
 //! The server's certificate, reloaded from files that are renewed by others.
 
 use parking_lot::Mutex;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;

@@ -6,15 +6,13 @@ mod kinds;
 
 use self::followed::{follow_leases, lease, led, many_expire};
 use self::kinds::{ANNOTATED, ELECTION, EVERYWHERE, FOLLOWED, KINDS, MIRRORED};
-use crate::cluster;
 use crate::constant::{Constant, Picks};
-use crate::endpoint_selectors;
 use crate::gate::{Gate, Sent};
 use crate::log::Log;
-use crate::objects;
+use crate::standby::run_elected;
 use crate::world::{NS, World, node, pod, service};
+use crate::{cluster, endpoint_selectors, objects};
 use endpointd::core::outputs::Outputs;
-use endpointd::ops::run::run_elected;
 use futures::FutureExt as _;
 use kube::Client;
 use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
@@ -496,9 +494,7 @@ async fn elect(kind: &Kind, rules: Vec<(Picks, Constant)>, log: &Log) -> Counted
             // It never comes to a message.
             let _ = stopped.await;
         };
-        run_elected(clients, cluster::options(4), lease, candidacy, stopped)
-            .await
-            .unwrap();
+        run_elected(clients, lease, candidacy, stopped).await;
     });
     let counted = count(&gate, kind.picks, log).await;
     drop(stop);

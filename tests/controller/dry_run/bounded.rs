@@ -5,7 +5,8 @@ use endpointd::cluster::codec::{self, Namespaced};
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hints::NodeCapacity;
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::namespace::{Kind, NamespaceState, PendingLists, Settings, Sizes};
+use endpointd::core::namespace::ObjectEvent::Gone;
+use endpointd::core::namespace::{Kind, NamespaceState, OutputEvent, PendingLists, Settings, Sizes};
 use endpointd::core::nodes::NodeTable;
 use endpointd::inspect::dry_run::DryRun;
 use serde_json::{Value, json};
@@ -86,24 +87,27 @@ fn round(world: &mut World, round: u64) -> usize {
         "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
     });
     meta(&mut slice, round);
-    let slice = || Box::new(facts::<SliceFacts>(&slice));
-    pending.push(Change::Slice(slice(), 1));
+    let slice = || facts::<SliceFacts>(&slice);
+    pending.push(Change::Output(OutputEvent::slice(slice(), 1)));
     if round % 4 == 3 {
         // Slices are listed again: what the last look took over is of the list before.
         let epoch = (round % 200) as u8 + 2;
         pending.push(Change::Begin(Kind::Slice));
-        pending.push(Change::Slice(slice(), epoch));
+        pending.push(Change::Output(OutputEvent::slice(slice(), epoch)));
         pending.push(Change::End(Kind::Slice, epoch, round + 1));
     }
     if round > 0 {
-        pending.push(Change::SliceGone(
+        pending.push(Change::Output(OutputEvent::Slice(Gone(
             format!("s-{}", (round - 1) % 5).into(),
             round + 1,
-        ));
+        ))));
     }
     let mut object = json!({"metadata": {"name": "s"}});
     meta(&mut object, round);
-    pending.push(Change::Endpoints(Box::new(facts::<EndpointsFacts>(&object)), 1));
+    pending.push(Change::Output(OutputEvent::endpoints(
+        facts::<EndpointsFacts>(&object),
+        1,
+    )));
     world.look().1
 }
 
@@ -145,8 +149,12 @@ fn memory_does_not_grow_and_is_released_in_the_end() {
     assert_eq!(world.state.plan(), []);
 
     world.pending.push(Change::ServiceGone("s".into()));
-    world.pending.push(Change::SliceGone("s-4".into(), 1000));
-    world.pending.push(Change::EndpointsGone("s".into(), 1000));
+    world
+        .pending
+        .push(Change::Output(OutputEvent::Slice(Gone("s-4".into(), 1000))));
+    world
+        .pending
+        .push(Change::Output(OutputEvent::Endpoints(Gone("s".into(), 1000))));
     for number in 0..30 {
         world.pending.push(Change::PodGone(format!("p{number}-2").into()));
     }
@@ -182,7 +190,7 @@ fn named_service() -> Change {
 fn endpoints(object: Value) -> Change {
     let mut object = object;
     meta(&mut object, 0);
-    Change::Endpoints(Box::new(facts::<EndpointsFacts>(&object)), 1)
+    Change::Output(OutputEvent::endpoints(facts::<EndpointsFacts>(&object), 1))
 }
 
 #[test]

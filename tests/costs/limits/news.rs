@@ -6,7 +6,8 @@ use endpointd::cluster::codec::{NamedNode, Namespaced, object};
 use endpointd::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts};
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::namespace::Content;
+use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
+use endpointd::core::namespace::{Content, OutputEvent};
 use std::time::Duration;
 
 /// How an object becomes known.
@@ -79,13 +80,17 @@ pub(super) fn read(kind: Kind, text: &str, means: Means) -> News {
         Kind::Pod => Change::Pod(facts::<PodFacts>(text), 0),
         Kind::Service => Change::Service(facts::<ServiceFacts>(text), 0),
         Kind::Endpoints | Kind::OwnEndpoints if listed => {
-            Change::Endpoints(Box::new(facts::<EndpointsFacts>(text)), 0)
+            Change::Output(OutputEvent::endpoints(facts::<EndpointsFacts>(text), 0))
         }
-        Kind::Endpoints | Kind::OwnEndpoints => Change::EndpointsMeta(facts::<EndpointsMeta>(text), 0),
-        Kind::Slice | Kind::Custom if listed => Change::Slice(Box::new(facts::<SliceFacts>(text)), 0),
-        Kind::Slice | Kind::Custom => Change::SliceMeta(facts::<SliceMeta>(text), 0),
-        Kind::Mirrored if listed => Change::Mirrored(Box::new(facts::<SliceFacts>(text)), 0),
-        Kind::Mirrored => Change::MirroredMeta(facts::<SliceMeta>(text), 0),
+        Kind::Endpoints | Kind::OwnEndpoints => {
+            Change::Output(OutputEvent::Endpoints(Meta(facts::<EndpointsMeta>(text), 0)))
+        }
+        Kind::Slice | Kind::Custom if listed => {
+            Change::Output(OutputEvent::slice(facts::<SliceFacts>(text), 0))
+        }
+        Kind::Slice | Kind::Custom => Change::Output(OutputEvent::Slice(Meta(facts::<SliceMeta>(text), 0))),
+        Kind::Mirrored if listed => Change::Output(OutputEvent::mirrored(facts::<SliceFacts>(text), 0)),
+        Kind::Mirrored => Change::Output(OutputEvent::Mirrored(Meta(facts::<SliceMeta>(text), 0))),
         Kind::Node => return News::Node(object::<NamedNode>(text.as_bytes()).unwrap()),
         Kind::Lease => {
             let facts = facts::<LeaseFacts>(text);
@@ -104,9 +109,11 @@ pub(super) fn gone(kind: Kind) -> News {
     News::Changes(vec![match kind {
         Kind::Pod => Change::PodGone(kind.object().into()),
         Kind::Service => Change::ServiceGone(kind.object().into()),
-        Kind::Endpoints | Kind::OwnEndpoints => Change::EndpointsGone(kind.object().into(), VERSION),
-        Kind::Slice | Kind::Custom => Change::SliceGone(kind.object().into(), VERSION),
-        Kind::Mirrored => Change::MirroredGone(kind.object().into(), VERSION),
+        Kind::Endpoints | Kind::OwnEndpoints => {
+            Change::Output(OutputEvent::Endpoints(Gone(kind.object().into(), VERSION)))
+        }
+        Kind::Slice | Kind::Custom => Change::Output(OutputEvent::Slice(Gone(kind.object().into(), VERSION))),
+        Kind::Mirrored => Change::Output(OutputEvent::Mirrored(Gone(kind.object().into(), VERSION))),
         Kind::Node => return News::NodeGone(kind.object()),
         Kind::Lease => return leases(3, vec![LeaseEvent::Gone(kind.object().into(), VERSION)]),
     }])

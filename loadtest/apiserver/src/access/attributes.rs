@@ -2,7 +2,8 @@
 
 use crate::query::Query;
 use crate::status::Refusal;
-use http::{Method, request::Parts};
+use http::Method;
+use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
 /// A verb and what it is about.

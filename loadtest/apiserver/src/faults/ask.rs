@@ -1,16 +1,16 @@
 //! The part of a request that rules look at: its client, and what it asks for.
 
+use super::Verb;
 use crate::accept::{Media, Offer, StatusForm, negotiate, of_refusals};
 use crate::kinds::Kind;
 use crate::protobuf;
 use crate::query::Query;
 use crate::route::{Target, target};
 use crate::store::Store;
-use http::{Method, header, request::Parts};
+use http::request::Parts;
+use http::{Method, header};
 use serde_json::Value;
 use std::sync::Arc;
-
-use super::Verb;
 
 /// The client that sends the requests of a service.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,8 @@
 use super::table::{MESSAGES, Message, Numbers, Target, wire_of};
 use super::wire::{Fault, LENGTH, Raw, Reader};
 use crate::schema::{Field, Rule, Shape};
-use base64::{Engine, prelude::BASE64_STANDARD};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

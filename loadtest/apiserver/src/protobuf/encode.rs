@@ -7,7 +7,8 @@ use super::table::{Key, MESSAGES, Message, put_absent, wire_of};
 use super::time::{self, YEAR_ONE};
 use super::wire::{LENGTH, Raw, Reader, put_varint, varint_len};
 use crate::schema::Shape;
-use base64::{Engine, prelude::BASE64_STANDARD};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,

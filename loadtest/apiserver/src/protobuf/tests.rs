@@ -5,7 +5,8 @@ use super::{Type, decode, encode, frame_len, has_message, made, open, write_even
 use crate::schema::{Rule, SCHEMA, Shape};
 use crate::status::Refusal;
 use crate::{catalog, registry};
-use base64::{Engine, prelude::BASE64_STANDARD};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -5,7 +5,8 @@
 use crate::kinds::Kind;
 use crate::schema::{Field, Rule, SCHEMA, Schema, Shape, go_name};
 use crate::status::{Answer, Refusal};
-use base64::{DecodeError, Engine, prelude::BASE64_STANDARD};
+use base64::prelude::BASE64_STANDARD;
+use base64::{DecodeError, Engine};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

@@ -3,7 +3,8 @@
 use super::configmap::{check_entries, check_immutable};
 use crate::cause::Faults;
 use crate::json::{object_at, text};
-use base64::{Engine, prelude::BASE64_STANDARD};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 pub(crate) fn default(value: &mut Value) {

@@ -1,9 +1,9 @@
 //! Objects that stay in their deletion: a finalizer holds them, or they go in the foreground.
 
-use serde_json::{Value, json};
-
-use super::{FollowUp, History, tamper::name_of};
+use super::tamper::name_of;
+use super::{FollowUp, History};
 use crate::chaos::api::{Ask, Resource};
+use serde_json::{Value, json};
 
 /// The finalizer of a program that has something to do before an object goes.
 pub(super) const FINALIZER: &str = "chaos.example.com/hold";

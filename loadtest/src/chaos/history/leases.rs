@@ -1,16 +1,11 @@
 //! The changes of the Leases that Services follow.
 
-use serde_json::{Value, json};
-
 use super::History;
-use crate::{
-    api::{Http, Resource},
-    chaos::{
-        api::{Ask, list},
-        world::LEASES,
-    },
-    objects::object,
-};
+use crate::api::{Http, Resource};
+use crate::chaos::api::{Ask, list};
+use crate::chaos::world::LEASES;
+use crate::objects::object;
+use serde_json::{Value, json};
 
 impl History {
     /// A Lease gets another holder, is given up, or goes.

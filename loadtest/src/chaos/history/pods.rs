@@ -1,12 +1,9 @@
 //! The changes of pods.
 
-use serde_json::json;
-
 use super::History;
-use crate::chaos::{
-    api::{Ask, Resource},
-    world::{Pod, World},
-};
+use crate::chaos::api::{Ask, Resource};
+use crate::chaos::world::{Pod, World};
+use serde_json::json;
 
 /// A cluster never has more, so that histories stay quick.
 const MOST: usize = 60;

@@ -1,12 +1,10 @@
 //! The changes of Services.
 
+use super::held::FINALIZER;
+use super::{FollowUp, History};
+use crate::chaos::api::{Ask, Resource};
+use crate::chaos::world::{ANNOTATIONS, LEASES, Service, World};
 use serde_json::{Value, json};
-
-use super::{FollowUp, History, held::FINALIZER};
-use crate::chaos::{
-    api::{Ask, Resource},
-    world::{ANNOTATIONS, LEASES, Service, World},
-};
 
 /// Services in one namespace.
 const MOST: usize = 6;

@@ -1,10 +1,9 @@
 //! Edits by users and other programs of the objects that the controller has written.
 
-use fastrand::Rng;
-use serde_json::{Value, json};
-
 use super::{FollowUp, History};
 use crate::chaos::api::{Ask, Resource, list};
+use fastrand::Rng;
+use serde_json::{Value, json};
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";

@@ -1,13 +1,14 @@
 //! The attacks that the owner of a namespace can make, up to the limits of the API: 1.5 MB an object, and 20 writes a
 //! second.
 
+use super::kinds::{Attack, NAMESPACE, collection, path, pod_number};
+use super::{bulk, collisions, objects};
+use crate::api::Http;
+use crate::observe::pod_ip;
+use crate::oracle::Family;
 use anyhow::Context;
 use memory_apiserver::{Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs};
 use serde_json::{Value, json};
-
-use super::kinds::{Attack, NAMESPACE, collection, path, pod_number};
-use super::{bulk, collisions, objects};
-use crate::{api::Http, observe::pod_ip, oracle::Family};
 
 /// An object of about 1.4 MB, as its largest part.
 const LARGE: usize = 1_400_000;

@@ -1,12 +1,10 @@
 //! Attacks by objects that are large, or many: how they are made, and how they change.
 
+use super::kinds::{Attack, NAMESPACE, collection, path, pod_number};
+use super::objects;
+use crate::observe::pod_ip;
+use crate::oracle::Family;
 use serde_json::{Value, json};
-
-use super::{
-    kinds::{Attack, NAMESPACE, collection, path, pod_number},
-    objects,
-};
-use crate::{observe::pod_ip, oracle::Family};
 
 /// An object, where it belongs, and a status to patch it with.
 pub(super) struct Made {

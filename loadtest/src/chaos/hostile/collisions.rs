@@ -35,7 +35,8 @@ pub(super) fn keys(series: u64, count: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::keys;
-    use std::{collections::BTreeSet, hash::BuildHasher};
+    use std::collections::BTreeSet;
+    use std::hash::BuildHasher;
 
     #[test]
     fn keys_collide_in_the_hash_that_they_are_made_for() {

@@ -1,22 +1,14 @@
 //! How long the controller itself takes to answer a neighbour's flip: from its event to the request that writes it.
 
-use std::collections::HashMap;
-
+use super::meter::{Meter, Moment};
+use super::neighbours;
+use crate::observe::visible::{SetId, Shown, Visibility};
+use crate::observe::{PodNumber, shown_in_slice};
+use crate::report::model::Latency;
 use memory_apiserver::{event_of, object_of};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use tokio::time::Instant;
-
-use super::{
-    meter::{Meter, Moment},
-    neighbours,
-};
-use crate::{
-    observe::{
-        PodNumber, shown_in_slice,
-        visible::{SetId, Shown, Visibility},
-    },
-    report::model::Latency,
-};
 
 /// The flips that are under way, and how long those took that are not. The relay writes to it.
 pub(super) struct Delays {
@@ -138,10 +130,10 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::{observe::pod_ip, oracle::Family};
+    use crate::observe::pod_ip;
+    use crate::oracle::Family;
+    use std::time::Duration;
 
     #[test]
     fn a_flip_takes_from_its_event_to_the_request_that_shows_it() {

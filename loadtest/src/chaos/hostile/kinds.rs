@@ -1,8 +1,7 @@
 //! The attacks by name: what each may cost, and where its objects belong.
 
-use std::fmt;
-
 use clap::ValueEnum;
+use std::fmt;
 
 pub(super) const NAMESPACE: &str = "hostile";
 /// Numbers of pods, from which their addresses follow, begin here: below are the neighbours'.

@@ -1,14 +1,12 @@
 //! Whether the controller keeps its lease.
 
-use std::{sync::Arc, time::Duration};
-
 use kube::Client;
 use serde_json::Value;
-use tokio::{
-    sync::Notify,
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/endpointd";
 const LOOK: Duration = Duration::from_millis(100);

@@ -1,15 +1,11 @@
 //! The meter of the time and requests that the controller has spent until a moment. A busy machine makes everything
 //! take longer by the clock on the wall; it makes the controller use no more processor time, and send no more requests.
 
-use std::{
-    sync::atomic::{AtomicI32, AtomicU64, Ordering},
-    time::Duration,
-};
-
-use tokio::time::Instant;
-
 use super::kinds;
 use crate::process::Usage;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The time that stands for a request.
 const REQUEST: Duration = Duration::from_millis(1);

@@ -1,33 +1,20 @@
 //! Namespaces that behave, and a probe of the server.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-
+use super::{START_LIMIT, objects};
+use crate::api::Http;
+use crate::observe::latencies::Latencies;
+use crate::observe::visible::{Change, SetId, Shown, Visibility};
+use crate::observe::watch::Seen;
+use crate::observe::{PodNumber, pod_ip};
+use crate::oracle::Family;
 use anyhow::Context;
 use serde_json::json;
-use tokio::{
-    task::{JoinHandle, JoinSet},
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
-};
-
-use super::{START_LIMIT, objects};
-use crate::{
-    api::Http,
-    observe::{
-        PodNumber,
-        latencies::Latencies,
-        pod_ip,
-        visible::{Change, SetId, Shown, Visibility},
-        watch::Seen,
-    },
-    oracle::Family,
-};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 /// Their Services have it, and so do their slices.
 pub(super) const LABEL: &str = "hostile.example/neighbour=yes";

@@ -1,10 +1,8 @@
 //! The bodies of objects that are made here.
 
-use std::net::IpAddr;
-
-use serde_json::{Map, Value, json};
-
 use crate::objects::{self, ZONE_LABEL, object};
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 
 /// Where all pods run, but for those of the attack on nodes.
 pub(super) const NODE: &str = "node";

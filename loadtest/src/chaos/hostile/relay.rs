@@ -12,26 +12,20 @@
 //! at a time. It reads ahead of the side that it passes the bytes to, so that a controller that is slow to read gains
 //! nothing by it: what has been read waits in queues without a bound, which hold at most what is sent during a test.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
-
+use super::answers::{Answers, MOST_HEADERS, Piece};
+use super::delays::{Delays, Written};
 use anyhow::{Context, bail};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    runtime::{Builder, Runtime},
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, sleep},
-};
-
-use super::{
-    answers::{Answers, MOST_HEADERS, Piece},
-    delays::{Delays, Written},
-};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep};
 
 /// Read at once at most.
 const READ: usize = 256 * 1024;

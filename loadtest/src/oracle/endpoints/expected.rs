@@ -1,14 +1,11 @@
 //! The contents that the Endpoints object of a Service should have, worked out from Services and Pods alone.
 
-use std::{collections::BTreeMap, fmt};
-
+use crate::oracle::Family;
+use crate::oracle::facts::{self, Port};
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, ObjectReference, Pod, Service};
 use kube::ResourceExt;
-
-use crate::oracle::{
-    Family,
-    facts::{self, Port},
-};
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// The meaning of an object's subsets: for each port, the addresses that offer it. How ports share subsets
 /// says nothing. A headless Service without ports has its addresses under no port.

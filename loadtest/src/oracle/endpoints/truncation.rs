@@ -4,10 +4,9 @@
 //! proportion, each part rounded up, until nothing is left. The order of the subsets is not promised, so any order will
 //! do: every subset has its whole part or nothing, but for the one in which the limit is reached.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::expected::{Address, AddressKey, Offers};
 use crate::oracle::facts::Port;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most addresses in one object. One that offers ports with another set of addresses counts again.
 const LIMIT: usize = 1000;

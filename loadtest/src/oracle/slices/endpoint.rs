@@ -1,10 +1,8 @@
 //! An endpoint of a slice, in the form in which what should be published is compared with what is.
 
-use std::fmt;
-
-use k8s_openapi::api::discovery::v1::{Endpoint as ApiEndpoint, EndpointHints, EndpointPort};
-
 use crate::oracle::facts::Port;
+use k8s_openapi::api::discovery::v1::{Endpoint as ApiEndpoint, EndpointHints, EndpointPort};
+use std::fmt;
 
 /// A set of ports: endpoints with equal sets share slices. Sorted, so that order does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,15 +1,11 @@
 //! The contents that the slices of a Service should have, worked out from Services, Pods and Nodes alone.
 
-use std::collections::{BTreeMap, HashMap};
-
+use super::endpoint::{Endpoint, EndpointKey, Hints, PortGroup};
+use super::hints::Mode;
+use crate::oracle::{Family, facts};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::ResourceExt;
-
-use super::{
-    endpoint::{Endpoint, EndpointKey, Hints, PortGroup},
-    hints::Mode,
-};
-use crate::oracle::{Family, facts};
+use std::collections::{BTreeMap, HashMap};
 
 /// The endpoints of one Service, for each of its families. Every family is there, also one without endpoints.
 pub(in crate::oracle) type Expected = BTreeMap<Family, BTreeMap<PortGroup, BTreeMap<EndpointKey, Endpoint>>>;

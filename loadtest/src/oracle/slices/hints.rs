@@ -7,13 +7,11 @@
 //! or what is left to take, is no whole endpoint. With few endpoints and zones of very different sizes a zone
 //! may by then still be over its maximum, and such a state is as final as any other.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{Node, Service};
-use kube::ResourceExt;
-
 use super::endpoint::Endpoint;
 use crate::oracle::facts;
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::ResourceExt;
+use std::collections::BTreeMap;
 
 /// The deprecated one first: where it stands, the other is not read.
 const TOPOLOGY_ANNOTATIONS: [&str; 2] = [

@@ -1,8 +1,7 @@
 //! The differences that Endpoints objects can have.
 
-use k8s_openapi::api::core::v1::EndpointSubset;
-
 use super::*;
+use k8s_openapi::api::core::v1::EndpointSubset;
 
 fn differences(cluster: &Cluster) -> Vec<String> {
     lines(&cluster.check(&options(Outputs::ENDPOINTS)))

@@ -1,9 +1,8 @@
 //! Slices from before a Service had a selector, beside those for the selector.
 
+use super::{Cluster, Options, cluster, endpoint, http, lines, slice, spec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
-
-use super::{Cluster, Options, cluster, endpoint, http, lines, slice, spec};
 
 const ANNOTATED: &str = "endpointd.io";
 const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";

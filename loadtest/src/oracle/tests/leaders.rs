@@ -1,9 +1,8 @@
 //! Services that follow a Lease.
 
-use serde_json::json;
-
 use super::{Cluster, Options, cluster, from_json};
 use crate::oracle::Outputs;
+use serde_json::json;
 
 fn options() -> Options {
     Options {

@@ -1,10 +1,8 @@
 //! The differences that slices can have.
 
-use k8s_openapi::api::discovery::v1::EndpointHints;
-
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-
 use super::*;
+use k8s_openapi::api::discovery::v1::EndpointHints;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 fn differences(cluster: &Cluster) -> Vec<String> {
     lines(&cluster.check(&options(Outputs::SLICES)))

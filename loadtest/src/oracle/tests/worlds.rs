@@ -1,8 +1,8 @@
 //! Random small clusters, in which pods are found by their labels and by comparing every Service with every pod.
 
-use proptest::{collection, option, prelude::*};
-
 use super::*;
+use proptest::prelude::*;
+use proptest::{collection, option};
 
 const LABELS: usize = 3;
 const VALUES: usize = 3;

@@ -1,11 +1,8 @@
 //! The controllers that take turns under a load.
 
+use crate::process::Process;
+use crate::real::cluster::{Cluster, Endpointd};
 use std::time::Duration;
-
-use crate::{
-    process::Process,
-    real::cluster::{Cluster, Endpointd},
-};
 
 /// How long kube-controller-manager may take to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,16 +1,14 @@
 //! Shows that a control plane does what the other parts rely on.
 
+use super::Work;
+use crate::api::{Http, Resource};
+use crate::figures::time;
+use crate::objects::object;
+use crate::real::plane::Plane;
+use crate::real::table::Outcome;
 use anyhow::ensure;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-use super::Work;
-use crate::{
-    api::{Http, Resource},
-    figures::time,
-    objects::object,
-    real::{plane::Plane, table::Outcome},
-};
 
 /// Starts a control plane, restarts its API server, restores an older store, and ends it.
 pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {

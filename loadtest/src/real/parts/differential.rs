@@ -12,30 +12,27 @@
 mod known;
 mod steps;
 
-use std::{collections::BTreeMap, fmt::Write as _, ops::RangeInclusive, path::Path, time::Duration};
-
+use self::known::{Difference, Facts, Published, Reasons, compare, published};
+use self::steps::Steps;
+use super::Work;
+use super::scenarios::RECORDED_WITH;
+use crate::api;
+use crate::figures::number;
+use crate::real::cluster::{Cluster, UPSTREAM};
+use crate::real::folder::Program;
+use crate::real::table::Outcome;
 use anyhow::{Context, bail};
 use futures::future::{join_all, try_join};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use scenario::{Api, Compared, Error, Play, Scenario, carry_out};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use self::{
-    known::{Difference, Facts, Published, Reasons, compare, published},
-    steps::Steps,
-};
-use super::{Work, scenarios::RECORDED_WITH};
-use crate::{
-    api,
-    figures::number,
-    real::{
-        cluster::{Cluster, UPSTREAM},
-        folder::Program,
-        table::Outcome,
-    },
-};
 
 /// The setting of each pair of planes: the limit of slices, and whether it matters which slice holds which endpoint.
 /// Where slices are small, that depends on more than the state, and the controllers need not agree.

@@ -13,21 +13,20 @@
 
 mod writers;
 
-use std::{fmt::Write, sync::Arc, time::Duration};
-
-use anyhow::ensure;
-use tokio::time::Instant;
-
 use self::writers::Writers;
 use super::Work;
-use crate::{
-    figures::{number, time},
-    process::Usage,
-    real::{cluster::Cluster, table::Outcome},
-    report::model::{self, Latency},
-    target::Target,
-    watchers::{EchoOver, Echoes, Flags, Watchers, reserve_files},
-};
+use crate::figures::{number, time};
+use crate::process::Usage;
+use crate::real::cluster::Cluster;
+use crate::real::table::Outcome;
+use crate::report::model::{self, Latency};
+use crate::target::Target;
+use crate::watchers::{EchoOver, Echoes, Flags, Watchers, reserve_files};
+use anyhow::ensure;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long watches may take to begin, and to show the last write.
 const LIMIT: Duration = Duration::from_secs(180);

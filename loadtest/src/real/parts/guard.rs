@@ -1,28 +1,26 @@
 //! The admission policy of `deploy/guard` on a real API server. The requests are those that tests evaluate it with
 //! (`scenario::guard`): each is sent in its user's name, as a dry run. Then endpointd does its work under the policy.
 
-use std::{collections::BTreeSet, fs, time::Duration};
-
+use super::{Work, manifests};
+use crate::api::{self, Http, Resource};
+use crate::objects::object;
+use crate::real::cluster::{Cluster, UPSTREAM};
+use crate::real::manifests::{Applier, documents};
+use crate::real::render::{flags, kustomize};
+use crate::real::table::Outcome;
 use anyhow::{Context, ensure};
-use http::{Method, Request, StatusCode, header::CONTENT_TYPE};
-use kube::{Client, client::Body};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, StatusCode};
+use kube::Client;
+use kube::client::Body;
 use scenario::guard::{
     CUSTOM, Case, ENDPOINTD, EXCLUDED_NAMESPACE, MIRRORED, SLICES, all, create, large_slices, of, slice,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use super::{Work, manifests};
-use crate::{
-    api::{self, Http, Resource},
-    objects::object,
-    real::{
-        cluster::{Cluster, UPSTREAM},
-        manifests::{Applier, documents},
-        render::{flags, kustomize},
-        table::Outcome,
-    },
-};
 
 /// API servers take up a policy after a second or so.
 const ACTIVE_LIMIT: Duration = Duration::from_secs(30);

@@ -6,23 +6,19 @@
 
 mod rows;
 
-use std::{ffi::OsString, time::Duration};
-
-use anyhow::Context;
-use tokio::time::sleep;
-
 use self::rows::Measured;
 pub(in crate::real) use self::rows::{Row, short_table, table};
-use super::{
-    Work,
-    contestants::{Contestant, Limits},
-    words,
-};
-use crate::{
-    real::{cluster::Cluster, table::Outcome},
-    report::{self, model::Report},
-    run::{Filled, merged},
-};
+use super::contestants::{Contestant, Limits};
+use super::{Work, words};
+use crate::real::cluster::Cluster;
+use crate::real::table::Outcome;
+use crate::report;
+use crate::report::model::Report;
+use crate::run::{Filled, merged};
+use anyhow::Context;
+use std::ffi::OsString;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// How long the API server has to itself between two measurements.
 const PAUSE: Duration = Duration::from_secs(2);

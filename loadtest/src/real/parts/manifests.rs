@@ -1,26 +1,22 @@
 //! The manifests on a real API server: each object is checked by a dry run; then each overlay is applied to a control plane of
 //! its own, and endpointd runs there with the overlay's flags, as its service account, with the rights of its roles.
 
-use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
-
+use super::{Work, words};
+use crate::api::{Http, Resource};
+use crate::objects::object;
+use crate::real::cluster::{Cluster, Endpointd, UPSTREAM};
+use crate::real::manifests::Applier;
+use crate::real::render::{Rendered, charts, flags, overlays};
+use crate::real::table::Outcome;
+use crate::run::Filled;
 use anyhow::{Context, bail, ensure};
 use futures::future::try_join_all;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use super::{Work, words};
-use crate::{
-    api::{Http, Resource},
-    objects::object,
-    real::{
-        cluster::{Cluster, Endpointd, UPSTREAM},
-        manifests::Applier,
-        render::{Rendered, charts, flags, overlays},
-        table::Outcome,
-    },
-    run::Filled,
-};
 
 /// Requires rights to finalizers of owners, which the roles grant for its sake.
 const OPTIONS: [&str; 1] = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"];

@@ -1,17 +1,15 @@
 //! The API server is restarted, etcd is restored from an older snapshot, and watches are cut: endpointd has to have
 //! everything right again soon after.
 
-use std::time::Duration;
-
-use anyhow::Context;
-use tokio::time::sleep;
-
 use super::{Work, words};
-use crate::{
-    figures::time,
-    real::{cluster::Cluster, relay::Relay, table::Outcome},
-    run::Filled,
-};
+use crate::figures::time;
+use crate::real::cluster::Cluster;
+use crate::real::relay::Relay;
+use crate::real::table::Outcome;
+use crate::run::Filled;
+use anyhow::Context;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// How long it may take until everything is right again.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -11,26 +11,20 @@
 
 mod requests;
 
-use std::{ffi::OsString, fmt::Write, time::Duration};
-
-use anyhow::{Context, ensure};
-
 use self::requests::Requests;
-use super::{
-    Work,
-    contestants::{Contestant, LIFTED, Limits, PATIENCE},
-    words,
-};
-use crate::{
-    figures::time,
-    real::{cluster::Cluster, table::Outcome},
-    report::{
-        self,
-        format::{bytes, micros},
-        model::Report,
-    },
-    run::{Filled, merged},
-};
+use super::contestants::{Contestant, LIFTED, Limits, PATIENCE};
+use super::{Work, words};
+use crate::figures::time;
+use crate::real::cluster::Cluster;
+use crate::real::table::Outcome;
+use crate::report;
+use crate::report::format::{bytes, micros};
+use crate::report::model::Report;
+use crate::run::{Filled, merged};
+use anyhow::{Context, ensure};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::time::Duration;
 
 /// The controllers that publish what is measured.
 const CONTROLLERS: &str = "endpoints-controller,endpointslice-controller";

@@ -1,27 +1,19 @@
 //! Plays recorded scenarios with `loadtest record --check`, one process for each: endpointd is held against what upstream has
 //! settled on, and kube-controller-manager against what it settled on when they were recorded.
 
-use std::{
-    fmt,
-    io::Write,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
+use super::Work;
+use crate::process::Process;
+use crate::real::cluster::{Cluster, Endpointd, UPSTREAM};
+use crate::real::folder::Program;
+use crate::real::table::Outcome;
 use anyhow::{Context, ensure};
 use futures::future::try_join_all;
 use scenario::Scenario;
 use serde_json::Value;
-
-use super::Work;
-use crate::{
-    process::Process,
-    real::{
-        cluster::{Cluster, Endpointd, UPSTREAM},
-        folder::Program,
-        table::Outcome,
-    },
-};
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The version of Kubernetes that the scenarios were recorded with.
 pub(super) const RECORDED_WITH: &str = "1.36";

@@ -1,20 +1,14 @@
 //! Two replicas of endpointd, of which the one that writes is ended, killed and stopped while pods change.
 
-use std::time::Duration;
-
+use super::{Work, words};
+use crate::figures::time;
+use crate::real::cluster::{Cluster, Endpointd};
+use crate::real::table::Outcome;
+use crate::run::Filled;
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-use super::{Work, words};
-use crate::{
-    figures::time,
-    real::{
-        cluster::{Cluster, Endpointd},
-        table::Outcome,
-    },
-    run::Filled,
-};
 
 /// The metric that is 1 while a process may write.
 const HELD: &str = "endpointd_lease_held";

@@ -1,16 +1,11 @@
 //! Ratios, what makes a comparison doubtful, and both forms of it.
 
+use super::super::figures::{Figure, Group, Judgement};
+use super::super::model::{Report, Throttling};
+use super::super::sample;
+use super::super::text::WIDTH;
+use super::*;
 use std::path::Path;
-
-use super::{
-    super::{
-        figures::{Figure, Group, Judgement},
-        model::{Report, Throttling},
-        sample,
-        text::WIDTH,
-    },
-    *,
-};
 
 fn runs(reports: impl IntoIterator<Item = Report>) -> Vec<Run<'static>> {
     Run::named(

@@ -1,10 +1,8 @@
 //! The figures of sandboxes that came and went.
 
 use super::{Better, OfReport, noise};
-use crate::report::{
-    format,
-    model::{ByVerb, ClaimKind, Claims, Course, Report, Sent, WriteCounts},
-};
+use crate::report::format;
+use crate::report::model::{ByVerb, ClaimKind, Claims, Course, Report, Sent, WriteCounts};
 
 /// Their figures, latencies apart, as comparisons have them.
 pub(super) const FIGURES: [OfReport; 11] = [

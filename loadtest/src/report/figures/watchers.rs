@@ -1,10 +1,8 @@
 //! The figures of simulated kube-proxies.
 
 use super::{Better, OfReport, noise};
-use crate::report::{
-    format,
-    model::{Report, Watchers},
-};
+use crate::report::format;
+use crate::report::model::{Report, Watchers};
 
 /// Their figures, latencies apart, as comparisons have them.
 pub(super) const FIGURES: [OfReport; 8] = [

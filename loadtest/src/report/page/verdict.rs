@@ -1,13 +1,10 @@
 //! How a run ended, and what a reader should know before trusting its figures.
 
+use super::super::components::{Mood, badge, lines};
+use super::super::figures::{self, Throttled};
+use super::super::format;
+use super::super::model::Report;
 use maud::{Markup, html};
-
-use super::super::{
-    components::{Mood, badge, lines},
-    figures::{self, Throttled},
-    format,
-    model::Report,
-};
 
 pub(super) fn verified(report: &Report) -> Markup {
     if report.verdict.verified {

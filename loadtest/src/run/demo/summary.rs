@@ -1,13 +1,13 @@
 //! The figures at the end, as text.
 
-use std::{fmt, time::Duration};
-
-use super::super::{generator::Operations, measure::Measured, plan::Plan};
-use crate::{
-    figures::{bytes, number, time},
-    oracle,
-    report::model::{Latency, Report},
-};
+use super::super::generator::Operations;
+use super::super::measure::Measured;
+use super::super::plan::Plan;
+use crate::figures::{bytes, number, time};
+use crate::oracle;
+use crate::report::model::{Latency, Report};
+use std::fmt;
+use std::time::Duration;
 
 /// Everything that the table shows.
 pub(super) struct Summary<'a> {

@@ -1,13 +1,11 @@
 //! Spoils one endpoint through the API, to show that the verification finds it.
 
-use anyhow::Context;
-use k8s_openapi::api::{core::v1::ObjectReference, discovery::v1::EndpointSlice};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, PostParams},
-};
-
 use super::Tamper;
+use anyhow::Context;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 
 /// Does it, and says what was done.
 pub(super) async fn tamper(client: &Client, how: Tamper) -> anyhow::Result<String> {

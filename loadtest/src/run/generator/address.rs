@@ -1,13 +1,11 @@
 //! Changes of single addresses in Endpoints that are mirrored.
 
+use super::Generator;
+use crate::api::Resource;
+use crate::run::objects;
+use crate::run::world::State;
 use serde_json::json;
 use tokio::time::Instant;
-
-use super::Generator;
-use crate::{
-    api::Resource,
-    run::{objects, world::State},
-};
 
 impl Generator {
     /// Changes the readiness of some address in the Endpoints of a Service without a selector. If that is refused, the

@@ -1,16 +1,13 @@
 //! Sandboxes that are claimed: pods with Services of their own, gone after a while.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, sleep, sleep_until};
-
 use super::{Change, GRACE, Generator};
-use crate::{
-    api::Resource,
-    observe::PodNumber,
-    report::model::Course,
-    run::{phase::Phase, world::State},
-};
+use crate::api::Resource;
+use crate::observe::PodNumber;
+use crate::report::model::Course;
+use crate::run::phase::Phase;
+use crate::run::world::State;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// When the Services of a sandbox are made.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Changes of the holders of Leases.
 
-use tokio::time::Instant;
-
 use super::{Expected, Generator};
-use crate::{api::Resource, observe::visible::Shown, run::objects};
+use crate::api::Resource;
+use crate::observe::visible::Shown;
+use crate::run::objects;
+use tokio::time::Instant;
 
 impl Generator {
     /// Has another pod of its group hold the Lease of a Service, as if it had taken it over.

@@ -1,20 +1,15 @@
 //! Changes of Services.
 
+use super::{Expected, Generator};
+use crate::api::Resource;
+use crate::observe::visible::Shown;
+use crate::oracle::Family;
+use crate::run::objects;
+use crate::run::script::Edit;
+use crate::run::sizes::Layout;
+use crate::run::world::{Selection, State};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-use super::{Expected, Generator};
-use crate::{
-    api::Resource,
-    observe::visible::Shown,
-    oracle::Family,
-    run::{
-        objects,
-        script::Edit,
-        sizes::Layout,
-        world::{Selection, State},
-    },
-};
 
 impl Generator {
     pub(super) async fn edit(&self, index: usize, edit: Edit, due: Instant) {

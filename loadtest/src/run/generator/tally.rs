@@ -1,10 +1,10 @@
 //! Counts of what a generator did.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::observe::latencies::Latencies;
+use crate::report::model::Course;
+use crate::run::script::Operation;
 use parking_lot::Mutex;
-
-use crate::{observe::latencies::Latencies, report::model::Course, run::script::Operation};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many refusals are kept to be shown.
 const SHOWN_FAILURES: usize = 3;

@@ -1,14 +1,11 @@
 //! The pods of a lost zone, removed by one request for each namespace.
 
-use tokio::time::Instant;
-
 use super::{Expected, Generator, REQUESTS};
-use crate::{
-    api::Resource,
-    objects::ZONE_LABEL,
-    observe::PodNumber,
-    run::world::{State, World},
-};
+use crate::api::Resource;
+use crate::objects::ZONE_LABEL;
+use crate::observe::PodNumber;
+use crate::run::world::{State, World};
+use tokio::time::Instant;
 
 /// Such requests under way at once. As many as upstream's node controller has workers.
 const REMOVALS: usize = 8;

@@ -1,8 +1,7 @@
 //! The Services that select a pod, found without asking every Service of its namespace.
 
-use std::collections::HashMap;
-
 use super::Selection;
+use std::collections::HashMap;
 
 /// Services by what they select. A Service that selects by the track, too, is among those of its group or tier.
 #[derive(Default)]

@@ -1,11 +1,8 @@
-use std::collections::BTreeSet;
-
 use super::*;
-use crate::run::{
-    phase::{Profile, Tuning},
-    plan::Source,
-    sizes::SizeFlags,
-};
+use crate::run::phase::{Profile, Tuning};
+use crate::run::plan::Source;
+use crate::run::sizes::SizeFlags;
+use std::collections::BTreeSet;
 
 fn world(profile: Profile, pods: usize) -> World {
     let sizes = SizeFlags {

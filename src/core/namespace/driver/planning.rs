@@ -4,11 +4,11 @@
 use super::NamespaceState;
 use crate::core::body::Encode;
 use crate::core::ids::ServiceId;
-use crate::core::namespace::WorkItem;
 use crate::core::namespace::lifecycle::{BuiltRequest, Lifecycle as _, Outcome};
 use crate::core::namespace::mirror::{Assignment, Preparation};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::namespace::services::{Start, Trigger};
+use crate::core::namespace::{OutputEvent, WorkItem};
 use crate::core::object::{ObjectName, Output};
 use crate::core::work::TurnBudget;
 use std::sync::Arc;
@@ -218,34 +218,22 @@ impl NamespaceState {
 
     /// Adopts the objects that were listed before their pods and Services were known, as far as the budget goes.
     fn adopt_some(&mut self, budget: &mut TurnBudget) -> bool {
-        while let Some((epoch, facts)) = self.slices.take_arrival() {
+        while let Some(arrival) = self.take_arrival() {
             let before = self.ctx.work.total();
-            self.ctx.count_read(facts.units());
-            self.apply_slice(facts, epoch);
-            budget.spend(1 + self.ctx.work.total() - before);
-            if budget.is_spent() {
-                return false;
-            }
-        }
-        while let Some((epoch, facts)) = self.endpoints.take_arrival() {
-            let before = self.ctx.work.total();
-            self.ctx.count_read(facts.units());
-            self.apply_endpoints(facts, epoch);
-            budget.spend(1 + self.ctx.work.total() - before);
-            if budget.is_spent() {
-                return false;
-            }
-        }
-        while let Some((epoch, facts)) = self.mirrors.take_arrival() {
-            let before = self.ctx.work.total();
-            self.ctx.count_read(facts.units());
-            self.apply_mirrored(facts, epoch);
+            self.apply_output(arrival);
             budget.spend(1 + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
         }
         true
+    }
+
+    fn take_arrival(&mut self) -> Option<OutputEvent> {
+        let slice = self.slices.take_arrival().map(OutputEvent::Slice);
+        let endpoints = || self.endpoints.take_arrival().map(OutputEvent::Endpoints);
+        let mirrored = || self.mirrors.take_arrival().map(OutputEvent::Mirrored);
+        slice.or_else(endpoints).or_else(mirrored)
     }
 
     /// Forgets the trigger times of changes from before this process wrote, as far as the budget goes.

@@ -1,66 +1,21 @@
 //! Published objects, as lists and watches show that the API server has them; and the ends of lists, of whatever kind.
 
 use super::NamespaceState;
-use crate::core::facts::{EndpointsFacts, EndpointsMeta, SliceFacts, SliceMeta};
-use crate::core::namespace::Kind;
 use crate::core::namespace::lifecycle::Lifecycle as _;
 use crate::core::namespace::rounds::{Round, Sweep};
+use crate::core::namespace::{Kind, OutputEvent};
 use crate::core::nodes::NodeDirectory;
 
 impl NamespaceState {
     // === outputs, as the API server has them ===
 
-    /// Applies a whole slice from the list of an epoch.
-    pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
-        self.placement().listed(facts, epoch);
-        self.pass_on();
-    }
-
-    /// Applies the metadata of a slice from a watch.
-    pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.placement().watched(meta, epoch);
-        self.pass_on();
-    }
-
-    /// Handles a slice that is no longer ours, as of a resourceVersion.
-    pub fn slice_gone(&mut self, name: &str, version: u64) {
-        self.placement().vanished(name, version);
-        self.pass_on();
-    }
-
-    /// Applies a whole object from the list of an epoch.
-    pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
-        self.endpoints_desk().listed(facts, epoch);
-        self.pass_on();
-    }
-
-    /// Applies the metadata of an object from a watch.
-    pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
-        self.endpoints_desk().watched(meta, epoch);
-        self.pass_on();
-    }
-
-    /// Handles an object that is gone, as of a resourceVersion.
-    pub fn endpoints_gone(&mut self, name: &str, version: u64) {
-        self.endpoints_desk().vanished(name, version);
-        self.pass_on();
-    }
-
-    /// Applies a whole slice that mirrors Endpoints, from the list of an epoch.
-    pub fn apply_mirrored(&mut self, facts: SliceFacts, epoch: u8) {
-        self.mirroring().listed(facts, epoch);
-        self.pass_on();
-    }
-
-    /// Applies the metadata of a slice that mirrors Endpoints, from a watch.
-    pub fn apply_mirrored_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.mirroring().watched(meta, epoch);
-        self.pass_on();
-    }
-
-    /// Handles a slice that no longer mirrors Endpoints, as of a resourceVersion.
-    pub fn mirrored_gone(&mut self, name: &str, version: u64) {
-        self.mirroring().vanished(name, version);
+    /// Applies an event of an object.
+    pub fn apply_output(&mut self, event: OutputEvent) {
+        match event {
+            OutputEvent::Slice(event) => self.placement().shown(event),
+            OutputEvent::Endpoints(event) => self.endpoints_desk().shown(event),
+            OutputEvent::Mirrored(event) => self.mirroring().shown(event),
+        }
         self.pass_on();
     }
 

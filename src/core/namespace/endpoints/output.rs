@@ -71,6 +71,10 @@ impl Whole for EndpointsFacts {
         None
     }
 
+    fn units(&self) -> u64 {
+        EndpointsFacts::units(self)
+    }
+
     fn from_content(content: Content) -> Option<Self> {
         match content {
             Content::Endpoints(facts) => Some(*facts),

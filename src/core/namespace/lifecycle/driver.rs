@@ -2,8 +2,9 @@
 
 use super::notices::Notices as _;
 use super::{
-    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, Outcome, Published as _, Publishing,
-    Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut, set_back,
+    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, ObjectEvent, Outcome, Published as _,
+    Publishing, Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut,
+    set_back,
 };
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
@@ -196,9 +197,21 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         true
     }
 
+    /// Applies an event of an object.
+    fn shown(&mut self, event: ObjectEvent<Facts<Self>, Meta<Self>>) {
+        match event {
+            ObjectEvent::Whole(facts, epoch) => {
+                context_mut(self).count_read(facts.units());
+                self.listed(facts, epoch);
+            }
+            ObjectEvent::Meta(meta, epoch) => self.watched(&meta, epoch),
+            ObjectEvent::Gone(name, version) => self.vanished(&name, version),
+        }
+    }
+
     /// Applies a whole object from the list of an epoch. Its meaning depends on pods and Services, so it is adopted,
     /// or compared with what it should hold, as soon as all of those are known.
-    fn listed(&mut self, facts: Facts<Self>, epoch: u8) {
+    fn listed(&mut self, facts: Box<Facts<Self>>, epoch: u8) {
         let meta = facts.meta();
         let (name, version) = (meta.name(), meta.version());
         if meta.is_deleting() {
@@ -231,8 +244,8 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return;
         }
         match known {
-            Some(id) => self.observed(id, facts),
-            None => self.arrived(facts, epoch),
+            Some(id) => self.observed(id, *facts),
+            None => self.arrived(*facts, epoch),
         }
     }
 

@@ -217,7 +217,7 @@ impl Placement<'_> {
 
     /// Stops managing a Service: its slices stay as they are, and what they hold is forgotten.
     pub(in crate::core::namespace) fn stop_service(&mut self, id: ServiceId) {
-        self.services.auto_hinted.remove(&id);
+        self.services.auto_hints.note(id, false);
         self.services.reset_sync_stats(id);
         let pods = self.pods_of(id).into();
         self.services.queue(Pass::Stop(id, pods));

@@ -14,31 +14,64 @@ use crate::core::nodes::{NodeDirectory, ZoneView};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
+use std::collections::BTreeSet;
+
+/// The Services whose hints depend on the zones, and the zones while there are any.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AutoHints {
+    services: BTreeSet<ServiceId>,
+    zones: Option<ZoneView>,
+}
+
+impl AutoHints {
+    /// Records whether a Service depends on the zones.
+    pub(super) fn note(&mut self, id: ServiceId, depends: bool) {
+        if depends {
+            self.services.insert(id);
+        } else {
+            self.services.remove(&id);
+        }
+    }
+
+    /// Returns the Services, from one on.
+    pub(super) fn from(&self, first: ServiceId) -> impl Iterator<Item = &ServiceId> {
+        self.services.range(first..)
+    }
+
+    /// Takes a view of the zones, unless it is older than what is known. Returns the first Service that depends on it.
+    fn update(&mut self, view: ZoneView) -> Option<ServiceId> {
+        if self
+            .zones
+            .as_ref()
+            .is_some_and(|known| known.version >= view.version)
+        {
+            return None;
+        }
+        self.zones = Some(view);
+        self.services.first().copied()
+    }
+}
 
 impl Placement<'_> {
     /// Subscribes to the zones when a Service depends on them, and unsubscribes when none does any more.
     pub(in crate::core::namespace) fn watch_zones(&mut self, nodes: &mut dyn NodeDirectory) {
-        if self.services.auto_hinted.is_empty() && self.services.zones.is_some() {
-            self.services.zones = None;
-            nodes.forget_zones(&self.ctx.namespace);
-        } else if !self.services.auto_hinted.is_empty() && self.services.zones.is_none() {
-            let view = nodes.zones(&self.ctx.namespace);
-            self.apply_zones(view);
+        let hints = &mut self.services.auto_hints;
+        match (hints.services.is_empty(), &hints.zones) {
+            (true, Some(_)) => {
+                hints.zones = None;
+                nodes.forget_zones(&self.ctx.namespace);
+            }
+            (false, None) => {
+                let view = nodes.zones(&self.ctx.namespace);
+                self.apply_zones(view);
+            }
+            (true, None) | (false, Some(_)) => {}
         }
     }
 
     /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at, by the passes.
     pub(in crate::core::namespace) fn apply_zones(&mut self, view: ZoneView) {
-        if self
-            .services
-            .zones
-            .as_ref()
-            .is_some_and(|known| known.version >= view.version)
-        {
-            return;
-        }
-        self.services.zones = Some(view);
-        if let Some(&first) = self.services.auto_hinted.first() {
+        if let Some(first) = self.services.auto_hints.update(view) {
             self.services.queue(Pass::Rehint(first));
         }
     }
@@ -54,11 +87,8 @@ impl Placement<'_> {
     /// Records whether a Service depends on the zones.
     pub(in crate::core::namespace) fn note_hint_mode(&mut self, id: ServiceId) {
         let facts = &self.services.table[id].facts;
-        if facts.is_managed() && facts.hints == HintMode::Auto {
-            self.services.auto_hinted.insert(id);
-        } else {
-            self.services.auto_hinted.remove(&id);
-        }
+        let depends = facts.is_managed() && facts.hints == HintMode::Auto;
+        self.services.auto_hints.note(id, depends);
     }
 
     /// Handles a change of a Service's mode. Endpoints whose hints stay the same are no reason to write.
@@ -140,7 +170,7 @@ impl Placement<'_> {
         });
         let slots = ids.iter().map(|&id| self.slices[id].slots.len() as u64);
         self.ctx.work.endpoints_visited += slots.sum::<u64>();
-        let ratios = self.services.zones.as_ref().ok_or(Disabled::NodeInfo);
+        let ratios = self.services.auto_hints.zones.as_ref().ok_or(Disabled::NodeInfo);
         let ratios = ratios.and_then(|view| view.ratios.as_ref().map_err(|why| *why));
         let assigned = ratios.and_then(|ratios| {
             let hinted: Vec<_> = ids

@@ -342,7 +342,7 @@ impl Placement<'_> {
     /// Continues to have the hints looked at of the Services that depend on the zones. Returns what is left, and the number of
     /// Services visited.
     fn step_rehint(&mut self, from: ServiceId) -> (Option<Pass>, usize) {
-        let hinted = self.services.auto_hinted.range(from..);
+        let hinted = self.services.auto_hints.from(from);
         let mut some: Vec<_> = hinted.take(STRIDE + 1).copied().collect();
         let next = some.get(STRIDE).copied();
         some.truncate(STRIDE);

@@ -69,6 +69,10 @@ impl Whole for SliceFacts {
         self.created
     }
 
+    fn units(&self) -> u64 {
+        SliceFacts::units(self)
+    }
+
     fn from_content(content: Content) -> Option<Self> {
         match content {
             Content::Slice(facts) => Some(*facts),

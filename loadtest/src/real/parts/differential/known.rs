@@ -1,13 +1,10 @@
 //! The states that two sides have settled on, Service by Service, and the differences that `docs/differences.md`
 //! explains.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
-
 use scenario::{TRIGGER, differences, without_trigger_times};
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -343,9 +340,8 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use serde_json::json;
 
     fn slice(manager: &str, trigger: &str, address: &str) -> Value {
         json!({

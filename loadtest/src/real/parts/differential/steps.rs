@@ -1,17 +1,13 @@
 //! Random changes of a namespace, from a seed, as operations of scenarios. They do not depend on what a controller
 //! does, so the same changes can be made to two clusters.
 
-use std::collections::BTreeMap;
-
+use super::known::{EDIT, Facts};
+use crate::chaos::world::{Pod, Service, World};
+use crate::objects::seconds;
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-
-use super::known::{EDIT, Facts};
-use crate::{
-    chaos::world::{Pod, Service, World},
-    objects::seconds,
-};
+use std::collections::BTreeMap;
 
 /// A namespace never has more.
 const MOST_PODS: usize = 30;
@@ -361,11 +357,9 @@ fn without_nulls(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use scenario::Scenario;
-
     use super::*;
+    use scenario::Scenario;
+    use std::collections::BTreeSet;
 
     fn steps(seed: u64) -> Steps {
         let nodes = ["node0", "node1", "node2", "node3", "node4"];

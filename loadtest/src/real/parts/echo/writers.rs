@@ -1,23 +1,19 @@
 //! Slices that are written at a fixed rate.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
-
+use super::Load;
+use crate::api::{Http, Resource};
+use crate::objects::object;
+use crate::observe::marks::{Mark, Marks};
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep},
-};
-
-use super::Load;
-use crate::{
-    api::{Http, Resource},
-    objects::object,
-    observe::marks::{Mark, Marks},
-};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 const NAMESPACE: &str = "echo";
 const ENDPOINTS: usize = 100;

@@ -1,15 +1,11 @@
 //! The measurements of the loads, as rows of tables.
 
-use std::fmt::Write;
-
-use serde::{Deserialize, Serialize};
-
 use crate::figures::number;
-use crate::report::{
-    format::{bytes, figure, micros},
-    model::{Process, Report},
-    spread::Spread,
-};
+use crate::report::format::{bytes, figure, micros};
+use crate::report::model::{Process, Report};
+use crate::report::spread::Spread;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 
 const NOT_KNOWN: &str = "not known";
 

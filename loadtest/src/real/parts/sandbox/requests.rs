@@ -1,9 +1,9 @@
 //! The requests that changed slices and Endpoints, as kube-apiserver counts them: the same for every controller, whatever its
 //! own metrics are. They include those of the garbage collector, which deletes the slices of Services that are gone.
 
-use std::{collections::BTreeMap, fmt::Write};
-
 use crate::api::Http;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 const METRIC: &str = "apiserver_request_total{";
 const OUTPUTS: [(&str, &str); 2] = [("endpointslices", "slices"), ("endpoints", "Endpoints")];

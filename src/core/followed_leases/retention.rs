@@ -1,0 +1,73 @@
+//! How long Leases are followed on that no Service follows any more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a Lease is followed on after the last Service has ceased to follow it, and with it the watch of the namespace's
+/// Leases: to begin to follow takes a list of all of them, which may be megabytes, and one annotation of one Service may
+/// come and go many times a second. The time doubles with each list that comes soon after the last one.
+const KEPT: Duration = Duration::from_secs(60);
+/// The longest such time.
+const KEPT_LONGEST: Duration = Duration::from_secs(960);
+
+/// The Leases that no Service follows any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Retention {
+    /// By when they are forgotten.
+    kept: BTreeSet<(Duration, Arc<str>)>,
+    /// How long they are kept.
+    keeps_for: Duration,
+    /// When the watch was last left.
+    left: Option<Duration>,
+}
+
+impl Retention {
+    /// Handles that the watch begins.
+    pub(super) fn begin(&mut self, now: Duration) {
+        let soon = self.left.is_some_and(|left| now < left + 4 * self.keeps_for);
+        self.keeps_for = if soon {
+            KEPT_LONGEST.min(2 * self.keeps_for)
+        } else {
+            KEPT
+        };
+    }
+
+    /// Handles that the watch was left.
+    pub(super) fn leave(&mut self, now: Duration) {
+        self.left = Some(now);
+    }
+
+    /// Keeps a Lease. Returns until when.
+    pub(super) fn keep(&mut self, name: Arc<str>, now: Duration) -> Duration {
+        let until = now + self.keeps_for;
+        self.kept.insert((until, name));
+        until
+    }
+
+    /// Takes a Lease back that was kept until then, since a Service follows it again.
+    pub(super) fn take_back(&mut self, name: Arc<str>, until: Duration) {
+        self.kept.remove(&(until, name));
+    }
+
+    /// Returns when the first of them is to be forgotten.
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.kept.first().map(|(until, _)| *until)
+    }
+
+    /// Takes one that is to be forgotten by now.
+    pub(super) fn pop_due(&mut self, now: Duration) -> Option<Arc<str>> {
+        self.next().filter(|until| *until <= now)?;
+        self.pop()
+    }
+
+    /// Takes one, whether its time has come or not.
+    pub(super) fn pop(&mut self) -> Option<Arc<str>> {
+        self.kept.pop_first().map(|(_, name)| name)
+    }
+
+    /// Returns whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
