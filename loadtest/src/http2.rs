@@ -156,10 +156,9 @@ mod tests {
     use super::*;
     use kube::config::AuthInfo;
     use tokio::net::TcpListener;
-    use tokio_rustls::{
-        TlsAcceptor,
-        rustls::{ServerConfig, pki_types::PrivateKeyDer},
-    };
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
     /// Serves one request on each connection: the answer is the path and the credentials, in two pieces.
     async fn serve(listener: TcpListener, tls: TlsAcceptor) {

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
-/// Entries of a piece. A table below that is one piece, which grows by an eighth of itself.
+/// Entries of the first piece, which grows by an eighth of itself: to find one there takes the fewest instructions.
+const FIRST: usize = 16 * PIECE;
+/// Entries of every other piece.
 const PIECE: usize = 1024;
 /// The end of the list of free numbers.
 const NONE: u32 = u32::MAX;
@@ -75,18 +77,20 @@ impl<T> Slab<T> {
 
     #[inline]
     fn at(&self, number: usize) -> Option<&Entry<T>> {
-        if number < PIECE {
+        if number < FIRST {
             return self.first.get(number);
         }
-        self.more.get(number / PIECE - 1)?.get(number % PIECE)
+        let beyond = number - FIRST;
+        self.more.get(beyond / PIECE)?.get(beyond % PIECE)
     }
 
     #[inline]
     fn at_mut(&mut self, number: usize) -> Option<&mut Entry<T>> {
-        if number < PIECE {
+        if number < FIRST {
             return self.first.get_mut(number);
         }
-        self.more.get_mut(number / PIECE - 1)?.get_mut(number % PIECE)
+        let beyond = number - FIRST;
+        self.more.get_mut(beyond / PIECE)?.get_mut(beyond % PIECE)
     }
 
     /// Returns an entry, if it is there.
@@ -120,11 +124,11 @@ impl<T> Slab<T> {
     }
 
     fn push(&mut self, entry: Entry<T>) {
-        if self.first.len() < PIECE {
+        if self.first.len() < FIRST {
             let len = self.first.len();
             if len == self.first.capacity() {
                 // Doubling would cost the most memory of all.
-                self.first.reserve_exact((len / 8 + 1).min(PIECE - len));
+                self.first.reserve_exact((len / 8 + 1).min(FIRST - len));
             }
             self.first.push(entry);
             return;
@@ -194,33 +198,33 @@ impl<T: fmt::Debug> fmt::Debug for Slab<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PIECE, Slab};
+    use super::{FIRST, PIECE, Slab};
     use std::collections::BTreeMap;
 
     #[test]
     fn entries_stay_where_they_are_while_a_table_grows() {
-        let mut slab: Slab<usize> = (0..PIECE + 1).fold(Slab::default(), |mut slab, number| {
+        let mut slab: Slab<usize> = (0..=FIRST).fold(Slab::default(), |mut slab, number| {
             assert_eq!((slab.next_number(), slab.end()), (number, number));
             assert_eq!(slab.insert(number), number);
             slab
         });
-        let places = |slab: &Slab<usize>| [1, PIECE].map(|number| std::ptr::from_ref(&slab[number]));
+        let places = |slab: &Slab<usize>| [1, FIRST].map(|number| std::ptr::from_ref(&slab[number]));
         let before = places(&slab);
-        for number in PIECE + 1..5 * PIECE {
+        for number in FIRST + 1..FIRST + 5 * PIECE {
             slab.insert(number);
         }
         assert_eq!(places(&slab), before);
-        assert_eq!(slab.len(), 5 * PIECE);
+        assert_eq!(slab.len(), FIRST + 5 * PIECE);
         assert!(slab.iter().all(|(number, entry)| number == *entry));
-        assert_eq!(slab.get(5 * PIECE), None);
+        assert_eq!(slab.get(FIRST + 5 * PIECE), None);
     }
 
     #[test]
     fn numbers_are_used_again_and_what_is_there_is_found() {
         let mut random = fastrand::Rng::with_seed(5);
         let (mut slab, mut model) = (Slab::default(), BTreeMap::new());
-        for step in 0..20_000 {
-            let number = random.usize(..3 * PIECE);
+        for step in 0..60_000 {
+            let number = random.usize(..FIRST + 3 * PIECE);
             if random.u8(..3) == 0 {
                 assert_eq!(slab.try_remove(number), model.remove(&number));
                 continue;
