@@ -19,7 +19,7 @@ use endpointd::core::address::Family;
 use endpointd::core::facts::{EndpointFacts, Extras, Manager, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::ids::Uid;
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::namespace::{Kind, PendingLists};
+use endpointd::core::namespace::{Kind, OutputEvent, PendingLists};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::SlicePort;
 use endpointd::core::work::TurnBudget;
@@ -209,7 +209,7 @@ fn main() {
 
     let mut world = World::listing(OUTPUTS, 1, PendingLists::all(OUTPUTS));
     // Slices are kept until all pods and Services are known.
-    let slices = (0..count).map(|number| Change::Slice(Box::new(slice_of(number)), 0));
+    let slices = (0..count).map(|number| Change::Output(OutputEvent::slice(slice_of(number), 0)));
     let pods = (0..count).map(|number| Change::Pod(pod_of(number), 0));
     let services = (0..count).map(|number| Change::Service(service_of(number), 0));
     let ends = Kind::needed_for(OUTPUTS).map(|kind| Change::End(kind, 0, u64::from(count)));
