@@ -8,7 +8,7 @@ use crate::core::namespace::{Kind, NamespaceState, OutputEvent};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::object::Output;
 use crate::core::time::Time;
-use crate::core::work::TurnBudget;
+use crate::core::work::{EVENT, TurnBudget};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -117,6 +117,7 @@ impl Applying {
                 }
                 None => state.remove_pod(&name, nodes),
             }
+            return EVENT;
         } else if let Some((name, latest)) = self.services.next() {
             match latest {
                 Some((facts, epoch)) => {
@@ -125,8 +126,10 @@ impl Applying {
                 }
                 None => state.begin_removal(&name),
             }
+            return EVENT;
         } else if let Some((_, event)) = self.outputs.iter_mut().find_map(Iterator::next) {
             state.apply_output(event);
+            return EVENT;
         } else if let Some(change) = self.leases.next() {
             state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {

@@ -10,7 +10,7 @@ use crate::core::namespace::rounds::STRIDE;
 use crate::core::namespace::services::{Start, Trigger};
 use crate::core::namespace::{OutputEvent, WorkItem};
 use crate::core::object::{ObjectName, Output};
-use crate::core::work::TurnBudget;
+use crate::core::work::{EVALUATION, EVENT, TurnBudget};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -181,7 +181,7 @@ impl NamespaceState {
             let before = self.ctx.work.total();
             self.evaluate(id);
             self.ctx.count_notifications();
-            budget.spend(1 + self.ctx.work.total() - before);
+            budget.spend(EVALUATION + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
@@ -221,7 +221,7 @@ impl NamespaceState {
         while let Some(arrival) = self.take_arrival() {
             let before = self.ctx.work.total();
             self.apply_output(arrival);
-            budget.spend(1 + self.ctx.work.total() - before);
+            budget.spend(EVENT + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
             }
