@@ -45,8 +45,7 @@ pub(crate) enum Part {
     FanOut,
     /// Pods with a Service of their own come and go at fixed rates, with kube-controller-manager and endpointd in turns
     Sandbox,
-    /// endpointd's watch of metadata is as late as the watches of kube-proxies, while slices are written faster than the API
-    /// server tells all of them
+    /// How late a watch of metadata, such as endpointd's own, and many simulated kube-proxies are shown each write of a slice
     Echo,
 }
 
