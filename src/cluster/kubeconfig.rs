@@ -252,7 +252,12 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 }
                 _ => client_error::kubeconfig(&error),
             };
-            Err(entries.error(entries.of(&error), fault))
+            let entry = match error {
+                // The URL is the environment's.
+                kube::config::KubeconfigError::ParseProxyUrl(_) if !names_proxy => None,
+                _ => entries.of(&error),
+            };
+            Err(entries.error(entry, fault))
         }
     }
 }
@@ -436,12 +441,22 @@ impl Entries {
         if let [(file, _)] = read {
             entries.file = Some(file.clone());
         }
-        let current = || {
-            read.iter()
-                .find_map(|(_, config)| config.current_context.as_deref())
-        };
-        let Some(context) = named.or_else(current) else {
-            return Ok(entries);
+        let context = match named {
+            Some(named) => named,
+            None => {
+                let mut files = read.iter();
+                let current =
+                    files.find_map(|(file, config)| Some((file, config.current_context.as_deref()?)));
+                let Some((file, context)) = current else {
+                    return Ok(entries);
+                };
+                // Until it is found.
+                entries.context = Some(Entry {
+                    file: file.clone(),
+                    place: "current-context".to_owned(),
+                });
+                context
+            }
         };
         let contexts = |config: &'f Kubeconfig| (&*config.contexts, "contexts");
         let Some((entry, context)) = first(read, contexts, |one| &one.name, context) else {
@@ -481,7 +496,7 @@ impl Entries {
     fn of(&self, error: &kube::config::KubeconfigError) -> Option<&Entry> {
         use kube::config::KubeconfigError as E;
         match error {
-            E::LoadClusterOfContext(_) => self.context.as_ref(),
+            E::LoadContext(_) | E::LoadClusterOfContext(_) => self.context.as_ref(),
             E::MissingClusterUrl
             | E::ParseClusterUrl(_)
             | E::LoadCertificateAuthority(_)

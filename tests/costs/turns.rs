@@ -124,6 +124,29 @@ fn work_in_steps_ends_as_work_at_once_does() {
     }
 }
 
+/// An endpoint that moves is in its new slice before it leaves the old one, so what adds goes first.
+#[test]
+fn what_is_released_in_turns_adds_before_it_removes() {
+    let mut world = World::of_one_large(SLICES, 100, 0, 1);
+    world.apply(app_pod(0, 100, 1, true));
+    let mut granted = world.state.plan();
+    let gone = app_pod(0, 5, 1, true).name;
+    world.state.remove_pod(&gone, &mut world.nodes);
+    granted.extend(world.state.plan());
+    let names: Vec<_> = granted.iter().map(|item| item.object.name.clone()).collect();
+    assert_eq!(names.len(), 2, "a new slice, and the first one");
+    world.state.begin_list(Kind::Pod);
+    for item in &granted {
+        let built = world.state.build_request(&item.object, &mut world.encoding);
+        assert!(built.is_none(), "a list is awaited");
+    }
+    world.state.end_list(Kind::Pod, 0, 9, &mut world.nodes);
+    let mut items = Vec::new();
+    while !world.state.step_plan(&mut items, &mut TurnBudget::new(1)) {}
+    let released: Vec<_> = items.iter().map(|item| item.object.name.clone()).collect();
+    assert_eq!(released, names, "the new slice first");
+}
+
 #[test]
 fn a_step_does_no_more_than_its_budget_and_one_piece() {
     const UNITS: u64 = 500;

@@ -177,7 +177,7 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
         (
             "a context that is not there",
             b"contexts: []\ncurrent-context: c4n4ry\n".to_vec(),
-            Nowhere,
+            Entry("current-context"),
             "no context",
         ),
         (

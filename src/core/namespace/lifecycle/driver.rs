@@ -2,9 +2,9 @@
 
 use super::notices::Notices as _;
 use super::{
-    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, ObjectEvent, Outcome, Published as _,
-    Publishing, Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects, objects_mut,
-    set_back,
+    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, ObjectEvent, Objects, Outcome,
+    Published, Publishing, Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects,
+    objects_mut, set_back,
 };
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
@@ -158,10 +158,11 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
     }
 
-    /// Adds the work items of a kind that are due, in the order in which they should go. Returns false if the budget ends
-    /// before all have been looked at.
+    /// Adds the work items of a kind that are due, in the order in which they should go. While blocked objects are being
+    /// released, those that remove wait: an object that adds may be released later. Returns false if the budget ends before all
+    /// have been looked at.
     fn plan_due(&mut self, items: &mut Vec<WorkItem>, budget: &mut TurnBudget) -> bool {
-        while objects(self).wanted.len() > MOST_PLANNED || !objects(self).last.is_empty() {
+        while has_many_to_plan(objects(self)) {
             plan_some(self, items);
             budget.spend(MOST_PLANNED as u64);
             if budget.is_spent() {
@@ -476,6 +477,15 @@ fn forget_arrival<P: Publishing>(desk: &mut P, id: Id<P>) {
     let objects = objects_mut(desk);
     let name = objects.known[id].name().to_owned();
     objects.drop_arrival(&name);
+}
+
+/// Returns whether the objects that are due have to be planned by [`plan_some`].
+fn has_many_to_plan<T: Published>(objects: &Objects<T>) -> bool {
+    if objects.to_release.is_empty() {
+        objects.wanted.len() > MOST_PLANNED || !objects.last.is_empty()
+    } else {
+        !objects.wanted.is_empty()
+    }
 }
 
 /// Does what [`Lifecycle::plan_due`] does, for some of very many objects: those that add come first, and those that remove
