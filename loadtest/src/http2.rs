@@ -164,16 +164,20 @@ mod tests {
     async fn serve(listener: TcpListener, tls: TlsAcceptor) {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let stream = tls.accept(stream).await.unwrap();
-            let mut connection = h2::server::handshake(stream).await.unwrap();
-            let (request, mut respond) = connection.accept().await.unwrap().unwrap();
-            let mut body = respond.send_response(Response::new(()), false).unwrap();
-            let credentials = request.headers()["authorization"].to_str().unwrap();
-            let path = request.uri().path_and_query().unwrap().to_string();
-            body.send_data(path.into(), false).unwrap();
-            body.send_data(format!(" {credentials}").into(), true).unwrap();
-            connection.graceful_shutdown();
-            while connection.accept().await.is_some() {}
+            let tls = tls.clone();
+            // A client may open the next one before it closes this.
+            tokio::spawn(async move {
+                let stream = tls.accept(stream).await.unwrap();
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+                let mut body = respond.send_response(Response::new(()), false).unwrap();
+                let credentials = request.headers()["authorization"].to_str().unwrap();
+                let path = request.uri().path_and_query().unwrap().to_string();
+                body.send_data(path.into(), false).unwrap();
+                body.send_data(format!(" {credentials}").into(), true).unwrap();
+                connection.graceful_shutdown();
+                while connection.accept().await.is_some() {}
+            });
         }
     }
 

@@ -267,7 +267,7 @@ mod tests {
         let last = table.lines().last().unwrap();
         assert_eq!(
             last,
-            "| 300 over HTTP/2 | over HTTP/1.1 | 50 | at most 8 | 1,000 | 10.0 ms / 20.0 ms / 30.0 ms | 30.0 ms / 60.0 ms / 90.0 ms | none / none / none / none | 2 | 1.20, not known |"
+            "| 300 over HTTP/2 | over HTTP/1.1 | 50 | at most 8 | 1,000 | 10 ms / 20 ms / 30 ms | 30 ms / 60 ms / 90 ms | none / none / none / none | 2 | 1.20, not known |"
         );
         for line in table.lines() {
             assert_eq!(line.matches('|').count(), 11, "{line}");
