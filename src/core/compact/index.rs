@@ -1,10 +1,11 @@
 //! An index of numbered things by their hashes.
 
 use hashbrown::HashTable;
+use std::fmt;
 
 /// Numbers of things by the hashes of these. Half of each hash is kept, so that a table that grows looks at no thing and
 /// hashes none again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct NumberIndex(HashTable<(u32, u32)>);
 
 /// Numbers of things that keep half of their hash themselves, which takes no second place for it.
@@ -53,6 +54,15 @@ impl NumberIndex {
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// Shows the numbers alone: hashes are under a random key, and mean nothing to a reader.
+impl fmt::Debug for NumberIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(_, number)| number))
+            .finish()
     }
 }
 
