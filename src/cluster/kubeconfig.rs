@@ -441,22 +441,20 @@ impl Entries {
         if let [(file, _)] = read {
             entries.file = Some(file.clone());
         }
-        let context = match named {
-            Some(named) => named,
-            None => {
-                let mut files = read.iter();
-                let current =
-                    files.find_map(|(file, config)| Some((file, config.current_context.as_deref()?)));
-                let Some((file, context)) = current else {
-                    return Ok(entries);
-                };
-                // Until it is found.
-                entries.context = Some(Entry {
-                    file: file.clone(),
-                    place: "current-context".to_owned(),
-                });
-                context
-            }
+        let context = if let Some(named) = named {
+            named
+        } else {
+            let mut files = read.iter();
+            let current = files.find_map(|(file, config)| Some((file, config.current_context.as_deref()?)));
+            let Some((file, context)) = current else {
+                return Ok(entries);
+            };
+            // Until it is found.
+            entries.context = Some(Entry {
+                file: file.clone(),
+                place: "current-context".to_owned(),
+            });
+            context
         };
         let contexts = |config: &'f Kubeconfig| (&*config.contexts, "contexts");
         let Some((entry, context)) = first(read, contexts, |one| &one.name, context) else {
