@@ -274,7 +274,7 @@ mod tests {
         }
         assert_eq!(
             [signed(-1_500), signed(0), signed(2_000)],
-            ["-1.50 ms", "0 s", "2.00 ms"]
+            ["-1.5 ms", "0 µs", "2.0 ms"]
         );
     }
 }
