@@ -14,31 +14,23 @@ mod goals;
 #[path = "../tests/support/processor.rs"]
 #[allow(dead_code, clippy::unwrap_used)] // A test's.
 mod processor;
+#[path = "support/sandboxes.rs"]
+mod sandboxes;
 
-use endpointd::core::address::Family;
-use endpointd::core::facts::{EndpointFacts, Extras, Manager, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use endpointd::core::ids::Uid;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, OutputEvent, PendingLists};
-use endpointd::core::outputs::Outputs;
-use endpointd::core::ports::SlicePort;
 use endpointd::core::work::TurnBudget;
-use fixtures::{World, pod, service};
+use fixtures::World;
 use goals::Goals;
 use mimalloc::MiMalloc;
 use processor::Processor;
+use sandboxes::{OUTPUTS, name, pod_of, service_of, slice_of};
 use std::time::Duration;
 
 /// As the program has it: when a table grows, this one copies it.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-const OUTPUTS: Outputs = Outputs {
-    slices: true,
-    endpoints: true,
-    mirrored: false,
-    custom: false,
-};
 /// The budget of a turn of the shard.
 const TURN: u64 = 10_000;
 /// In milliseconds.
@@ -75,57 +67,6 @@ impl Longest {
     }
 }
 
-fn name(number: u32) -> String {
-    format!("sandbox-{number:06}")
-}
-
-fn pod_of(number: u32) -> PodFacts {
-    pod(number, &[("sandbox", &name(number))], true)
-}
-
-fn service_of(number: u32) -> ServiceFacts {
-    ServiceFacts {
-        uid: Uid::from(format!("{number:08x}-0000-4000-8000-000000000001").as_str()),
-        ..service(&name(number), &[("sandbox", &name(number))])
-    }
-}
-
-/// A slice with the endpoint of one of them, as another process has written it.
-fn slice_of(number: u32) -> SliceFacts {
-    let (service, pod) = (service_of(number), pod_of(number));
-    let manager = Manager::Builtin;
-    SliceFacts {
-        meta: SliceMeta {
-            name: format!("{}-abcde", service.name).into(),
-            service: service.name.clone(),
-            manager,
-            uid: Uid::from(format!("{number:08x}-0000-4000-8000-000000000002").as_str()),
-            version: u64::from(number) + 1,
-            owner: service.uid.into(),
-            deleting: false,
-        },
-        created: None,
-        labels: [
-            ("kubernetes.io/service-name", &*service.name),
-            ("endpointslice.kubernetes.io/managed-by", manager.as_str()),
-            ("service.kubernetes.io/headless", ""),
-        ]
-        .into_iter()
-        .collect(),
-        extras: Extras::default(),
-        family: Some(Family::V4),
-        ports: std::iter::empty::<SlicePort>().collect(),
-        endpoints: vec![EndpointFacts {
-            addresses: vec![pod.v4.expect("it has one").to_string().into()],
-            ready: Some(true),
-            serving: Some(true),
-            terminating: Some(false),
-            pod_uid: Some(pod.uid),
-            ..EndpointFacts::default()
-        }],
-    }
-}
-
 /// Has them come, and an eighth of them go and others come in their place, one by one.
 fn one_by_one(count: u32, goals: &mut Goals) -> World {
     let mut world = World::new(OUTPUTS, 1);
@@ -141,7 +82,7 @@ fn one_by_one(count: u32, goals: &mut Goals) -> World {
         }
     };
     for number in 0..count {
-        let (pod, service) = (pod_of(number), service_of(number));
+        let (pod, service) = (pod_of(number, true), service_of(number));
         pods.time(number, || world.apply(pod));
         services.time(number, || world.state.apply_service(service, 0));
         settle(&mut world, number);
@@ -149,12 +90,12 @@ fn one_by_one(count: u32, goals: &mut Goals) -> World {
     for number in 0..count / 8 {
         gone.time(number, || world.remove_service(&name(number)));
         settle(&mut world, number);
-        let name = pod_of(number).name;
+        let name = pod_of(number, true).name;
         gone.time(number, || world.state.remove_pod(&name, &mut world.nodes));
         settle(&mut world, number);
     }
     for number in count..count + count / 8 {
-        let (pod, service) = (pod_of(number), service_of(number));
+        let (pod, service) = (pod_of(number, true), service_of(number));
         pods.time(number, || world.apply(pod));
         services.time(number, || world.state.apply_service(service, 0));
         settle(&mut world, number);
@@ -210,7 +151,7 @@ fn main() {
     let mut world = World::listing(OUTPUTS, 1, PendingLists::all(OUTPUTS));
     // Slices are kept until all pods and Services are known.
     let slices = (0..count).map(|number| Change::Output(OutputEvent::slice(slice_of(number), 0)));
-    let pods = (0..count).map(|number| Change::Pod(pod_of(number), 0));
+    let pods = (0..count).map(|number| Change::Pod(pod_of(number, true), 0));
     let services = (0..count).map(|number| Change::Service(service_of(number), 0));
     let ends = Kind::needed_for(OUTPUTS).map(|kind| Change::End(kind, 0, u64::from(count)));
     in_turns(

@@ -402,7 +402,7 @@ impl ManyGroups {
     fn remove(&mut self, id: GroupId) -> Group {
         let group = self.groups.remove(id.index());
         let known = self.by_ports.remove(hash_of(&group.ports), id.0);
-        debug_assert!(known, "a group is in the table of its ports");
+        assert!(known, "a group is in the table of its ports");
         group
     }
 }

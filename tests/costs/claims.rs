@@ -2,42 +2,16 @@
 //! in work nor in memory, and what concerns all of them is done in turns.
 
 use crate::allocator::Memory;
-use crate::fixtures::{ENDPOINTS, SLICES, World, pod, service};
+use crate::fixtures::{ENDPOINTS, SLICES, World};
 use crate::processor::Processor;
-use endpointd::core::address::Family;
-use endpointd::core::facts::{EndpointFacts, Extras, Manager, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use endpointd::core::ids::Uid;
+use crate::sandboxes::{OUTPUTS, name, pod_of, service_of, slice_of};
+use endpointd::core::facts::PodFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, OutputEvent, PendingLists};
 use endpointd::core::object::ObjectName;
 use endpointd::core::outputs::Outputs;
-use endpointd::core::ports::SlicePort;
 use endpointd::core::work::{TurnBudget, Work};
 use std::time::Duration;
-
-/// Everything but mirrors: a Service that is gone costs nothing there.
-const OUTPUTS: Outputs = Outputs {
-    slices: true,
-    endpoints: true,
-    mirrored: false,
-    custom: false,
-};
-
-fn name(number: u32) -> String {
-    format!("sandbox-{number:06}")
-}
-
-fn pod_of(number: u32, ready: bool) -> PodFacts {
-    pod(number, &[("sandbox", &name(number))], ready)
-}
-
-/// A headless Service, as such platforms make them.
-fn service_of(number: u32) -> ServiceFacts {
-    ServiceFacts {
-        uid: Uid::from(format!("{number:08x}-0000-4000-8000-000000000001").as_str()),
-        ..service(&name(number), &[("sandbox", &name(number))])
-    }
-}
 
 /// A namespace in which so many stand, everything written.
 fn standing(count: u32) -> World {
@@ -144,43 +118,6 @@ fn no_table_of_many_services_is_copied_as_a_whole_when_it_grows() {
         largest <= 48 * COUNT as usize,
         "{largest} bytes in one piece, of {live}"
     );
-}
-
-/// A slice with the endpoint of one of them, as another process has written it.
-fn slice_of(number: u32) -> SliceFacts {
-    let service = service_of(number);
-    let pod = pod_of(number, true);
-    let manager = Manager::Builtin;
-    SliceFacts {
-        meta: SliceMeta {
-            name: format!("{}-abcde", service.name).into(),
-            service: service.name.clone(),
-            manager,
-            uid: Uid::from(format!("{number:08x}-0000-4000-8000-000000000002").as_str()),
-            version: u64::from(number) + 1,
-            owner: service.uid.into(),
-            deleting: false,
-        },
-        created: None,
-        labels: [
-            ("kubernetes.io/service-name", &*service.name),
-            ("endpointslice.kubernetes.io/managed-by", manager.as_str()),
-            ("service.kubernetes.io/headless", ""),
-        ]
-        .into_iter()
-        .collect(),
-        extras: Extras::default(),
-        family: Some(Family::V4),
-        ports: std::iter::empty::<SlicePort>().collect(),
-        endpoints: vec![EndpointFacts {
-            addresses: vec![pod.v4.expect("it has one").to_string().into()],
-            ready: Some(true),
-            serving: Some(true),
-            terminating: Some(false),
-            pod_uid: Some(pod.uid),
-            ..EndpointFacts::default()
-        }],
-    }
 }
 
 /// Lets a namespace take events in and plan, turn by turn. Returns how many turns that takes, and the longest as a part of

@@ -10,6 +10,8 @@ mod fixtures;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/processor.rs"]
 mod processor;
+#[path = "../../benches/support/sandboxes.rs"]
+mod sandboxes;
 
 mod claims;
 mod cost;

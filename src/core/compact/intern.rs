@@ -113,7 +113,7 @@ impl<T: Hash + Eq> Interner<T> {
         }
         let hash = hash_of(&entry.0);
         let known = self.by_value.remove(hash, id);
-        debug_assert!(known, "a value in use is in the table");
+        assert!(known, "a value in use is in the table");
         self.values.remove(id as usize);
         true
     }

@@ -122,7 +122,7 @@ impl LabelPairs {
         debug_assert_eq!(pair.held, Held::BY_NONE, "who has a pair uses it");
         let (key, hash) = (pair.key, hash_of(&(pair.key, &*pair.value)));
         let known = self.by_pair.remove(hash, id);
-        debug_assert!(known, "a pair in use is in the table");
+        assert!(known, "a pair in use is in the table");
         self.pairs.remove(id as usize);
         self.keys.release(key);
     }

@@ -198,7 +198,7 @@ impl SelectorCache {
             return;
         }
         let known = self.full_by_labels.remove(full.hash, id.0);
-        debug_assert!(known, "a full set in use is in the table");
+        assert!(known, "a full set in use is in the table");
         let full = self.full.remove(id.index());
         self.released += full.pairs.len() as u64;
         for pair in full.pairs {
@@ -323,7 +323,7 @@ impl SelectorCache {
         self.toggle(&matched, id);
         let selector = self.selectors.remove(id.index());
         let known = self.selectors_by_content.remove(selector.hash, id.0);
-        debug_assert!(known, "a selector in use is in the table");
+        assert!(known, "a selector in use is in the table");
         self.selector_bytes -= selector.selector.text_size();
         self.unindex(id, &selector.anchor);
         self.released += selector.anchor.release(&mut self.pairs);
@@ -454,7 +454,7 @@ impl SelectorCache {
     fn unlist(&mut self, id: MatchId) {
         let hash = self.matches[id.index()].hash;
         let known = self.matches_by_selectors.remove(hash, id.0);
-        debug_assert!(known, "a list in use is in the table");
+        assert!(known, "a list in use is in the table");
     }
 }
 

@@ -167,7 +167,7 @@ impl<P: Port, A: Address> Many<P, A> {
         if group.ready.is_empty() && group.not_ready.is_empty() {
             let index = position.group() as u32;
             let known = self.by_ports.remove(hash_of(&group.ports), index);
-            debug_assert!(known, "a group in use is in the table of its ports");
+            assert!(known, "a group in use is in the table of its ports");
             self.vacant.push(index);
         }
         true
