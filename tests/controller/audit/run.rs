@@ -216,10 +216,9 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
     assert!(said.contains("system:serviceaccount:default:looker"), "{said}");
     // The kubeconfig's own current context is none.
     let ended = endpointd(&["audit", "--kubeconfig", path]).await;
-    let said = ended.refused();
     assert_eq!(
-        said,
-        format!("kubeconfig {path}: there is no context of that name")
+        ended.refused(),
+        format!("kubeconfig {path}, current-context: there is no context of that name")
     );
     // One that is asked for is named.
     let ended = endpointd(&["audit", "--kubeconfig", path, "--context=somebody"]).await;
