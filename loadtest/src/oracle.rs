@@ -337,41 +337,19 @@ impl<'a> Snapshot<'a> {
         }
         if options.custom {
             for service in &self.services {
-                let (Some((namespace, name)), None) = (name(*service), &service.metadata.deletion_timestamp)
-                else {
+                let Some((namespace, name)) = name(*service) else {
                     continue;
                 };
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
+                let differences = &mut report.differences;
                 let in_namespace = candidates[namespace].all();
-                let published = match (annotated::lease(service), annotated::of(service)) {
-                    (None, None) => {
-                        slices::abandoned(service, slices, &mut report.differences);
-                        None
-                    }
-                    // If the annotation is not valid, the published pods depend on what was before.
-                    (_, Some(text)) if !annotated::is_valid(text) => None,
-                    (None, Some(_)) => Some(in_namespace.to_vec()),
-                    (Some(lease), _) => slices::is_taken(slices).map(|taken| {
-                        let lease = leases.get(&(namespace, lease)).map(|leases| leases[0]);
-                        let pods = if taken { &[][..] } else { in_namespace };
-                        slices::leader(service, lease, pods)
-                    }),
-                };
-                if let Some(pods) = published {
+                let lease = annotated::lease(service).and_then(|lease| leases.get(&(namespace, lease)));
+                let lease = lease.map(|leases| leases[0]);
+                if let Some(pods) = annotated_pods(service, slices, in_namespace, lease, differences) {
                     let expected = slices::expected::of_service(service, &pods, &nodes);
-                    slices::compare(
-                        service,
-                        &expected,
-                        slices,
-                        &zones,
-                        options,
-                        &mut report.differences,
-                    );
-                    report.endpoints += expected
-                        .values()
-                        .flat_map(BTreeMap::values)
-                        .map(BTreeMap::len)
-                        .sum::<usize>();
+                    slices::compare(service, &expected, slices, &zones, options, differences);
+                    let groups = expected.values().flat_map(BTreeMap::values);
+                    report.endpoints += groups.map(BTreeMap::len).sum::<usize>();
                 }
             }
         }
@@ -408,6 +386,34 @@ impl<'a> Snapshot<'a> {
         let orphans =
             orphans.filter(move |object| name(**object).is_none_or(|name| !services.contains(&name)));
         orphans.filter_map(|object| endpoints::orphan(object))
+    }
+}
+
+/// The pods that are published for a Service because of its annotations; none if it has none, or if they depend on what was
+/// published before.
+fn annotated_pods<'a>(
+    service: &Service,
+    slices: &[&EndpointSlice],
+    in_namespace: &[&'a Pod],
+    lease: Option<&Lease>,
+    differences: &mut Vec<Difference>,
+) -> Option<Vec<&'a Pod>> {
+    if service.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    match (annotated::lease(service), annotated::of(service)) {
+        (None, None) => {
+            slices::abandoned(service, slices, differences);
+            None
+        }
+        // If the annotation is not valid, the published pods depend on what was before.
+        (_, Some(text)) if !annotated::is_valid(text) => None,
+        (None, Some(_)) => Some(in_namespace.to_vec()),
+        (Some(_), _) => {
+            let taken = slices::is_taken(slices)?;
+            let pods = if taken { &[][..] } else { in_namespace };
+            Some(slices::leader(service, lease, pods))
+        }
     }
 }
 

@@ -253,7 +253,8 @@ pub struct ObjectState {
     pub unanswered: bool,
     /// True if the last failure rejected the content that was sent, which waiting alone does not cure.
     pub rejected: bool,
-    /// True if it is to be deleted, but not before others have taken its place.
+    /// True if it waits: it is to be deleted, but not before others have taken its place, or the API server has had the time
+    /// to delete it; or it was deleted, and is not made again before it is known whether its Service was too.
     pub gives_way: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,

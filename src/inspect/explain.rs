@@ -189,7 +189,6 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let notes = notes::notes(&seen);
     let mut warnings = notes::warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
-    let mut findings = Vec::new();
     let leader = leader(&seen);
     if let Some(pods) = &mut seen.pods {
         (nearly, nearly_total) = pods.near();
@@ -197,22 +196,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
             warnings.extend(pods.why_none());
         }
     }
-    if let Some(pods) = &seen.pods {
-        let mut by_pod: BTreeMap<&str, Vec<(&Finding, &Difference)>> = BTreeMap::new();
-        for finding in &seen.wrong {
-            for (difference, _) in &finding.why {
-                let pod = difference.pod.as_deref().unwrap_or_default();
-                by_pod.entry(pod).or_default().push((finding, difference));
-            }
-        }
-        let differences = |pod: &ObservedPod| by_pod.get(&*pod.facts.name).map_or(&[][..], |found| found);
-        let found = pods
-            .matching
-            .iter()
-            .map(|pod| pods::find(pod, &seen, leader.as_ref(), differences(pod)));
-        findings = found.collect();
-        findings.sort_by(|a: &PodFinding, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
-    }
+    let findings = find_pods(&seen, leader.as_ref());
     if let Some(endpoints) = &seen.endpoints
         && let Some(note) = truncation(endpoints, &findings)
     {
@@ -258,6 +242,28 @@ pub fn explain(mut seen: Seen) -> Explanation {
         nearly,
         nearly_total,
     }
+}
+
+/// Returns the findings about the pods that the Service selects, in the order in which they are shown.
+fn find_pods(seen: &Seen, leader: Option<&LeaderFinding>) -> Vec<PodFinding> {
+    let Some(pods) = &seen.pods else {
+        return Vec::new();
+    };
+    let mut by_pod: BTreeMap<&str, Vec<(&Finding, &Difference)>> = BTreeMap::new();
+    for finding in &seen.wrong {
+        for (difference, _) in &finding.why {
+            let pod = difference.pod.as_deref().unwrap_or_default();
+            by_pod.entry(pod).or_default().push((finding, difference));
+        }
+    }
+    let differences = |pod: &ObservedPod| by_pod.get(&*pod.facts.name).map_or(&[][..], |found| found);
+    let found = pods
+        .matching
+        .iter()
+        .map(|pod| pods::find(pod, seen, leader, differences(pod)));
+    let mut findings: Vec<PodFinding> = found.collect();
+    findings.sort_by(|a, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
+    findings
 }
 
 fn selector(facts: &ServiceFacts) -> Vec<String> {

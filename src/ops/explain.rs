@@ -100,23 +100,7 @@ async fn explained(
         Some(lease) => Some(read_lease(reader, &namespace, lease, &mut objects).await?),
         None => None,
     };
-    let all_nodes = facts.hints == HintMode::Auto;
-    let (pods, nodes);
-    if facts.selector.is_some() {
-        // Published objects are read last, as when a controller starts.
-        pods = Some(read_pods(reader, &namespace, facts, &mut objects).await?);
-        nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
-        objects.slices = published_slices(reader, &namespace, name).await?;
-    } else {
-        objects.slices = published_slices(reader, &namespace, name).await?;
-        // Which pods matter shows only in what is published.
-        pods = if facts.is_managed() {
-            Some(read_pods(reader, &namespace, facts, &mut objects).await?)
-        } else {
-            None
-        };
-        nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
-    }
+    let (pods, nodes) = read_pods_and_slices(reader, &namespace, facts, &mut objects).await?;
     let endpoints_unreadable = read_endpoints(reader, &namespace, name, &mut objects).await?;
     if endpoints_unreadable.is_some() {
         settings.outputs.endpoints = false;
@@ -142,10 +126,10 @@ async fn explained(
     if matches!(nodes, SeenNodes::Unreadable(_)) && facts.custom {
         wrong.clear();
     }
-    let leading = Leading::of(&core, name);
     slices.append(&mut objects.slices);
     endpoints.append(&mut objects.endpoints);
     Ok(explain(Seen {
+        leading: Leading::of(&core, name),
         namespace,
         service,
         pods,
@@ -154,12 +138,38 @@ async fn explained(
         endpoints: endpoints.into_iter().next(),
         endpoints_unreadable,
         lease,
-        leading,
         now: now(),
         wrong: wrong.into_values().flatten().collect(),
         settings: asked,
         left_out,
     }))
+}
+
+/// Reads the pods of a Service and their nodes, and the slices that are published for it. The inner error says why nodes may
+/// not be read.
+async fn read_pods_and_slices(
+    reader: &Reader,
+    namespace: &str,
+    service: &ServiceFacts,
+    objects: &mut Objects,
+) -> Result<(Option<Pods>, Result<Nodes, String>), ReadError> {
+    let all_nodes = service.hints == HintMode::Auto;
+    if service.selector.is_some() {
+        // Published objects are read last, as when a controller starts.
+        let pods = read_pods(reader, namespace, service, objects).await?;
+        let nodes = nodes_of(reader, Some(&pods), all_nodes).await?;
+        objects.slices = published_slices(reader, namespace, &service.name).await?;
+        return Ok((Some(pods), nodes));
+    }
+    objects.slices = published_slices(reader, namespace, &service.name).await?;
+    // Which pods matter shows only in what is published.
+    let pods = if service.is_managed() {
+        Some(read_pods(reader, namespace, service, objects).await?)
+    } else {
+        None
+    };
+    let nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
+    Ok((pods, nodes))
 }
 
 /// Reads the Service. The error says whether it or its namespace does not exist.

@@ -58,6 +58,38 @@ fn a_list_that_shows_a_slice_decides_about_its_copies() {
     assert_eq!(model.store.keys().collect::<Vec<_>>(), [&first]);
 }
 
+/// Another endpointd has made a slice for a pod for which ours is about to create one. It is read first, since it may hold the
+/// endpoint; ours would put it into a second slice.
+#[test]
+fn no_slice_is_created_before_another_that_appeared_was_read() {
+    let mut model = published(1, 1);
+    let (first, slice) = first_slice(&model);
+    model.pod(pod(1, 0).facts());
+    model.plan();
+
+    let mut theirs = slice.clone();
+    theirs.meta.name = "theirs".into();
+    theirs.meta.uid = "theirs".into();
+    add(&mut theirs, &pod(1, 0).facts());
+    theirs.endpoints.remove(0);
+    model.put_slice(theirs);
+    watch_all(&mut model);
+    model.plan();
+    let grants = model.pending.len();
+    let requests: Vec<Request> = (0..grants).filter_map(|_| model.grant(0)).collect();
+    assert!(requests.contains(&Request::Fetch), "{requests:?}");
+    let creates = |request: &Request| matches!(request, Request::Create(_));
+    assert!(!requests.iter().any(creates), "{requests:?}");
+    let flying: Vec<ObjectName> = model.in_flight.keys().cloned().collect();
+    for name in flying {
+        model.answer(&name, Fate::Carried);
+    }
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+    let names: Vec<&str> = model.store.keys().map(|name| &**name).collect();
+    assert_eq!(names, [&*first, "theirs"]);
+}
+
 /// A user gives a slice to another controller, while a write of it that is due is on its way: as
 /// kube-controller-manager does, the Service gets another slice at once. Where nothing was due, it gets one when
 /// something changes.

@@ -29,3 +29,4 @@ mod properties;
 mod retries;
 mod saturated;
 mod told;
+mod waiting;

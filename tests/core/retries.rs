@@ -50,6 +50,8 @@ impl Loop {
     }
 
     fn plan(&mut self) {
+        self.model.state.advance(self.now);
+        while self.model.state.look_at_deferral(self.now) {}
         while !self.model.watch.is_empty() {
             self.model.watch_one();
         }
@@ -69,11 +71,17 @@ impl Loop {
         self.plan();
         for _ in 0..100_000 {
             let Some((object, ..)) = self.queue.next(usize::MAX, Classes::ALL, self.now) else {
-                let Some(at) = self.queue.next_delayed().filter(|at| *at <= end) else {
+                let waits = [
+                    self.queue.next_delayed(),
+                    self.model.state.next_look_at_deferral(),
+                ];
+                let next = waits.into_iter().flatten().min();
+                let Some(at) = next.filter(|at| *at <= end) else {
                     self.now = end;
                     return;
                 };
-                self.now = at;
+                self.now = self.now.max(at);
+                self.plan();
                 continue;
             };
             let built = self.model.state.build_request(&object, &mut Encoding::Protobuf);

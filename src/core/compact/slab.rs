@@ -1,7 +1,9 @@
 //! Entries by number, in pieces of bounded size: a table that grows never copies more than one piece.
 
 use std::fmt;
+use std::iter::{Chain, FilterMap, Flatten};
 use std::ops::{Index, IndexMut};
+use std::vec::IntoIter;
 
 /// Entries of the first piece, which grows by an eighth of itself: to find one there takes the fewest instructions.
 const FIRST: usize = 8 * PIECE;
@@ -22,8 +24,13 @@ pub(crate) struct Slab<T> {
     len: u32,
 }
 
+/// The entries of a slab by value, in the order of their numbers.
+pub(crate) type IntoEntries<T> =
+    FilterMap<Chain<IntoIter<Entry<T>>, Flatten<IntoIter<Vec<Entry<T>>>>>, fn(Entry<T>) -> Option<T>>;
+
+/// The place of a number.
 #[derive(Clone, Debug)]
-enum Entry<T> {
+pub(crate) enum Entry<T> {
     /// The next free number.
     Free(u32),
     Used(T),
@@ -165,6 +172,16 @@ impl<T> Slab<T> {
         self.try_remove(number).expect("the entry is there")
     }
 
+    /// Returns all entries by value, in the order of their numbers. The memory of a piece is given back when its last entry was
+    /// taken.
+    pub(crate) fn into_entries(self) -> IntoEntries<T> {
+        let entries = self.first.into_iter().chain(self.more.into_iter().flatten());
+        entries.filter_map(|entry| match entry {
+            Entry::Used(value) => Some(value),
+            Entry::Free(_) => None,
+        })
+    }
+
     /// Returns all entries with their numbers, in the order of these.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         let entries = self.first.iter().chain(self.more.iter().flatten());
@@ -190,13 +207,10 @@ impl<T> IndexMut<usize> for Slab<T> {
     }
 }
 
-/// Shows how many entries there are. `tests/explorer` tells states apart by this text; with the entries in it, there are more
-/// states than it gets through.
-impl<T> fmt::Debug for Slab<T> {
+/// Shows the entries by number, and not which number is used next.
+impl<T: fmt::Debug> fmt::Debug for Slab<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slab")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::leases::LeaseChanges;
 use super::{ListEvent, PodEvent};
+use crate::core::compact::slab::IntoEntries;
 use crate::core::facts::{PodFacts, ServiceFacts};
 use crate::core::inputs::Matching;
 use crate::core::namespace::{Kind, NamespaceState, OutputEvent};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 /// The waiting events of a kind: by name, in the order in which they came.
-type Waiting<N, E> = IntoIter<(N, E)>;
+type Waiting<N, E> = IntoEntries<(N, E)>;
 /// A Service and the epoch of the last list that showed it; `None` when it is gone.
 type ServiceEvent = Option<(ServiceFacts, u8)>;
 

@@ -1,6 +1,7 @@
 //! A map that is emptied in the order in which its keys came.
 
 use crate::core::compact::index::NumberIndex;
+use crate::core::compact::slab::{IntoEntries, Slab};
 use crate::core::hash::hash_of;
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -11,7 +12,8 @@ const FEW: usize = 8;
 /// Values by key, in the order in which the keys came first, since their processing must not depend on hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Latest<K, V> {
-    entries: Vec<(K, V)>,
+    /// In the order of arrival, since none is removed by itself.
+    entries: Slab<(K, V)>,
     /// Empty while there are no more than [`FEW`].
     by_key: NumberIndex,
 }
@@ -19,7 +21,7 @@ pub(super) struct Latest<K, V> {
 impl<K, V> Default for Latest<K, V> {
     fn default() -> Self {
         Self {
-            entries: Vec::new(),
+            entries: Slab::default(),
             by_key: NumberIndex::default(),
         }
     }
@@ -52,7 +54,8 @@ impl<K: Hash + Eq, V> Latest<K, V> {
         K: Borrow<Q>,
     {
         if self.entries.len() <= FEW {
-            return self.entries.iter().position(|(own, _)| own.borrow() == key);
+            let found = self.entries.iter().find(|(_, (own, _))| own.borrow() == key);
+            return found.map(|(at, _)| at);
         }
         let found = self
             .by_key
@@ -67,7 +70,9 @@ impl<K: Hash + Eq, V> Latest<K, V> {
         if length <= FEW {
             match self.find(&key) {
                 Some(known) => self.entries[known].1 = value,
-                None => self.entries.push((key, value)),
+                None => {
+                    self.entries.insert((key, value));
+                }
             }
             if self.entries.len() > FEW {
                 for at in 0..=at {
@@ -82,13 +87,13 @@ impl<K: Hash + Eq, V> Latest<K, V> {
             entries[known as usize].1 = value;
             return;
         }
-        entries.push((key, value));
+        entries.insert((key, value));
         self.by_key.insert(hash, at);
     }
 
     /// Returns all keys, in order.
     pub(super) fn names(&self) -> impl Iterator<Item = &K> {
-        self.entries.iter().map(|(key, _)| key)
+        self.entries.iter().map(|(_, (key, _))| key)
     }
 
     /// Removes all values.
@@ -97,8 +102,8 @@ impl<K: Hash + Eq, V> Latest<K, V> {
     }
 
     /// Returns all entries, in order.
-    pub(super) fn into_entries(self) -> std::vec::IntoIter<(K, V)> {
-        self.entries.into_iter()
+    pub(super) fn into_entries(self) -> IntoEntries<(K, V)> {
+        self.entries.into_entries()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The waiting changes of a namespace's Leases.
 
 use super::latest::Latest;
+use crate::core::compact::slab::IntoEntries;
 use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent};
+use std::array;
 use std::sync::Arc;
-use std::{array, vec};
 
 /// The waiting changes of one request to follow Leases: the last list, and what came after it, by Lease.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +73,7 @@ impl WaitingLeases {
 #[derive(Debug)]
 pub(super) struct LeaseChanges {
     first: array::IntoIter<Option<LeaseChange>, 2>,
-    changes: vec::IntoIter<(Arc<str>, [Option<LeaseChange>; 2])>,
+    changes: IntoEntries<(Arc<str>, [Option<LeaseChange>; 2])>,
     /// The answer to a read of the Lease whose event was the last one.
     read: Option<LeaseChange>,
 }

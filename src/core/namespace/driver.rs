@@ -314,17 +314,21 @@ impl NamespaceState {
 
     /// Returns when to call [`Self::look_at_deferral`] next.
     pub fn next_look_at_deferral(&self) -> Option<Duration> {
-        self.services.next_wait_to_end()
+        let waits = [
+            self.services.next_wait_to_end(),
+            self.endpoints.next_wait_to_end(),
+        ];
+        waits.into_iter().flatten().min()
     }
 
-    /// Queues the objects of one Service that have waited for long enough. Returns false if there is none.
+    /// Queues the objects of one Service that have waited for long enough. Returns false if there are none.
     pub fn look_at_deferral(&mut self, now: Duration) -> bool {
         self.advance(now);
-        let waited = self.services.take_waited(now);
-        if let Some(id) = waited {
-            self.want_objects_of(id);
-        }
-        waited.is_some()
+        let Some(id) = self.services.take_waited(now) else {
+            return self.endpoints.end_wait(now);
+        };
+        self.want_objects_of(id);
+        true
     }
 
     /// Queues the objects of a Service whose wait has ended.

@@ -14,14 +14,22 @@ use super::rounds::{Round, Visit};
 use super::services::Services;
 use super::{EndpointsEvent, Kind};
 use crate::core::facts::EndpointsFacts;
-use crate::core::ids::ServiceId;
+use crate::core::ids::{EndpointsId, ServiceId};
 use crate::core::inputs::Inputs;
 use crate::core::object::{ObjectState, Phase, Remote};
 use crate::core::queue::Priority;
 use crate::core::time::Time;
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The time that the API server has to delete an object whose Service is gone, as kube-apiserver does right after the Service.
+const LEFT_TO_THE_SERVER: Duration = Duration::from_millis(500);
+/// The time for which an object that was deleted is not made again. If it was deleted with its Service, which another watch
+/// shows, the Service's end is known by then.
+const GONE_WITH_ITS_SERVICE: Duration = Duration::from_millis(100);
 
 /// An Endpoints object, owned by its namespace's state.
 #[derive(Clone, Debug)]
@@ -54,6 +62,8 @@ impl Endpoints {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndpointsObjects {
     objects: Objects<Endpoints>,
+    /// Objects that wait, and until when. One that is gone may still be here, or another that has its number.
+    waiting: BTreeSet<(Duration, EndpointsId)>,
     /// The news for mirrors, in the order in which it happened.
     news: Vec<EndpointsNews>,
 }
@@ -105,6 +115,31 @@ impl EndpointsObjects {
         }
     }
 
+    /// Has an object wait before it is written or deleted.
+    fn wait(&mut self, id: EndpointsId, until: Duration) {
+        self.objects[id].object.gives_way = true;
+        self.waiting.insert((until, id));
+    }
+
+    /// Returns when to call [`Self::end_wait`] next.
+    pub(super) fn next_wait_to_end(&self) -> Option<Duration> {
+        self.waiting.first().map(|(until, _)| *until)
+    }
+
+    /// Queues an object that has waited for long enough. Returns false if there is none.
+    pub(super) fn end_wait(&mut self, now: Duration) -> bool {
+        let Some(&(until, id)) = self.waiting.first().filter(|(until, _)| *until <= now) else {
+            return false;
+        };
+        self.waiting.remove(&(until, id));
+        if let Some(entry) = self.objects.get_mut(id)
+            && std::mem::take(&mut entry.object.gives_way)
+        {
+            self.objects.want(id);
+        }
+        true
+    }
+
     /// Forgets the object of a name.
     pub(super) fn forget_object(&mut self, name: &str) {
         if let Some(id) = self.objects.find(name) {
@@ -154,6 +189,7 @@ impl EndpointsDesk<'_> {
         });
         let entry = &mut self.endpoints.objects[id];
         entry.object.phase = Phase::Managed;
+        entry.object.gives_way = false;
         entry.object.forget_interference();
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
@@ -170,6 +206,7 @@ impl EndpointsDesk<'_> {
         if let Some(id) = self.endpoints.objects.find(&service.facts.name) {
             let entry = &mut self.endpoints.objects[id];
             entry.object.phase = Phase::Unmanaged;
+            entry.object.gives_way = false;
             entry.object.rewrite = false;
             entry.object.forget_triggers();
             if entry.object.is_absent() {
@@ -178,7 +215,7 @@ impl EndpointsDesk<'_> {
         }
     }
 
-    /// Deletes the object of a Service that is gone, whichever client created it.
+    /// Deletes the object of a Service that is gone, whichever client created it, unless the API server does so first.
     pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
         let Some(id) = self
             .endpoints
@@ -202,20 +239,31 @@ impl EndpointsDesk<'_> {
         let entry = &mut self.endpoints.objects[id];
         entry.object.phase = Phase::Deleting;
         entry.object.change(Priority::Add);
+        if !entry.object.is_absent() && self.may_wait() {
+            return self.endpoints.wait(id, self.ctx.now + LEFT_TO_THE_SERVER);
+        }
+        self.endpoints.objects[id].object.gives_way = false;
         self.endpoints.objects.want(id);
+    }
+
+    /// Returns whether objects may wait: not while it is not known for how long the process before this one has waited.
+    fn may_wait(&self) -> bool {
+        !self.ctx.starting && !self.ctx.pending_lists.any()
     }
 
     /// Leaves alone the object of a Service without a selector, even if it was to be deleted with another Service of
     /// that name.
     pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
         if let Some(id) = self.endpoints.objects.find(name) {
-            self.endpoints.objects[id].object.phase = Phase::Unmanaged;
+            let object = &mut self.endpoints.objects[id].object;
+            (object.phase, object.gives_way) = (Phase::Unmanaged, false);
         }
     }
 
     /// Does what [`NamespaceState::forget`] does, for Endpoints.
     pub(super) fn forget_endpoints(&mut self) {
         let endpoints = std::mem::take(&mut self.endpoints.objects);
+        self.endpoints.waiting.clear();
         self.services.queue(Round::drop(endpoints));
         self.services.visit_all(Visit::RenewEndpoints);
     }

@@ -132,14 +132,6 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
     };
     let name = leading.holder.as_deref().unwrap_or_default();
     let holder = Excerpt::value(name);
-    let named = if holder_name(name) == name {
-        format!("{holder}, which holds the Lease")
-    } else {
-        format!(
-            "{}, with which the holder {holder} begins",
-            Excerpt::value(holder_name(name))
-        )
-    };
     let pod = || {
         let state = match leader {
             Some(pod) if pod.terminating => ", terminating",
@@ -166,22 +158,19 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
             "{}; it is published once slices of other controllers have been read and hold no endpoints of the Service",
             pod()
         ),
-        LeaderStatus::Vacant(Vacancy::NoHolder) => {
-            format!("Lease {lease} has no holder, so nobody is published")
-        }
-        LeaderStatus::Vacant(Vacancy::NoLease) => {
-            format!("there is no Lease {lease}, so nobody is published")
-        }
-        LeaderStatus::Vacant(Vacancy::Expired) => {
-            format!(
-                "holder {holder} has not renewed the Lease {lease} for its duration, so nobody is published"
-            )
-        }
-        LeaderStatus::Vacant(Vacancy::Unreadable) => {
-            format!("Lease {lease} may not be read, so nobody is published")
+        LeaderStatus::Vacant(vacancy) => {
+            let why = match vacancy {
+                Vacancy::NoHolder => format!("Lease {lease} has no holder"),
+                Vacancy::NoLease => format!("there is no Lease {lease}"),
+                Vacancy::Expired => {
+                    format!("holder {holder} has not renewed the Lease {lease} for its duration")
+                }
+                Vacancy::Unreadable => format!("Lease {lease} may not be read"),
+            };
+            format!("{why}, so nobody is published")
         }
         LeaderStatus::NoPod => match &leading.candidates[..] {
-            [] => format!("no pod has the name {named}, so nobody is published"),
+            [] => format!("no pod has the name {}, so nobody is published", meant_name(name)),
             [(pod, _), ..] if service.is_frozen() => format!(
                 "holder {holder} is pod {pod}, which is not added while the selector cannot be used, so nobody is \
                  published"
@@ -193,11 +182,25 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
         LeaderStatus::SeveralPods => {
             let pods: Vec<&str> = leading.publishable().collect();
             format!(
-                "several pods have the name {named}, so nobody is published: {}",
+                "several pods have the name {}, so nobody is published: {}",
+                meant_name(name),
                 listed(&pods, NAMED)
             )
         }
     }
+}
+
+/// Returns the name that the holder of a Lease stands for, and how it was found, in words.
+fn meant_name(holder: &str) -> String {
+    let name = holder_name(holder);
+    if name == holder {
+        return format!("{}, which holds the Lease", Excerpt::value(holder));
+    }
+    format!(
+        "{}, with which the holder {} begins",
+        Excerpt::value(name),
+        Excerpt::value(holder)
+    )
 }
 
 fn is_ready(pod: &PodFacts) -> bool {

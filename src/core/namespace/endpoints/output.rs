@@ -1,7 +1,7 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
 use super::server::Verdict;
-use super::{Endpoints, EndpointsDesk, EndpointsNews};
+use super::{Endpoints, EndpointsDesk, EndpointsNews, GONE_WITH_ITS_SERVICE};
 use crate::core::body::{
     AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
 };
@@ -142,7 +142,7 @@ impl Publishing for EndpointsDesk<'_> {
             self.services
                 .is_deferred_by_name(self.ctx, &entry.name, on_server)
         };
-        (!on_server || entry.object.rewrite) && !deferred()
+        (!on_server || entry.object.rewrite) && !entry.object.gives_way && !deferred()
     }
 
     fn waits_for_slices(&self, entry: &Endpoints) -> bool {
@@ -341,6 +341,11 @@ impl EndpointsDesk<'_> {
         // A request in flight is answered first: a later version has already replaced the one that is gone.
         if entry.object.flight.is_none() && entry.object.is_news(version) {
             self.lost(id);
+            let remakes =
+                |entry: &Endpoints| entry.object.phase == Phase::Managed && entry.object.remote.is_none();
+            if self.endpoints.objects.get(id).is_some_and(remakes) && self.may_wait() {
+                self.endpoints.wait(id, self.ctx.now + GONE_WITH_ITS_SERVICE);
+            }
         }
     }
 

@@ -104,32 +104,17 @@ impl Placement<'_> {
             return;
         };
         let Judgement { status, keeps, takes } = judgement;
-        let unread = self.others_publish(id).is_none();
-        let former = self.services.last_leader(self.inputs, id);
-        let members: Vec<PodId> = following.members().collect();
-        let withdrawn = !members.is_empty() && keeps.is_none() && takes.is_none();
-        for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
-            self.remove_member(pod, id);
-        }
-        if let Some(pod) = takes {
-            let time = self.inputs.pod(pod).ready_time();
-            self.services.table[id].note(time);
-            self.join(pod, id);
-            self.foresee_ports(pod, id);
-            self.notify_takeover(id, holder.unwrap_or_default(), pod, former.clone());
-        }
+        let waits = joins && keeps.is_none() && takes.is_none() && self.others_publish(id).is_none();
+        let (former, withdrawn) = self.replace_leader(id, judgement, holder);
         if !decided {
             self.services.mark(id);
-        }
-        if let Some(from) = former.as_deref().filter(|_| withdrawn) {
-            self.notify_withdrawal(id, status, holder.unwrap_or_default(), from);
         }
         let leader = keeps.or(takes).map(|pod| self.inputs.pod(pod).name().into());
         let settled = Settled {
             status,
             leader: leader.or(former),
             holder: holder.map(Into::into),
-            waits: joins && keeps.is_none() && takes.is_none() && unread,
+            waits,
             withdrawn,
         };
         let Some(following) = &mut self.services.table[id].following else {
@@ -148,6 +133,38 @@ impl Placement<'_> {
             self.notify_leader(id, status, holder.unwrap_or_default(), told);
         }
         leases.note_vacancy(id, &name, vacant);
+    }
+
+    /// Takes the pods out of a Service that do not lead it, and takes in the one that does. Returns the name of the pod that
+    /// led it last, and whether its pods were withdrawn without a successor.
+    fn replace_leader(
+        &mut self,
+        id: ServiceId,
+        judgement: Judgement,
+        holder: Option<&str>,
+    ) -> (Option<Box<str>>, bool) {
+        let Judgement { status, keeps, takes } = judgement;
+        let holder = holder.unwrap_or_default();
+        let former = self.services.last_leader(self.inputs, id);
+        let Some(following) = &self.services.table[id].following else {
+            return (former, false);
+        };
+        let members: Vec<PodId> = following.members().collect();
+        let withdrawn = !members.is_empty() && keeps.is_none() && takes.is_none();
+        for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
+            self.remove_member(pod, id);
+        }
+        if let Some(pod) = takes {
+            let time = self.inputs.pod(pod).ready_time();
+            self.services.table[id].note(time);
+            self.join(pod, id);
+            self.foresee_ports(pod, id);
+            self.notify_takeover(id, holder, pod, former.clone());
+        }
+        if let Some(from) = former.as_deref().filter(|_| withdrawn) {
+            self.notify_withdrawal(id, status, holder, from);
+        }
+        (former, withdrawn)
     }
 
     /// Returns whether slices of other controllers hold endpoints of a Service. `None` if none of those that have been read
