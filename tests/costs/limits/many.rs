@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many there are of what costs little.
-const MANY: u32 = 20_000;
+pub(super) const MANY: u32 = 20_000;
 /// How many Services there are.
 const SERVICES: u32 = 5_000;
 /// Units of a piece of work.
@@ -32,7 +32,7 @@ impl Cost {
     }
 
     /// Applies what waits.
-    fn apply(&mut self, world: &mut World, pending: Pending) {
+    pub(super) fn apply(&mut self, world: &mut World, pending: Pending) {
         let mut applying = None;
         self.step(world, |_| {
             applying = Some(pending.begin());
@@ -44,7 +44,7 @@ impl Cost {
         }) {}
     }
 
-    fn hold(&self, what: &str) {
+    pub(super) fn hold(&self, what: &str) {
         println!(
             "{what}: {} units, {} at most, {} bytes uncounted",
             self.units, self.most_units, self.most_allocated
@@ -56,7 +56,7 @@ impl Cost {
     }
 }
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let outputs = Outputs {
         custom: true,
         ..Outputs::ALL
@@ -71,7 +71,7 @@ fn on(node: &str, pod: PodFacts) -> PodFacts {
     }
 }
 
-fn change(pending: Vec<Change>) -> Pending {
+pub(super) fn change(pending: Vec<Change>) -> Pending {
     pending.into_iter().fold(Pending::default(), |mut all, change| {
         all.push(change);
         all
