@@ -1,11 +1,12 @@
-//! Services that publish the pod that holds a Lease: what is written while nothing is known of the Lease.
+//! Services that publish the pod that holds a Lease: what is written while nothing is known of the Lease, and while two sources
+//! show it.
 
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
 use endpointd::core::election::Record;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::followed_leases::lease::{
-    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest,
+    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
 };
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, OutputEvent, PendingLists, Settings};
 use endpointd::core::nodes::NodeTable;
@@ -33,9 +34,9 @@ fn lease(version: u64, holder: &str, renewals: i32) -> LeaseFacts {
     }
 }
 
-/// A list of all Leases.
-fn listed(leases: Vec<LeaseFacts>) -> LeaseEvent {
-    LeaseEvent::Listed(leases)
+/// A list that was asked for at this second, as of a version.
+fn listed(asked: u64, version: u64, leases: Vec<LeaseFacts>) -> LeaseEvent {
+    LeaseEvent::Listed(LeaseList::new(Duration::from_secs(asked), version, leases))
 }
 
 fn pod(name: &str, ready: bool) -> PodFacts {
@@ -225,7 +226,7 @@ fn a_pod_that_is_gone_leaves_while_its_lease_is_unknown() {
     // Another pod is taken in when the Lease is known, and seen to change.
     world.apply(pod("b", true));
     assert!(world.pass(60).is_empty());
-    world.hear(world.now, listed(vec![lease(10, "b", 0)]));
+    world.hear(world.now, listed(world.now, 10, vec![lease(10, "b", 0)]));
     assert!(world.settle().is_empty());
     world.hear(world.now, LeaseEvent::Seen(lease(11, "b", 1)));
     assert_eq!(world.settle(), ["[b]"]);
@@ -249,7 +250,7 @@ fn a_pod_that_is_not_ready_is_shown_so_while_its_lease_is_unknown() {
     assert_eq!(world.settle(), ["[a!]"]);
     world.apply(pod("a", true));
     assert_eq!(world.settle(), ["[a]"]);
-    world.hear(2, listed(vec![lease(10, "a", 0)]));
+    world.hear(2, listed(2, 10, vec![lease(10, "a", 0)]));
     assert!(world.pass(10).is_empty(), "it leads");
 }
 
@@ -271,10 +272,70 @@ fn nobody_joins_or_moves_while_the_lease_is_unknown() {
         world.apply(pod("b", true));
         world.state.apply_service(service(families, port), 0);
         assert!(world.pass(600).is_empty(), "{families:?} {port}");
-        world.hear(700, listed(vec![lease(10, "a", 0)]));
+        world.hear(700, listed(700, 10, vec![lease(10, "a", 0)]));
         let written = world.settle();
         assert_eq!(written.len(), 1, "{families:?} {port}: {written:?}");
         let expected = if port == 80 { "[a]" } else { "[a]:81" };
         assert_eq!(written, [expected]);
     }
+}
+
+/// A world that publishes `a`, by a watch of the namespace that has shown the Lease at version 11.
+fn led_by_a() -> World {
+    let mut world = World::new(&["IPv4"], &[pod("a", true), pod("b", true)], &[slice("x", &[])]);
+    world.hear(1, listed(1, 10, vec![lease(10, "a", 0)]));
+    world.settle();
+    world.hear(2, LeaseEvent::Seen(lease(11, "a", 1)));
+    assert_eq!(world.settle(), ["[a]"]);
+    world
+}
+
+#[test]
+fn a_list_that_is_older_than_another_source_sets_nothing_back() {
+    let mut world = led_by_a();
+    // The watch of all namespaces is asked for its list, which takes a while; the namespace's own watch goes on.
+    world.hear(4, LeaseEvent::Seen(lease(20, "b", 2)));
+    assert_eq!(world.settle(), ["[b]"]);
+    world.hear(5, listed(3, 15, vec![lease(15, "a", 15)]));
+    assert!(world.settle().is_empty());
+    // Its watch shows what has happened since.
+    world.hear(6, LeaseEvent::Seen(lease(17, "a", 17)));
+    world.hear(6, LeaseEvent::Seen(lease(20, "b", 2)));
+    assert!(world.settle().is_empty());
+    world.hear(7, LeaseEvent::Seen(lease(21, "b", 3)));
+    world.hear(8, LeaseEvent::Seen(lease(22, "a", 22)));
+    assert_eq!(world.settle(), ["[a]"]);
+}
+
+#[test]
+fn a_list_from_before_a_lease_was_made_or_deleted_sets_nothing_back() {
+    let mut world = led_by_a();
+    world.hear(4, LeaseEvent::Gone("db".into(), 12));
+    assert_eq!(world.settle(), ["[]"]);
+    world.hear(5, listed(3, 11, vec![lease(11, "a", 1)]));
+    world.hear(5, LeaseEvent::Seen(lease(11, "a", 1)));
+    world.hear(5, LeaseEvent::Gone("db".into(), 12));
+    assert!(world.settle().is_empty());
+    world.hear(7, LeaseEvent::Seen(lease(14, "b", 0)));
+    assert_eq!(world.settle(), ["[b]"]);
+    world.hear(8, listed(6, 13, Vec::new()));
+    assert!(world.settle().is_empty());
+    world.hear(9, listed(6, 15, Vec::new()));
+    assert_eq!(world.settle(), ["[]"], "a newer list shows that it is gone");
+}
+
+#[test]
+fn a_list_that_was_asked_for_afterwards_is_believed_at_any_version() {
+    let mut world = led_by_a();
+    world.hear(4, LeaseEvent::Seen(lease(20, "b", 2)));
+    assert_eq!(world.settle(), ["[b]"]);
+    // The API server's store was restored from a copy, in which the other pod leads.
+    world.hear(6, listed(5, 12, vec![lease(12, "a", 12)]));
+    assert_eq!(world.settle(), ["[]"]);
+    world.hear(7, LeaseEvent::Seen(lease(13, "a", 13)));
+    assert_eq!(world.settle(), ["[a]"]);
+    world.hear(9, listed(8, 9, Vec::new()));
+    assert_eq!(world.settle(), ["[]"]);
+    world.hear(10, LeaseEvent::Seen(lease(10, "b", 0)));
+    assert_eq!(world.settle(), ["[b]"]);
 }

@@ -5,7 +5,7 @@ use super::{Cost, units};
 use crate::fixtures::{World, pod, service};
 use endpointd::core::election::Record;
 use endpointd::core::facts::{FollowedLeader, NodeFacts, PodFacts, ServiceFacts};
-use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
+use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::Notification;
@@ -202,7 +202,7 @@ fn many_leases_and_the_services_that_follow_one_are_visited_in_steps() {
     let all = (0..MANY).map(|number| lease(number, 1)).collect();
     let listed = change(vec![
         leases(1, LeaseEvent::Begun),
-        leases(1, LeaseEvent::Listed(all)),
+        leases(1, LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 1, all))),
     ]);
     let mut cost = Cost::default();
     cost.apply(&mut world, listed);
