@@ -8,6 +8,7 @@ use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::followed_leases::lease::{
     LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
 };
+use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, OutputEvent, PendingLists, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::Remote;
@@ -305,6 +306,26 @@ fn a_list_that_is_older_than_another_source_sets_nothing_back() {
     world.hear(7, LeaseEvent::Seen(lease(21, "b", 3)));
     world.hear(8, LeaseEvent::Seen(lease(22, "a", 22)));
     assert_eq!(world.settle(), ["[a]"]);
+}
+
+#[test]
+fn what_waits_beside_a_list_that_is_older_is_kept() {
+    let mut world = led_by_a();
+    let mut pending = Pending::default();
+    for (second, event) in [
+        (4, LeaseEvent::Seen(lease(14, "b", 2))),
+        (4, LeaseEvent::Seen(lease(20, "b", 3))),
+        (5, listed(3, 15, vec![lease(15, "a", 15)])),
+        (5, LeaseEvent::Seen(lease(17, "a", 17))),
+    ] {
+        pending.push(Change::Leases(LeaseChange {
+            generation: world.generation,
+            at: Duration::from_secs(second),
+            event,
+        }));
+    }
+    pending.apply(&mut world.state, &mut world.nodes);
+    assert_eq!(world.settle(), ["[b]"]);
 }
 
 #[test]
