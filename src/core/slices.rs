@@ -341,6 +341,11 @@ impl FamilyState {
         self.pending.get_or_insert_default()
     }
 
+    /// Returns the pods with an endpoint to place, as [`Pending::to_place`] has them.
+    pub fn to_place(&self) -> &[PodId] {
+        self.pending.as_ref().map_or(&[], |pending| &pending.to_place)
+    }
+
     /// Returns whether the next evaluation has nothing to do.
     pub fn is_settled(&self) -> bool {
         let waits = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());

@@ -5,7 +5,7 @@ use super::findings::{Finding, Problem};
 use super::published::{Around, Published};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
+use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use crate::core::hash::KeyedMap;
 use crate::core::inbox::Change;
 use crate::core::namespace::{NamespaceState, Outcome, OutputEvent, PendingLists, Settings, WorkItem};
@@ -91,7 +91,7 @@ pub(super) fn show_leases(state: &mut NamespaceState, leases: Vec<LeaseFacts>) {
             generation,
             // The time does not matter: an inspection does not wait until the time of a holder has run out.
             at: Duration::ZERO,
-            event: LeaseEvent::Listed(leases),
+            event: LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 0, leases)),
         });
     }
 }

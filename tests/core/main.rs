@@ -23,6 +23,7 @@ mod copies;
 mod echoes;
 mod fairness;
 mod fanned_out;
+mod leaders;
 mod lifecycle;
 mod mirroring;
 mod properties;

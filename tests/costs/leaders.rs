@@ -8,7 +8,7 @@ use crate::tenants::assert_near_linear;
 use endpointd::cluster::codec::{Namespaced, object};
 use endpointd::core::election::Record;
 use endpointd::core::facts::ServiceFacts;
-use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
+use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, Notification, PendingLists};
 use endpointd::core::work::TurnBudget;
@@ -65,7 +65,11 @@ fn beside_others(many: usize) -> Duration {
     costs.world.apply(holder.clone());
     costs.apply(vec![Change::Service(led("s", "l"), 0)]);
     let generation = generation(&mut costs.world);
-    let listed = LeaseEvent::Listed(vec![held("l", &holder.name, 0)]);
+    let listed = LeaseEvent::Listed(LeaseList::new(
+        Duration::ZERO,
+        1,
+        vec![held("l", &holder.name, 0)],
+    ));
     let seen = LeaseEvent::Seen(held("l", &holder.name, 1));
     for event in [LeaseEvent::Begun, listed, seen] {
         costs.apply(vec![learned(generation, event)]);
@@ -140,7 +144,10 @@ fn what_concerns_all_followed_leases_is_applied_in_steps() {
         .map(|number| held(&name(number), "nobody", 0));
     let (listed, told) = steps(
         &mut world,
-        vec![learned(follows, LeaseEvent::Listed(all.collect()))],
+        vec![learned(
+            follows,
+            LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 1, all.collect())),
+        )],
     );
     assert!(listed >= least, "a list took {listed} steps");
     let told: Vec<_> = told.concat();
@@ -163,7 +170,11 @@ fn the_news_of_a_lease_that_all_services_follow_is_told_as_it_comes() {
     let services = (0..MANY).map(|number| Change::Service(led(&format!("s-{number}"), "l"), 0));
     steps(&mut world, services.collect());
     let follows = generation(&mut world);
-    let listed = LeaseEvent::Listed(vec![held("l", &holder.name, 0)]);
+    let listed = LeaseEvent::Listed(LeaseList::new(
+        Duration::ZERO,
+        1,
+        vec![held("l", &holder.name, 0)],
+    ));
     for event in [LeaseEvent::Begun, listed] {
         steps(&mut world, vec![learned(follows, event)]);
     }

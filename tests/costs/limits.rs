@@ -4,6 +4,7 @@
 mod many;
 mod news;
 mod objects;
+mod stops;
 
 use crate::allocator::{Memory, allocated};
 use crate::fixtures::World;

@@ -5,7 +5,7 @@ use super::{Model, NAMESPACE};
 use endpointd::core::election::Record;
 use endpointd::core::facts::{Manager, PodFacts, ServiceFacts};
 use endpointd::core::followed_leases::lease::{
-    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest,
+    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
 };
 use endpointd::core::selector::Requirement;
 use std::collections::{BTreeMap, VecDeque};
@@ -76,8 +76,10 @@ impl Model {
             match request {
                 LeaseRequest::Follow(number) => {
                     self.leases.following = Some(number);
-                    let all = self.leases.there.values().cloned().collect();
-                    self.leases.news = [LeaseEvent::Begun, LeaseEvent::Listed(all)].into();
+                    let all: Vec<_> = self.leases.there.values().cloned().collect();
+                    let version = all.iter().map(|lease| lease.version).max().unwrap_or_default();
+                    let list = LeaseList::new(self.leases.clock, version, all);
+                    self.leases.news = [LeaseEvent::Begun, LeaseEvent::Listed(list)].into();
                 }
                 LeaseRequest::Read(number, name) if Some(number) == self.leases.following => {
                     let found = self.leases.there.get(&name).cloned();

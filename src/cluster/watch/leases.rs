@@ -16,7 +16,7 @@ use crate::cluster::codec::{self, Namespaced};
 use crate::cluster::http::{self, Head};
 use crate::cluster::outage::SharedOutage;
 use crate::cluster::pages::{self, ANSWER, PAGE};
-use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts};
+use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList};
 use crate::core::followed_leases::reads::{LeaseRead, ReadOutcome};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::leadership::Demand;
@@ -121,6 +121,11 @@ impl LeaseReader {
         ReadOutcome::Done
     }
 
+    /// Returns a time as it is handed on.
+    fn time_of(&self, time: Instant) -> Duration {
+        time.saturating_duration_since(self.start)
+    }
+
     /// Returns what draws random numbers for the reads.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
@@ -128,7 +133,7 @@ impl LeaseReader {
 
     fn hand_on(&self, namespace: &Arc<str>, generation: u64, events: Vec<LeaseEvent>) {
         let now = Instant::now();
-        let at = now.saturating_duration_since(self.start);
+        let at = self.time_of(now);
         let deliveries = events.into_iter().map(|event| Delivery {
             namespace: namespace.clone(),
             event: Change::Leases(LeaseChange {
@@ -198,6 +203,7 @@ struct Following {
 
 /// All Leases of a namespace, at a version.
 struct Leases {
+    asked: Instant,
     version: u64,
     leases: Vec<LeaseFacts>,
 }
@@ -225,7 +231,13 @@ impl Subject for Following {
     }
 
     fn listed(&mut self, listing: Leases, _: Demand) {
-        self.hand_on(vec![LeaseEvent::Listed(listing.leases)]);
+        let Leases {
+            asked,
+            version,
+            leases,
+        } = listing;
+        let list = LeaseList::new(self.reader.time_of(asked), version, leases);
+        self.hand_on(vec![LeaseEvent::Listed(list)]);
     }
 
     fn watch(&mut self, from: u64, seconds: u32) -> Work<Body> {
@@ -311,6 +323,7 @@ async fn read_version(reader: LeaseReader, uri: String) -> Result<u64, Cause> {
 async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<Leases, Cause> {
     // The semaphore is never closed.
     let _permit = reader.lists.acquire().await.ok();
+    let asked = Instant::now();
     let mut leases = Vec::new();
     let reader = &reader;
     let get = |uri: String| async move { reader.answer(&uri).await };
@@ -320,7 +333,11 @@ async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<L
     };
     let version = pages::read(&http::leases(&namespace), "", size, Some(ANSWER), get, take).await?;
     let version = codec::version(&version)?;
-    Ok(Leases { version, leases })
+    Ok(Leases {
+        asked,
+        version,
+        leases,
+    })
 }
 
 impl Following {

@@ -6,6 +6,7 @@ use rustc_hash::FxBuildHasher;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::hash::Hash;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeToInclusive;
 
 /// Up to this many entries are kept in one sorted piece of memory, where finding and moving them costs next to nothing.
@@ -116,6 +117,15 @@ impl<T: Ord + Copy> SmallSet<T> {
         let few = &few[..few.partition_point(|value| *value <= bound.end)];
         let many = many.map(|set| set.range(bound).rev());
         few.iter().rev().chain(many.into_iter().flatten()).copied()
+    }
+
+    /// Returns the values after one, or all, in ascending order.
+    pub fn after(&self, value: Option<T>) -> impl Iterator<Item = T> {
+        let (few, many) = self.parts();
+        let few = &few[value.map_or(0, |value| few.partition_point(|other| *other <= value))..];
+        let from = value.map_or(Unbounded, Excluded);
+        let many = many.map(|set| set.range((from, Unbounded)));
+        few.iter().chain(many.into_iter().flatten()).copied()
     }
 
     /// Returns the values, in order, in whichever of the two they are kept.
@@ -262,6 +272,8 @@ mod tests {
                 prop_assert_eq!(set.is_empty(), plain.is_empty());
                 prop_assert!(set.iter().eq(plain.iter().copied()));
                 prop_assert!(set.down_from(..=key).eq(plain.range(..=key).rev().copied()));
+                prop_assert!(set.after(Some(key)).eq(plain.range(key + 1..).copied()));
+                prop_assert!(set.after(None).eq(plain.iter().copied()));
                 prop_assert_eq!((set.len(), map.len()), (plain.len(), model.len()));
                 prop_assert!((0..160).all(|key| map.get(&key) == model.get(&key).copied()));
             }

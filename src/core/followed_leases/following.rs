@@ -110,7 +110,7 @@ impl Following {
         self.members.remove(&pod);
     }
 
-    /// Returns whether it is decided which pods these are. Until then, what adopted slices show stays.
+    /// Returns whether it is decided which pods these are. Until then, those that adopted slices show stay, unless they are gone.
     pub(crate) fn is_decided(&self) -> bool {
         self.decided
     }

@@ -15,6 +15,12 @@
 //! only once the Lease was seen to change, and a pod that is published already stays for the Lease's duration at most.
 //! A watch may have been cut without notice. So before a published pod is removed because its time has run out, the
 //! Lease is read once more.
+//!
+//! There may be several sources at once: a read beside a watch, and the list of all namespaces beside the watch of one, whose
+//! place it takes. Each is judged by versions, so that one that is late sets nothing back. Versions go backwards when the API
+//! server's store is restored from a copy, and what is then shown has to be believed. A list tells the two apart, since it
+//! shows the store as it was at a moment after it was asked for. If it is older than a version that was shown after that, it
+//! is merely late. If it is older than one that had been shown before, the store has been restored.
 
 use crate::core::election::Record;
 use std::sync::Arc;
@@ -85,13 +91,48 @@ impl LeaseChange {
     }
 }
 
+/// All Leases of a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseList {
+    /// When it was asked for, and the version that it shows.
+    pub moment: ListMoment,
+    /// The Leases.
+    pub leases: Vec<LeaseFacts>,
+}
+
+impl LeaseList {
+    /// Creates a list that was asked for at this time, counted from the start of the process, and shows this version.
+    pub fn new(asked: Duration, version: u64, leases: Vec<LeaseFacts>) -> Self {
+        Self {
+            moment: ListMoment { asked, version },
+            leases,
+        }
+    }
+}
+
+/// The moment of the store that a list shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListMoment {
+    /// When the list was asked for, counted from the start of the process. The moment comes after that.
+    pub asked: Duration,
+    /// The version of the list.
+    pub version: u64,
+}
+
+impl ListMoment {
+    /// Returns whether another source has shown a later moment: this version, at that time.
+    pub fn is_before(self, version: u64, shown: Duration) -> bool {
+        version > self.version && shown > self.asked
+    }
+}
+
 /// News of the Leases of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseEvent {
     /// This process has begun to follow them.
     Begun,
     /// All Leases of the namespace.
-    Listed(Vec<LeaseFacts>),
+    Listed(LeaseList),
     /// The watch shows a Lease.
     Seen(LeaseFacts),
     /// The watch shows that a Lease is gone, as of a version.
@@ -154,7 +195,10 @@ pub enum LeaseEffect {
 enum ObservedLease {
     #[default]
     Unknown,
-    Missing,
+    Missing {
+        /// A version as of which it was gone.
+        version: u64,
+    },
     Unreadable,
     Present {
         version: u64,
@@ -172,6 +216,8 @@ enum ObservedLease {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FollowedLease {
     observed: ObservedLease,
+    /// When its version was learned.
+    shown: Duration,
     /// True while a read is in flight.
     reading: bool,
     /// True if the watch has shown something since the read was sent.
@@ -187,7 +233,7 @@ impl FollowedLease {
     pub fn verdict(&self) -> Verdict<'_> {
         match &self.observed {
             ObservedLease::Unknown => Verdict::Unknown,
-            ObservedLease::Missing => Verdict::Nobody(Vacancy::NoLease),
+            ObservedLease::Missing { .. } => Verdict::Nobody(Vacancy::NoLease),
             ObservedLease::Unreadable => Verdict::Nobody(Vacancy::Unreadable),
             ObservedLease::Expired { .. } => Verdict::Nobody(Vacancy::Expired),
             ObservedLease::Present { record, .. } if record.holder.is_empty() => {
@@ -218,12 +264,23 @@ impl FollowedLease {
         }
     }
 
-    /// Handles a list of all Leases, which shows this one or does not. A list is no renewal.
-    pub fn listed(&mut self, shown: Option<(u64, &Record)>, at: Duration) -> LeaseEffect {
+    /// Handles a list of all Leases, which shows this one or does not. A list is no renewal, and one that comes late shows
+    /// nothing.
+    pub fn listed(&mut self, moment: ListMoment, shown: Option<(u64, &Record)>, at: Duration) -> LeaseEffect {
         (self.reading, self.overtaken, self.failures) = (false, false, 0);
+        if self
+            .version()
+            .is_some_and(|version| moment.is_before(version, self.shown))
+        {
+            return LeaseEffect::None;
+        }
+        self.shown = at;
         match (&mut self.observed, shown) {
-            (ObservedLease::Missing, None) => LeaseEffect::None,
-            (_, None) => self.see(ObservedLease::Missing, None),
+            (ObservedLease::Missing { version }, None) => {
+                *version = moment.version;
+                LeaseEffect::None
+            }
+            (_, None) => self.miss(moment.version, at),
             (
                 ObservedLease::Present { version, record, .. } | ObservedLease::Expired { version, record },
                 Some((new, shown)),
@@ -242,12 +299,14 @@ impl FollowedLease {
             // Not yet listed, so it may be of any age.
             ObservedLease::Unknown => LeaseEffect::None,
             ObservedLease::Unreadable => self.first_sight(version, record, at),
-            ObservedLease::Missing => self.renew(version, record, at, true),
-            ObservedLease::Present { version: known, .. } | ObservedLease::Expired { version: known, .. }
+            ObservedLease::Missing { version: known }
+            | ObservedLease::Present { version: known, .. }
+            | ObservedLease::Expired { version: known, .. }
                 if version <= *known =>
             {
                 LeaseEffect::None
             }
+            ObservedLease::Missing { .. } => self.renew(version, record, at, true),
             ObservedLease::Present {
                 version: known,
                 record: old,
@@ -259,7 +318,7 @@ impl FollowedLease {
             } => {
                 // Another client has edited its metadata.
                 if old == record {
-                    *known = version;
+                    (*known, self.shown) = (version, at);
                     return LeaseEffect::None;
                 }
                 let moved = old.holder != record.holder;
@@ -269,13 +328,13 @@ impl FollowedLease {
     }
 
     /// Handles the deletion of the Lease.
-    pub fn gone(&mut self, as_of: u64) -> LeaseEffect {
+    pub fn gone(&mut self, as_of: u64, at: Duration) -> LeaseEffect {
         self.overtaken = true;
         match self.observed {
             ObservedLease::Present { version, .. } | ObservedLease::Expired { version, .. }
                 if as_of > version =>
             {
-                self.see(ObservedLease::Missing, None)
+                self.miss(as_of, at)
             }
             _ => LeaseEffect::None,
         }
@@ -306,7 +365,8 @@ impl FollowedLease {
             {
                 LeaseEffect::None
             }
-            (LeaseAnswer::Missing, _) => self.see(ObservedLease::Missing, None),
+            // The answer has no version: all that was shown until now is older.
+            (LeaseAnswer::Missing, _) => self.miss(self.version().unwrap_or_default(), at),
             (LeaseAnswer::Refused(_), _) => self.see(ObservedLease::Unreadable, Some(at + REFUSED)),
             (
                 LeaseAnswer::Found(LeaseFacts { version, record, .. }),
@@ -338,9 +398,15 @@ impl FollowedLease {
                     _ => LeaseEffect::None,
                 }
             }
+            // It was deleted while the answer was on its way.
+            (LeaseAnswer::Found(found), ObservedLease::Missing { version })
+                if overtaken && found.version <= *version =>
+            {
+                LeaseEffect::None
+            }
             (
                 LeaseAnswer::Found(found),
-                ObservedLease::Unknown | ObservedLease::Missing | ObservedLease::Unreadable,
+                ObservedLease::Unknown | ObservedLease::Missing { .. } | ObservedLease::Unreadable,
             ) => self.first_sight(found.version, &found.record, at),
             (LeaseAnswer::Failed, _) => LeaseEffect::None,
         }
@@ -381,7 +447,7 @@ impl FollowedLease {
                 let (version, record) = (*version, record.clone());
                 (false, self.see(ObservedLease::Expired { version, record }, None))
             }
-            ObservedLease::Missing | ObservedLease::Expired { .. } => {
+            ObservedLease::Missing { .. } | ObservedLease::Expired { .. } => {
                 self.wake = None;
                 (false, LeaseEffect::None)
             }
@@ -403,6 +469,7 @@ impl FollowedLease {
     }
 
     fn present(&mut self, version: u64, record: &Record, at: Duration) {
+        self.shown = at;
         let until = at.saturating_add(duration(record));
         self.wake = (!record.holder.is_empty()).then_some(until);
         self.observed = ObservedLease::Present {
@@ -410,6 +477,21 @@ impl FollowedLease {
             record: record.clone(),
             until,
         };
+    }
+
+    fn miss(&mut self, version: u64, at: Duration) -> LeaseEffect {
+        self.shown = at;
+        self.see(ObservedLease::Missing { version }, None)
+    }
+
+    /// Returns the version as of which it is known.
+    fn version(&self) -> Option<u64> {
+        match self.observed {
+            ObservedLease::Missing { version }
+            | ObservedLease::Present { version, .. }
+            | ObservedLease::Expired { version, .. } => Some(version),
+            ObservedLease::Unknown | ObservedLease::Unreadable => None,
+        }
     }
 
     fn see(&mut self, observed: ObservedLease, wake: Option<Duration>) -> LeaseEffect {

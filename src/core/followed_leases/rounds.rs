@@ -1,7 +1,7 @@
 //! Applies news of the Leases of a namespace. News that concern all of them are applied in steps: there may be a
 //! hundred thousand, and other namespaces must not wait for all of them.
 
-use super::lease::{FollowedLease, LeaseChange, LeaseEffect, LeaseEvent, LeaseFacts};
+use super::lease::{FollowedLease, LeaseChange, LeaseEffect, LeaseEvent, LeaseFacts, LeaseList, ListMoment};
 use super::{Concerned, FollowedLeases};
 use crate::core::compact::small::SmallSet;
 use rustc_hash::FxBuildHasher;
@@ -19,10 +19,10 @@ const LONGEST_SPREAD: Duration = Duration::from_secs(2);
 pub(crate) enum LeaseRound {
     /// This process has begun to follow them, at this time: those after this name are left.
     Begun(Duration, Option<Arc<str>>),
-    /// They were listed at this time: these are left.
-    Listed(Duration, IntoIter<LeaseFacts>),
-    /// They were listed at this time: those after this name are left, of which some may not have been shown.
-    Unlisted(Duration, Option<Arc<str>>),
+    /// They were listed as of this moment, and the list came at this time: these are left.
+    Listed(ListMoment, Duration, IntoIter<LeaseFacts>),
+    /// They were listed likewise: those after this name are left, of which some may not have been shown.
+    Unlisted(ListMoment, Duration, Option<Arc<str>>),
     /// This process no longer follows the outputs: those after this name are left to be forgotten.
     Forgotten(Option<Arc<str>>),
 }
@@ -46,7 +46,7 @@ impl LeaseRound {
     /// Returns the units of work of the next step of so many Leases, besides one for each.
     pub(crate) fn units(&self, count: usize) -> u64 {
         match self {
-            Self::Listed(_, all) => all.as_slice().iter().take(count).map(LeaseFacts::units).sum(),
+            Self::Listed(_, _, all) => all.as_slice().iter().take(count).map(LeaseFacts::units).sum(),
             Self::Begun(..) | Self::Unlisted(..) | Self::Forgotten(_) => 0,
         }
     }
@@ -71,12 +71,13 @@ impl FollowedLeases {
             LeaseEvent::Listed(all) => {
                 self.listed = true;
                 self.lists += 1;
-                return Applied::All(LeaseRound::Listed(at, all.into_iter()));
+                let LeaseList { moment, leases } = all;
+                return Applied::All(LeaseRound::Listed(moment, at, leases.into_iter()));
             }
             LeaseEvent::Seen(facts) => {
                 self.apply_to_one(&facts.name, |lease| lease.seen(facts.version, &facts.record, at))
             }
-            LeaseEvent::Gone(name, version) => self.apply_to_one(&name, |lease| lease.gone(version)),
+            LeaseEvent::Gone(name, version) => self.apply_to_one(&name, |lease| lease.gone(version, at)),
             LeaseEvent::Read(name, answer) => self.apply_to_one(&name, |lease| {
                 let failures = lease.failures();
                 let effect = lease.read(&answer, at);
@@ -105,30 +106,31 @@ impl FollowedLeases {
                 let (concerned, last) = self.apply_to_some(after.as_ref(), count, |_| true, begin);
                 (concerned, last.map(|last| LeaseRound::Begun(at, Some(last))))
             }
-            LeaseRound::Listed(at, mut all) => {
+            LeaseRound::Listed(moment, at, mut all) => {
                 let concerned = all.by_ref().take(count).filter_map(|facts| {
                     let followed = self.followed.get_mut(&facts.name)?;
                     followed.listed_in = self.lists;
                     let shown = Some((facts.version, &facts.record));
-                    self.apply_to_one(&facts.name, |lease| lease.listed(shown, at))
+                    self.apply_to_one(&facts.name, |lease| lease.listed(moment, shown, at))
                 });
                 let concerned = concerned.collect();
                 let rest = if all.len() > 0 {
-                    LeaseRound::Listed(at, all)
+                    LeaseRound::Listed(moment, at, all)
                 } else {
-                    LeaseRound::Unlisted(at, None)
+                    LeaseRound::Unlisted(moment, at, None)
                 };
                 (concerned, Some(rest))
             }
-            LeaseRound::Unlisted(at, after) => {
+            LeaseRound::Unlisted(moment, at, after) => {
                 let lists = self.lists;
                 let (concerned, last) = self.apply_to_some(
                     after.as_ref(),
                     count,
                     |listed_in| listed_in != lists,
-                    |lease| lease.listed(None, at),
+                    |lease| lease.listed(moment, None, at),
                 );
-                (concerned, last.map(|last| LeaseRound::Unlisted(at, Some(last))))
+                let rest = last.map(|last| LeaseRound::Unlisted(moment, at, Some(last)));
+                (concerned, rest)
             }
             LeaseRound::Forgotten(after) => {
                 let rest = self.forget_some(after.as_ref(), count, now);

@@ -6,13 +6,13 @@ use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent};
 use std::array;
 use std::sync::Arc;
 
-/// The waiting changes of one request to follow Leases: the last list, and what came after it, by Lease.
+/// The waiting changes of one request to follow Leases: the last list, and what is newer, by Lease.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitingLeases {
     generation: u64,
     begun: Option<LeaseChange>,
     listed: Option<LeaseChange>,
-    /// The last event of the watch, and the last answer to a read. Each is judged by its version, so their order among
+    /// The newest event of the watches, and the last answer to a read. Each is judged by its version, so their order among
     /// each other does not matter.
     changes: Latest<Arc<str>, [Option<LeaseChange>; 2]>,
 }
@@ -38,9 +38,17 @@ impl WaitingLeases {
                 self.begun = Some(change);
                 return;
             }
-            LeaseEvent::Listed(_) => {
-                // It shows at least what the watch before it showed.
-                self.changes.clear();
+            LeaseEvent::Listed(list) => {
+                // It shows at least what the watch before it showed, unless another watch has gone on while it was made.
+                let moment = list.moment;
+                let waiting = std::mem::take(&mut self.changes).into_entries();
+                for (name, [event, _]) in waiting {
+                    if let Some(event) = event
+                        && version_of(&event).is_some_and(|version| moment.is_before(version, event.at))
+                    {
+                        self.changes.insert(name, [Some(event), None]);
+                    }
+                }
                 self.listed = Some(change);
                 return;
             }
@@ -50,7 +58,11 @@ impl WaitingLeases {
         };
         let name = name.clone();
         if let Some(waiting) = self.changes.get_mut(&name) {
-            waiting[at] = Some(change);
+            // Another watch may have shown what is newer.
+            let newer = waiting[at].as_ref().and_then(version_of) > version_of(&change);
+            if !newer {
+                waiting[at] = Some(change);
+            }
         } else {
             let mut waiting = [None, None];
             waiting[at] = Some(change);
@@ -65,6 +77,15 @@ impl WaitingLeases {
             changes: self.changes.into_entries(),
             read: None,
         }
+    }
+}
+
+/// Returns the version that an event of a watch shows. `None` for all else.
+fn version_of(change: &LeaseChange) -> Option<u64> {
+    match &change.event {
+        LeaseEvent::Seen(facts) => Some(facts.version),
+        LeaseEvent::Gone(_, version) => Some(*version),
+        LeaseEvent::Begun | LeaseEvent::Listed(_) | LeaseEvent::Read(..) => None,
     }
 }
 

@@ -41,15 +41,17 @@ use crate::core::compact::small::SmallSet;
 use crate::core::compact::table::{Named, Table};
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::Following;
-use crate::core::hash::KeyedMap;
 use crate::core::ids::{ServiceId, SliceId, Uid};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::ports::ResolvedPorts;
 use crate::core::slices::FamilyState;
 use crate::core::time::{Time, earliest};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+/// Ready times, by the name of the pod. There may be a hundred thousand: no insertion has to move all of them.
+type ReadyTimes = BTreeMap<Box<str>, Time>;
 
 /// A Service, owned by its namespace's state.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ pub(super) struct Service {
     /// The earliest Ready time that moved forward since the last evaluation.
     pub(super) trigger: Option<Time>,
     /// While it is unmanaged: the Ready times of the pods that it selected when it was last managed.
-    paused_times: Option<Box<KeyedMap<Box<str>, Time>>>,
+    paused_times: Option<Box<ReadyTimes>>,
     /// Number of slices that must be fetched before it can be evaluated.
     pub(super) awaiting: u32,
     /// Its slices, in any phase.

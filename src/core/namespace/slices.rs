@@ -148,6 +148,19 @@ impl Slices {
         ids
     }
 
+    /// Takes one from the slices that name a Service and are not managed.
+    pub(super) fn take_from_unmanaged(&mut self, id: SliceId) {
+        let slice = &mut self.objects[id];
+        let Some(unmanaged) = self.unmanaged.get_mut(&slice.service_name) else {
+            return;
+        };
+        unmanaged.foreign.change(slice.counts_as.take(), None);
+        unmanaged.ids.remove(&id);
+        if unmanaged.ids.is_empty() {
+            self.unmanaged.remove(&slice.service_name);
+        }
+    }
+
     /// Counts a slice as what it is now, if it is not managed. To be called whenever that may have changed.
     pub(super) fn recount(&mut self, id: SliceId) {
         let Some(slice) = self.objects.get_mut(id) else {

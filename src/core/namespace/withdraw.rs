@@ -133,12 +133,15 @@ impl Replacements {
         self.deadlines.first().map(|(until, _)| *until)
     }
 
-    /// Forgets the slices that were published for annotations, and those that take the place of others.
-    pub(super) fn forget_slices(&mut self) {
+    /// Forgets the slices that were published for annotations, and those that take the place of others. Returns how many
+    /// Services and slices were looked at.
+    pub(super) fn forget_slices(&mut self) -> u64 {
+        let mut looked_at = self.by_service.len() as u64;
         for replacement in self.by_service.values_mut() {
-            replacement.forget_slices();
+            looked_at += replacement.forget_slices();
         }
         self.by_service.retain(|_, replacement| !replacement.is_empty());
+        looked_at
     }
 
     /// Does what [`Self::forget_slices`] does, for one Service.
@@ -151,12 +154,14 @@ impl Replacements {
         }
     }
 
-    /// Forgets the slices that mirror Endpoints.
-    fn forget_mirrored(&mut self) {
+    /// Forgets the slices that mirror Endpoints. Returns how many Services and slices were looked at.
+    fn forget_mirrored(&mut self) -> u64 {
+        let mut looked_at = self.by_service.len() as u64;
         for replacement in self.by_service.values_mut() {
-            replacement.leave_all(|leaving| matches!(leaving, Leaving::Mirrored(_)));
+            looked_at += replacement.leave_all(|leaving| matches!(leaving, Leaving::Mirrored(_)));
         }
         self.by_service.retain(|_, replacement| !replacement.is_empty());
+        looked_at
     }
 }
 
@@ -179,7 +184,10 @@ impl Placement<'_> {
                 }
             }
             MirrorWaits::Look(service) => self.check_replacement(&service),
-            MirrorWaits::ForgetAll => self.replacements.forget_mirrored(),
+            MirrorWaits::ForgetAll => {
+                let looked_at = self.replacements.forget_mirrored();
+                self.ctx.count_read(looked_at);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Cost, units};
 use crate::fixtures::{World, pod, service};
 use endpointd::core::election::Record;
 use endpointd::core::facts::{FollowedLeader, NodeFacts, PodFacts, ServiceFacts};
-use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
+use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::Notification;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many there are of what costs little.
-const MANY: u32 = 20_000;
+pub(super) const MANY: u32 = 20_000;
 /// How many Services there are.
 const SERVICES: u32 = 5_000;
 /// Units of a piece of work.
@@ -32,7 +32,7 @@ impl Cost {
     }
 
     /// Applies what waits.
-    fn apply(&mut self, world: &mut World, pending: Pending) {
+    pub(super) fn apply(&mut self, world: &mut World, pending: Pending) {
         let mut applying = None;
         self.step(world, |_| {
             applying = Some(pending.begin());
@@ -44,7 +44,7 @@ impl Cost {
         }) {}
     }
 
-    fn hold(&self, what: &str) {
+    pub(super) fn hold(&self, what: &str) {
         println!(
             "{what}: {} units, {} at most, {} bytes uncounted",
             self.units, self.most_units, self.most_allocated
@@ -56,7 +56,7 @@ impl Cost {
     }
 }
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let outputs = Outputs {
         custom: true,
         ..Outputs::ALL
@@ -71,7 +71,7 @@ fn on(node: &str, pod: PodFacts) -> PodFacts {
     }
 }
 
-fn change(pending: Vec<Change>) -> Pending {
+pub(super) fn change(pending: Vec<Change>) -> Pending {
     pending.into_iter().fold(Pending::default(), |mut all, change| {
         all.push(change);
         all
@@ -202,7 +202,7 @@ fn many_leases_and_the_services_that_follow_one_are_visited_in_steps() {
     let all = (0..MANY).map(|number| lease(number, 1)).collect();
     let listed = change(vec![
         leases(1, LeaseEvent::Begun),
-        leases(1, LeaseEvent::Listed(all)),
+        leases(1, LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 1, all))),
     ]);
     let mut cost = Cost::default();
     cost.apply(&mut world, listed);

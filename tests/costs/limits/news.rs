@@ -4,7 +4,7 @@ use super::objects::Kind;
 use crate::fixtures::World;
 use endpointd::cluster::codec::{NamedNode, Namespaced, object};
 use endpointd::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts};
+use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList};
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
 use endpointd::core::namespace::{Content, OutputEvent};
@@ -95,7 +95,17 @@ pub(super) fn read(kind: Kind, text: &str, means: Means) -> News {
         Kind::Lease => {
             let facts = facts::<LeaseFacts>(text);
             return if listed {
-                leases(1, vec![LeaseEvent::Begun, LeaseEvent::Listed(vec![facts])])
+                leases(
+                    1,
+                    vec![
+                        LeaseEvent::Begun,
+                        LeaseEvent::Listed(LeaseList::new(
+                            Duration::from_secs(1),
+                            facts.version,
+                            vec![facts],
+                        )),
+                    ],
+                )
             } else {
                 leases(2, vec![LeaseEvent::Seen(facts)])
             };

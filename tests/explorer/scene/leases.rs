@@ -3,7 +3,7 @@
 use super::{Happening, Stage, pod};
 use endpointd::core::facts::Manager;
 use endpointd::core::followed_leases::lease::{
-    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest,
+    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
 };
 
 impl Stage<'_> {
@@ -15,8 +15,10 @@ impl Stage<'_> {
             let (generation, events) = match request {
                 LeaseRequest::Follow(generation) => {
                     controller.follows = Some(generation);
-                    let all = there.values().cloned().collect();
-                    (generation, vec![LeaseEvent::Begun, LeaseEvent::Listed(all)])
+                    let all: Vec<_> = there.values().cloned().collect();
+                    let version = all.iter().map(|lease| lease.version).max().unwrap_or_default();
+                    let list = LeaseList::new(self.now, version, all);
+                    (generation, vec![LeaseEvent::Begun, LeaseEvent::Listed(list)])
                 }
                 LeaseRequest::Read(generation, name) => {
                     let found = there.get(&name).cloned();

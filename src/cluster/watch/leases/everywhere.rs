@@ -11,7 +11,7 @@ use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::watch::initial::Way;
 use crate::cluster::watch::serving::{Listed, Shown, Subject, Work, serve};
-use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts};
+use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts, LeaseList};
 use crate::core::leadership::Demand;
 use futures::FutureExt as _;
 use kube::client::Body;
@@ -133,6 +133,7 @@ struct Watched {
 
 /// All Leases, at a version.
 struct Leases {
+    asked: Instant,
     version: u64,
     leases: Vec<Namespaced<LeaseFacts>>,
 }
@@ -166,6 +167,7 @@ impl Subject for Watched {
         let size = if way == Way::Whole { 0 } else { PAGE };
         let reader = self.reader.clone();
         async move {
+            let asked = Instant::now();
             // Others may join until all of it has come, so nothing is left out yet.
             let mut leases = Vec::new();
             let get = |uri: String| {
@@ -178,7 +180,11 @@ impl Subject for Watched {
             };
             let version = pages::read(http::ALL_LEASES, LEFT_OUT, size, Some(ANSWER), get, take).await?;
             let version = codec::version(&version)?;
-            Ok(Leases { version, leases })
+            Ok(Leases {
+                asked,
+                version,
+                leases,
+            })
         }
         .boxed()
     }
@@ -202,10 +208,13 @@ impl Subject for Watched {
                 leases.entry(lease.namespace).or_default().push(lease.facts);
             }
         }
+        // The watch of a single namespace has gone on meanwhile, and may have shown what is newer.
+        let asked = self.reader.time_of(listing.asked);
         for (namespace, generation) in members {
-            let of_it = leases.remove(&namespace).unwrap_or_default();
+            let leases = leases.remove(&namespace).unwrap_or_default();
+            let list = LeaseList::new(asked, listing.version, leases);
             self.reader
-                .hand_on(&namespace, generation, vec![LeaseEvent::Listed(of_it)]);
+                .hand_on(&namespace, generation, vec![LeaseEvent::Listed(list)]);
         }
     }
 

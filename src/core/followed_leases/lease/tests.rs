@@ -25,11 +25,19 @@ fn found(version: u64, record: Record) -> LeaseAnswer {
     })
 }
 
+/// The moment of a list that was asked for at this second.
+fn as_of(version: u64, asked: u64) -> ListMoment {
+    ListMoment {
+        asked: at(asked),
+        version,
+    }
+}
+
 /// Returns a Lease that was listed with a holder at second 0.
 fn listed(holder: &str) -> FollowedLease {
     let mut lease = FollowedLease::default();
     assert_eq!(
-        lease.listed(Some((5, &record(holder, 0))), at(0)),
+        lease.listed(as_of(5, 0), Some((5, &record(holder, 0))), at(0)),
         LeaseEffect::Judge
     );
     lease
@@ -40,7 +48,7 @@ fn a_watch_event_before_the_list_proves_nothing() {
     let mut lease = FollowedLease::default();
     assert_eq!(lease.seen(7, &record("a", 1), at(0)), LeaseEffect::None);
     assert_eq!(lease.verdict(), Verdict::Unknown);
-    assert_eq!(lease.gone(8), LeaseEffect::None);
+    assert_eq!(lease.gone(8, at(0)), LeaseEffect::None);
     assert_eq!(lease.verdict(), Verdict::Unknown);
 }
 
@@ -51,7 +59,10 @@ fn only_a_change_is_a_renewal() {
     // Its metadata was edited, an event came late, and it was listed again.
     assert_eq!(lease.seen(6, &record("a", 0), at(3)), LeaseEffect::None);
     assert_eq!(lease.seen(4, &record("b", 9), at(3)), LeaseEffect::None);
-    assert_eq!(lease.listed(Some((7, &record("a", 0))), at(4)), LeaseEffect::None);
+    assert_eq!(
+        lease.listed(as_of(7, 4), Some((7, &record("a", 0))), at(4)),
+        LeaseEffect::None
+    );
     assert_eq!(
         lease.wake(),
         Some(at(10)),
@@ -69,7 +80,7 @@ fn only_a_change_is_a_renewal() {
     assert_eq!(lease.verdict(), Verdict::Held("b"));
     // A list with another content is a first sight.
     assert_eq!(
-        lease.listed(Some((12, &record("c", 3))), at(9)),
+        lease.listed(as_of(12, 8), Some((12, &record("c", 3))), at(9)),
         LeaseEffect::Judge
     );
     assert_eq!(
@@ -98,7 +109,7 @@ fn a_published_holder_is_removed_only_after_a_read() {
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
     assert_eq!(lease.wake(), None);
     assert_eq!(
-        lease.listed(Some((9, &record("a", 4))), at(22)),
+        lease.listed(as_of(9, 22), Some((9, &record("a", 4))), at(22)),
         LeaseEffect::None
     );
     assert_eq!(
@@ -182,6 +193,50 @@ fn a_read_at_a_lower_version_is_a_first_sight_of_a_restored_store() {
 }
 
 #[test]
+fn an_answer_that_was_sent_before_the_lease_was_deleted_revives_nothing() {
+    let mut lease = listed("a");
+    for (version, deleted) in [(6, 7), (8, 9)] {
+        let now = version * 100;
+        lease.seen(version, &record("a", 1), at(now));
+        assert_eq!(lease.due(at(now + 10), true), (true, LeaseEffect::None));
+        assert_eq!(lease.gone(deleted, at(now + 11)), LeaseEffect::Judge);
+        assert_eq!(
+            lease.read(&found(version, record("a", 1)), at(now + 12)),
+            LeaseEffect::None
+        );
+        assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+        assert_eq!(
+            lease.seen(version, &record("a", 1), at(now + 13)),
+            LeaseEffect::None
+        );
+    }
+    // It was made anew before the read.
+    lease.seen(10, &record("a", 0), at(2000));
+    assert_eq!(lease.due(at(2010), true), (true, LeaseEffect::None));
+    lease.gone(11, at(2011));
+    assert_eq!(
+        lease.read(&found(12, record("b", 0)), at(2012)),
+        LeaseEffect::Judge
+    );
+    assert_eq!(lease.verdict(), Verdict::Held("b"));
+}
+
+#[test]
+fn a_list_that_is_late_shows_nothing_and_one_of_a_restored_store_all() {
+    for shown in [Some((15, record("a", 15))), None] {
+        let mut lease = listed("a");
+        lease.seen(20, &record("b", 2), at(5));
+        let shown = shown.as_ref().map(|(version, record)| (*version, record));
+        let effect = lease.listed(as_of(15, 4), shown, at(6));
+        assert_eq!(effect, LeaseEffect::None);
+        assert_eq!(lease.verdict(), Verdict::Held("b"));
+        let effect = lease.listed(as_of(15, 7), shown, at(8));
+        assert_eq!(effect, LeaseEffect::Judge);
+        assert_ne!(lease.verdict(), Verdict::Held("b"));
+    }
+}
+
+#[test]
 fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
     let mut lease = listed("a");
     assert_eq!(
@@ -192,16 +247,20 @@ fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
         (lease.verdict(), lease.wake()),
         (Verdict::Nobody(Vacancy::NoHolder), None)
     );
-    assert_eq!(lease.gone(4), LeaseEffect::None, "an event that comes late");
-    assert_eq!(lease.gone(7), LeaseEffect::Judge);
+    assert_eq!(
+        lease.gone(4, at(1)),
+        LeaseEffect::None,
+        "an event that comes late"
+    );
+    assert_eq!(lease.gone(7, at(1)), LeaseEffect::Judge);
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
-    assert_eq!(lease.listed(None, at(2)), LeaseEffect::None);
+    assert_eq!(lease.listed(as_of(7, 2), None, at(2)), LeaseEffect::None);
     // Seen to be created, so its holder is alive.
     assert_eq!(
         lease.seen(8, &record("b", 0), at(3)),
         LeaseEffect::Renewed { moved: true }
     );
-    assert_eq!(lease.listed(None, at(4)), LeaseEffect::Judge);
+    assert_eq!(lease.listed(as_of(9, 4), None, at(4)), LeaseEffect::Judge);
     assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
 }
 
@@ -243,7 +302,7 @@ fn odd_durations_count_as_the_usual_one_and_long_ones_do_no_harm() {
             seconds,
             ..record("a", 0)
         };
-        lease.listed(Some((1, &record)), at(0));
+        lease.listed(as_of(1, 0), Some((1, &record)), at(0));
         assert_eq!(lease.wake(), Some(at(until)), "{seconds}");
     }
 }
@@ -286,6 +345,10 @@ enum Happens {
     List,
     Listed,
     Read,
+    /// The list of another watch is made, or arrives; and that watch shows its next event.
+    OtherList,
+    OtherListed,
+    OtherWatch,
     /// A second passes.
     Pass,
 }
@@ -303,8 +366,15 @@ struct World {
     /// The events that the watch has yet to show.
     events: std::collections::VecDeque<(u64, Option<Record>)>,
     watches: bool,
-    list: Option<Answer>,
+    list: Option<(ListMoment, Answer)>,
     read: Option<Answer>,
+    /// True if another watch is to take its place: its list, the events since, and whether it shows them.
+    others: bool,
+    other_list: Option<(ListMoment, Answer)>,
+    other_events: std::collections::VecDeque<(u64, Option<Record>)>,
+    other_watches: bool,
+    /// Counts what happens, as a clock that is finer than seconds: the time of a message, and of a question.
+    moments: u32,
     now: u64,
     /// The pod that is published for it.
     published: Option<String>,
@@ -317,6 +387,46 @@ struct World {
 impl World {
     const SECONDS: i32 = 2;
 
+    /// Returns the time, with what has happened in this second.
+    fn time(&self) -> Duration {
+        at(self.now) + Duration::from_nanos(u64::from(self.moments))
+    }
+
+    /// Returns what a list shows that is asked for and made now.
+    fn make_list(&self) -> (ListMoment, Answer) {
+        let moment = ListMoment {
+            asked: self.time(),
+            version: self.version,
+        };
+        (moment, Answer(self.there.clone()))
+    }
+
+    /// Handles a list that has come.
+    fn hear_list(&mut self, (moment, Answer(listed)): (ListMoment, Answer)) -> LeaseEffect {
+        self.learned = self.now;
+        let shown = listed.as_ref().map(|(version, record)| (*version, record));
+        self.lease.listed(moment, shown, self.time())
+    }
+
+    /// Handles an event of a watch.
+    fn hear(&mut self, event: (u64, Option<Record>)) -> LeaseEffect {
+        match event {
+            (version, Some(record)) => {
+                self.learned = self.now;
+                self.lease.seen(version, &record, self.time())
+            }
+            (version, None) => self.lease.gone(version, self.time()),
+        }
+    }
+
+    /// Has all watches told of an event.
+    fn tell(&mut self, event: (u64, Option<Record>)) {
+        self.events.push_back(event.clone());
+        if self.other_list.is_some() || self.other_watches {
+            self.other_events.push_back(event);
+        }
+    }
+
     fn write(&mut self, holder: &str) {
         self.version += 1;
         let renewals = i32::try_from(self.version).unwrap();
@@ -326,7 +436,7 @@ impl World {
         };
         self.written.insert(holder.to_owned(), self.now);
         self.there = Some((self.version, record.clone()));
-        self.events.push_back((self.version, Some(record)));
+        self.tell((self.version, Some(record)));
     }
 
     fn can(&self, happens: Happens) -> bool {
@@ -338,10 +448,17 @@ impl World {
             Happens::List => !self.watches && self.list.is_none(),
             Happens::Listed => self.list.is_some(),
             Happens::Read => self.read.is_some(),
+            Happens::OtherList => {
+                self.others && self.watches && !self.other_watches && self.other_list.is_none()
+            }
+            Happens::OtherListed => self.other_list.is_some(),
+            Happens::OtherWatch => self.other_watches && !self.other_events.is_empty(),
         }
     }
 
     fn happen(&mut self, happens: Happens) {
+        self.moments += 1;
+        let known = self.lease.version();
         let holder = self.there.as_ref().map(|(_, record)| record.holder.clone());
         let effect = match happens {
             Happens::Renew => {
@@ -359,37 +476,46 @@ impl World {
             Happens::Delete => {
                 self.version += 1;
                 self.there = None;
-                self.events.push_back((self.version, None));
+                self.tell((self.version, None));
                 LeaseEffect::None
             }
-            Happens::Watch => match self.events.pop_front().unwrap() {
-                (version, Some(record)) => {
-                    self.learned = self.now;
-                    self.lease.seen(version, &record, at(self.now))
-                }
-                (version, None) => self.lease.gone(version),
-            },
+            Happens::Watch => {
+                let event = self.events.pop_front().unwrap();
+                self.hear(event)
+            }
             Happens::Break => {
                 self.watches = false;
                 self.events.clear();
                 LeaseEffect::None
             }
             Happens::List => {
-                self.list = Some(Answer(self.there.clone()));
+                self.list = Some(self.make_list());
                 self.events.clear();
                 LeaseEffect::None
             }
             Happens::Listed => {
-                let Answer(listed) = self.list.take().unwrap();
-                (self.watches, self.learned) = (true, self.now);
-                let shown = listed.as_ref().map(|(version, record)| (*version, record));
-                self.lease.listed(shown, at(self.now))
+                let list = self.list.take().unwrap();
+                self.watches = true;
+                self.hear_list(list)
+            }
+            Happens::OtherList => {
+                self.other_list = Some(self.make_list());
+                LeaseEffect::None
+            }
+            Happens::OtherListed => {
+                let list = self.other_list.take().unwrap();
+                self.other_watches = true;
+                self.hear_list(list)
+            }
+            Happens::OtherWatch => {
+                let event = self.other_events.pop_front().unwrap();
+                self.hear(event)
             }
             Happens::Read => {
                 self.learned = self.now;
                 let Answer(read) = self.read.take().unwrap();
                 let answer = read.map_or(LeaseAnswer::Missing, |(version, record)| found(version, record));
-                self.lease.read(&answer, at(self.now))
+                self.lease.read(&answer, self.time())
             }
             Happens::Pass => {
                 self.now += 1;
@@ -397,7 +523,12 @@ impl World {
             }
         };
         self.settle(effect);
-        let (reads, effect) = self.lease.due(at(self.now), self.published.is_some());
+        // No store is restored here.
+        assert!(
+            self.lease.version() >= known,
+            "{happens:?} sets it back from {known:?}"
+        );
+        let (reads, effect) = self.lease.due(self.time(), self.published.is_some());
         if reads {
             self.read = Some(Answer(self.there.clone()));
         }
@@ -437,13 +568,21 @@ impl World {
 
     /// Lets everything arrive, and the holder renew in sight: it is published then.
     fn come_to_rest(mut self, history: &[Happens]) {
-        for happens in [Happens::Listed, Happens::Read, Happens::List, Happens::Listed] {
+        for happens in [
+            Happens::OtherListed,
+            Happens::Listed,
+            Happens::Read,
+            Happens::List,
+            Happens::Listed,
+        ] {
             if self.can(happens) {
                 self.happen(happens);
             }
         }
-        while self.can(Happens::Watch) {
-            self.happen(Happens::Watch);
+        for happens in [Happens::Watch, Happens::OtherWatch] {
+            while self.can(happens) {
+                self.happen(happens);
+            }
         }
         let holder = self.there.as_ref().map(|(_, record)| record.holder.clone());
         let holder = holder.filter(|holder| !holder.is_empty());
@@ -456,7 +595,7 @@ impl World {
 }
 
 fn explore(world: &World, history: &mut Vec<Happens>, depth: usize, count: &mut usize) {
-    const ALL: [Happens; 10] = [
+    const ALL: [Happens; 13] = [
         Happens::Renew,
         Happens::Take,
         Happens::GiveUp,
@@ -466,6 +605,9 @@ fn explore(world: &World, history: &mut Vec<Happens>, depth: usize, count: &mut 
         Happens::List,
         Happens::Listed,
         Happens::Read,
+        Happens::OtherList,
+        Happens::OtherListed,
+        Happens::OtherWatch,
         Happens::Pass,
     ];
     *count += 1;
@@ -495,8 +637,14 @@ fn whatever_order_things_happen_in() {
     }
     assert_eq!(published.published.as_deref(), Some("a"));
     let mut count = 0;
-    for world in [first, published] {
+    for world in [first, published.clone()] {
         explore(&world, &mut Vec::new(), 7, &mut count);
     }
     assert!(count > 500_000, "{count} histories");
+    // Beside another watch, which has been asked for its list.
+    published.others = true;
+    published.happen(Happens::OtherList);
+    let mut count = 0;
+    explore(&published, &mut Vec::new(), 7, &mut count);
+    assert!(count > 500_000, "{count} histories beside another watch");
 }

@@ -105,15 +105,16 @@ impl NamespaceState {
                     self.placement().collect_endpoints(id, None);
                     self.endpoints_desk().manage_endpoints(id);
                 }
-                self.placement().attribute_all(id);
                 self.services.mark(id);
+                self.placement().attribute_all(id);
             }
             Finished::Stop(id) => {
                 if let Some(lease) = self.services[id].facts.followed_lease() {
                     self.leases.unfollow(id, lease, self.ctx.now);
                 }
-                self.placement().finish_stop(id);
+                self.placement().stop_pods(id);
             }
+            Finished::Unmanage(id) => self.placement().finish_stop(id),
             Finished::Remove(id) => {
                 let name = self.services.drop_service(id);
                 self.endpoints_desk().delete_endpoints(&name);

@@ -2,17 +2,15 @@
 //! a pod does not.
 
 use super::addresses::ServiceEndpoints;
-use super::passes::{Edit, Pass};
-use super::{Service, Services};
+use super::passes::{Edit, Pass, STRIDE};
+use super::{ReadyTimes, Service, Services};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
-use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::inputs::Matching;
 use crate::core::namespace::Placement;
 use crate::core::object::{Phase, Remote, RequestKind};
 use crate::core::queue::Priority;
-use crate::core::time::Time;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -90,14 +88,19 @@ impl Placement<'_> {
         Compared::Other(facts)
     }
 
-    /// Keeps the Ready times of a Service's pods for when it is managed again.
+    /// Has the Ready times of the pods of a Service that is about to stop kept for when it is managed again.
     pub(in crate::core::namespace) fn keep_ready_times(&mut self, id: ServiceId) {
-        let times = self.pods_of(id).into_iter().filter_map(|pod| {
-            let pod = self.inputs.pod(pod);
-            Some((pod.name().into(), pod.ready_time()?))
-        });
-        let times = times.collect();
-        self.services.table[id].paused_times = Some(Box::new(times));
+        self.services.table[id].paused_times = Some(Box::default());
+    }
+
+    /// Keeps the Ready time of a pod of a Service that stops, if it may be managed again.
+    pub(super) fn keep_ready_time(&mut self, id: ServiceId, pod: PodId) {
+        if let Some(times) = &mut self.services.table[id].paused_times
+            && let Some(pod) = self.inputs.get(pod)
+            && let Some(time) = pod.ready_time()
+        {
+            times.insert(pod.name().into(), time);
+        }
     }
 
     /// Applies a change of a managed Service that stays managed.
@@ -123,26 +126,32 @@ impl Placement<'_> {
         );
     }
 
-    /// Finishes a change of a Service, once all its pods have been visited.
+    /// Switches the hints of a Service, if they have changed, before its slices are visited. Returns whether they get other
+    /// labels.
+    pub(super) fn begin_relabelling(&mut self, id: ServiceId, old: &ServiceFacts) -> bool {
+        let new = &self.services.table[id].facts;
+        let relabelled = !same_slice_labels(old, new);
+        if old.hints != new.hints {
+            self.switch_hints(id, old.hints);
+        }
+        relabelled
+    }
+
+    /// Gives a slice of a Service its other labels.
+    pub(super) fn relabel(&mut self, id: SliceId) {
+        if self.slices[id].object.phase == Phase::Managed {
+            self.slices[id].object.rewrite = true;
+            self.touch(id, Priority::Rest);
+        }
+    }
+
+    /// Finishes a change of a Service, once all its pods and slices have been visited.
     pub(in crate::core::namespace) fn finish_edit(
         &mut self,
         id: ServiceId,
         old: &ServiceFacts,
         endpoints: Option<Box<ServiceEndpoints>>,
     ) {
-        let new = &self.services.table[id].facts;
-        let relabelled = !same_slice_labels(old, new);
-        if old.hints != new.hints {
-            self.switch_hints(id, old.hints);
-        }
-        if relabelled {
-            for slice in self.slices.of(&self.services.table[id].slices, |slice| {
-                slice.object.phase == Phase::Managed
-            }) {
-                self.slices[slice].object.rewrite = true;
-                self.touch(slice, Priority::Rest);
-            }
-        }
         let new = &self.services.table[id].facts;
         let same_members = old.selector == new.selector
             && old.ports == new.ports
@@ -192,27 +201,42 @@ impl Placement<'_> {
         &mut self,
         id: ServiceId,
         pod: PodId,
-        times: Option<&KeyedMap<Box<str>, Time>>,
+        times: Option<&mut ReadyTimes>,
     ) {
         let Some(state) = self.inputs.get(pod) else {
             return;
         };
-        let before = times.and_then(|times| times.get(state.name()).copied());
+        let before = times.and_then(|times| times.remove(state.name()));
         let time = state.ready_time().filter(|&time| Some(time) > before);
         self.services.table[id].note(time);
         self.join(pod, id);
         self.foresee_ports(pod, id);
     }
 
-    /// Gives a Service the slices that name it.
+    /// Gives a Service the slices that name it, before anything else is done.
     pub(in crate::core::namespace) fn attribute_all(&mut self, id: ServiceId) {
-        if self.ctx.writes_slices(&self.services.table[id].facts) {
-            let name = self.services.table[id].facts.name.clone();
-            for slice_id in self.slices.take_unmanaged(&name).iter() {
-                self.ctx.work.slices_touched += 1;
-                self.attribute(slice_id, true);
-            }
+        let facts = &self.services.table[id].facts;
+        if self.ctx.writes_slices(facts) && self.slices.unmanaged_set(&facts.name).is_some() {
+            self.services.queue_first(Pass::Attribute(id, None));
         }
+    }
+
+    /// Continues to give a Service the slices that name it, those after this one. Returns the last one that was visited, if
+    /// there may be more, and the number of those visited.
+    pub(super) fn attribute_more(
+        &mut self,
+        id: ServiceId,
+        after: Option<SliceId>,
+    ) -> (Option<SliceId>, usize) {
+        let name = &self.services.table[id].facts.name;
+        let named = self.slices.unmanaged_set(name).into_iter();
+        let some: Vec<_> = named.flat_map(|set| set.after(after)).take(STRIDE).collect();
+        for slice in &some {
+            self.ctx.work.slices_touched += 1;
+            self.slices.take_from_unmanaged(*slice);
+            self.attribute(*slice, true);
+        }
+        (some.get(STRIDE - 1).copied(), some.len())
     }
 
     /// Stops managing a Service: its slices stay as they are, and what they hold is forgotten.
@@ -227,13 +251,27 @@ impl Placement<'_> {
         self.inputs.remove_selector(id, &mut self.ctx.work);
     }
 
-    /// Finishes the stop of a Service, once its pods have forgotten it.
-    pub(in crate::core::namespace) fn finish_stop(&mut self, id: ServiceId) {
+    /// Continues the stop of a Service, once its pods have forgotten it: its slices are left alone before anything else is
+    /// done.
+    pub(in crate::core::namespace) fn stop_pods(&mut self, id: ServiceId) {
         self.remove_selector(id);
         self.services.table[id].following = None;
-        for slice in std::mem::take(&mut self.services.table[id].slices).iter() {
-            self.unmanage(slice);
+        self.services.queue_first(Pass::Unmanage(id));
+    }
+
+    /// Leaves some more slices of a Service alone. Returns whether there may be more, and the number of those visited.
+    pub(super) fn unmanage_more(&mut self, id: ServiceId) -> (bool, usize) {
+        let some: Vec<_> = self.services.table[id].slices.iter().take(STRIDE).collect();
+        for slice in &some {
+            self.ctx.work.slices_touched += 1;
+            self.services.table[id].slices.remove(slice);
+            self.unmanage(*slice);
         }
+        (some.len() == STRIDE, some.len())
+    }
+
+    /// Finishes the stop of a Service, once its slices are left alone.
+    pub(in crate::core::namespace) fn finish_stop(&mut self, id: ServiceId) {
         let service = &mut self.services.table[id];
         service.families = [None, None];
         service.awaiting = 0;
@@ -274,14 +312,12 @@ impl Placement<'_> {
         }
     }
 
-    /// Drops a family that a Service has lost, and deletes its slices.
-    pub(in crate::core::namespace) fn drop_family(&mut self, id: ServiceId, family: Family) {
-        self.services.table[id].families[family.index()] = None;
-        for slice in self.slices.of(&self.services.table[id].slices, |slice| {
-            slice.object.phase == Phase::Managed && slice.family == family
-        }) {
-            self.mark_deleting(slice);
-            self.slices.want(slice);
+    /// Deletes a slice of a Service, if it is of this family, which the Service has lost.
+    pub(super) fn delete_if_of_family(&mut self, id: SliceId, family: Family) {
+        let slice = &self.slices[id];
+        if slice.object.phase == Phase::Managed && slice.family == family {
+            self.mark_deleting(id);
+            self.slices.want(id);
         }
     }
 }

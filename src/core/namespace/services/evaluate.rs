@@ -64,12 +64,15 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn evaluate(&mut self, id: ServiceId) -> Option<Trigger> {
         let service = &mut self.services.table[id];
         service.dirty = false;
-        // Until it is known who leads, what is published stays.
+        if !service.facts.is_managed() {
+            return None;
+        }
         let undecided = service
             .following
             .as_ref()
             .is_some_and(|following| !following.is_decided());
-        if !service.facts.is_managed() || undecided {
+        if undecided {
+            self.evaluate_published(id);
             return None;
         }
         self.ctx.work.evaluations += 1;
@@ -88,6 +91,45 @@ impl Placement<'_> {
         }
         self.record_sync(id);
         Some(Trigger(trigger))
+    }
+
+    /// Brings up to date what is published for a Service of which it is not known yet who leads it: pods that are gone leave, and
+    /// the conditions of the others are written. No pod joins, so a family in which one awaits a place stays as it is.
+    fn evaluate_published(&mut self, id: ServiceId) {
+        let service = &self.services.table[id];
+        // The first evaluation stamps a time of its own.
+        let known = service.known;
+        let trigger = service.trigger.filter(|_| known);
+        let mut complete = known;
+        for family in Family::ALL {
+            let state = self.services.table[id].families[family.index()].as_ref();
+            let Some(managed) = state.map(|state| state.managed) else {
+                continue;
+            };
+            if managed > 0 && !self.awaits_places(id, family) {
+                self.ctx.work.evaluations += 1;
+                self.evaluate_family(id, family, trigger);
+            } else {
+                complete = false;
+            }
+        }
+        if complete {
+            self.services.table[id].trigger = None;
+        }
+    }
+
+    /// Returns whether a pod of a Service is to get a place in a family.
+    fn awaits_places(&mut self, id: ServiceId, family: Family) -> bool {
+        let service = &self.services.table[id];
+        let state = service.families[family.index()].as_ref();
+        let queued = state.map_or(&[][..], |state| state.to_place());
+        self.ctx.work.endpoints_visited += queued.len() as u64;
+        queued.iter().any(|&pod| {
+            let members = &self.services.memberships[pod];
+            let place = members.find(id, family).map(|at| members[at]);
+            place.is_some_and(|place| place.queued && place.slice.is_none())
+                && is_fit(self.inputs, self.inputs.pod(pod), service, family)
+        })
     }
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {

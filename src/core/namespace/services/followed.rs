@@ -12,6 +12,9 @@ use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
 use smallvec::SmallVec;
 
+/// Pods that are listed as one unit of work.
+const LISTED: u64 = 64;
+
 impl Services {
     /// Returns the pods that belong to a Service: those that it selects, or those that it still follows.
     pub(in crate::core::namespace) fn pods_of(&self, inputs: &Inputs, id: ServiceId) -> Vec<PodId> {
@@ -24,9 +27,12 @@ impl Services {
 }
 
 impl Placement<'_> {
-    /// Returns the pods that belong to a Service: those that it selects, or those that it still follows.
-    pub(in crate::core::namespace) fn pods_of(&self, id: ServiceId) -> Vec<PodId> {
-        self.services.pods_of(self.inputs, id)
+    /// Returns the pods that belong to a Service: those that it selects, or those that it still follows. To list them takes
+    /// little beside what is done with each, so it is charged for, and not cut.
+    pub(in crate::core::namespace) fn pods_of(&mut self, id: ServiceId) -> Vec<PodId> {
+        let pods = self.services.pods_of(self.inputs, id);
+        self.ctx.count_read(pods.len() as u64 / LISTED);
+        pods
     }
 
     /// Returns whether a pod that belongs to a Service goes on to.
@@ -77,6 +83,7 @@ impl Placement<'_> {
             (false, true) => {
                 // A standby knows no slices, and takes over the pods that they show once it may write.
                 let decided = known && service.awaiting == 0;
+                self.ctx.count_read(members.len() as u64);
                 let following = Following::new(members.iter().copied(), decided);
                 service.following = Some(Box::new(following));
             }

@@ -52,7 +52,8 @@ impl Placement<'_> {
         }
         let slices = self.slices.forget();
         self.services.queue(Round::drop(slices));
-        self.replacements.forget_slices();
+        let looked_at = self.replacements.forget_slices();
+        self.ctx.count_read(looked_at);
         self.services.visit_all(Visit::ForgetSlices);
         let pods = self.inputs.all().collect();
         self.services.queue(Pass::Displace(pods));

@@ -1,7 +1,8 @@
 //! Services that publish only the pod that leads: which pods a holder may be, and the one pod that each has.
 //!
 //! A pod is taken in only when the Lease of its Service is seen to change, and leaves at once when anything says that it
-//! does not lead. Until a Lease has been seen, what is published stays. [`FollowedLeases`] decides who leads.
+//! does not lead. Until a Lease has been seen, the pods that are published stay, but for those that are gone. [`FollowedLeases`]
+//! decides who leads.
 //!
 //! [`FollowedLeases`]: crate::core::followed_leases::FollowedLeases
 

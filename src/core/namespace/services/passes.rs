@@ -1,25 +1,23 @@
-//! Passes that visit each pod of a Service, of a node or of the namespace, in steps: there may be a hundred thousand
-//! pods, and other namespaces must not wait for all of them.
+//! Passes that visit each pod of a Service, of a node or of the namespace, or each slice of a Service, in steps: there may be
+//! a hundred thousand, and other namespaces must not wait for all of them.
 //!
 //! Events are applied one after the other, and the passes of one are finished before the next begins, so the result is
 //! the same however the work is cut into steps. Nothing is planned in between.
 
-use super::Services;
 use super::addresses::{Collecting, ServiceEndpoints};
 use super::unknown_nodes::NodeLook;
+use super::{ReadyTimes, Services};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::{Concerned, FollowedLeases};
-use crate::core::hash::KeyedMap;
 use crate::core::ids::{NodeId, PodId, ServiceId, SliceId};
 use crate::core::inputs::{Matching, PodChange};
 use crate::core::namespace::Placement;
 use crate::core::namespace::rounds::Round;
-use crate::core::time::Time;
 use std::collections::VecDeque;
 
-/// Number of pods to visit before the work is measured.
-const STRIDE: usize = 64;
+/// Number of pods or slices to visit before the work is measured.
+pub(super) const STRIDE: usize = 64;
 /// Units of work that end a step earlier, where a pod takes much, such as one with thousands of ports.
 const PIECE: u64 = 2000;
 
@@ -29,11 +27,15 @@ pub(in crate::core::namespace) enum Pass {
     /// Compares a Service's selector with labels, before the pass that follows.
     Match(Box<Matching>, Box<Pass>),
     /// Begins to take pods into a Service, as [`Self::Start`].
-    Begin(ServiceId, Option<Box<KeyedMap<Box<str>, Time>>>),
+    Begin(ServiceId, Option<Box<ReadyTimes>>),
     /// Takes pods into a Service; the Ready times are from when it was last managed.
-    Start(ServiceId, VecDeque<PodId>, Option<Box<KeyedMap<Box<str>, Time>>>),
+    Start(ServiceId, VecDeque<PodId>, Option<Box<ReadyTimes>>),
+    /// Gives a Service the slices that name it, those after this one.
+    Attribute(ServiceId, Option<SliceId>),
     /// Makes pods forget a Service.
     Stop(ServiceId, VecDeque<PodId>),
+    /// Leaves the slices of a Service alone from now on.
+    Unmanage(ServiceId),
     /// Makes pods forget a Service that followed them, since slices are forgotten.
     Unfollow(ServiceId, VecDeque<PodId>),
     /// Drops a Service that is no longer known.
@@ -97,6 +99,8 @@ pub(in crate::core::namespace) struct Edit {
     stage: Stage,
     /// Number of pods visited in this stage.
     at: usize,
+    /// The last slice visited in this stage.
+    slice: Option<SliceId>,
     /// Number of members, from the first on, that stay.
     kept: usize,
 }
@@ -107,10 +111,14 @@ enum Stage {
     Leave,
     /// Add or drop a family.
     Family(Family),
+    /// Delete the slices of a family that it has lost.
+    Drop(Family),
     /// Add the pods that it has begun to select.
     Join,
     /// Visit each member, since what is published of it may have changed.
     Revisit,
+    /// Give each slice its other labels.
+    Relabel,
 }
 
 impl Edit {
@@ -128,6 +136,7 @@ impl Edit {
             selected: Vec::new(),
             stage: Stage::Leave,
             at: 0,
+            slice: None,
             kept: 0,
         }
     }
@@ -140,6 +149,8 @@ pub(in crate::core::namespace) enum Finished {
     Start(ServiceId),
     /// The pods of a Service have forgotten it.
     Stop(ServiceId),
+    /// The slices of a Service are left alone.
+    Unmanage(ServiceId),
     /// Only the name of a Service is left.
     Remove(ServiceId),
     /// A Service is managed no longer, or in another way.
@@ -220,21 +231,35 @@ impl Placement<'_> {
                 let pods = self.pods_of(id).into();
                 (Some(Pass::Start(id, pods, times)), 1)
             }
-            Pass::Start(id, mut pods, times) => {
-                let take_in = |state: &mut Self, pod| state.take_in(id, pod, times.as_deref());
+            Pass::Start(id, mut pods, mut times) => {
+                let take_in = |state: &mut Self, pod| state.take_in(id, pod, times.as_deref_mut());
                 let looked_at = self.step_pods(&mut pods, take_in);
                 if pods.is_empty() {
                     return (Finished::Start(id), looked_at).into();
                 }
                 (Some(Pass::Start(id, pods, times)), looked_at)
             }
+            Pass::Attribute(id, after) => {
+                let (last, looked_at) = self.attribute_more(id, after);
+                (last.map(|last| Pass::Attribute(id, Some(last))), looked_at)
+            }
             Pass::Stop(id, mut pods) => {
                 // Only the pods forget their endpoints: the slices keep them.
-                let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
+                let looked_at = self.step_pods(&mut pods, |state, pod| {
+                    state.keep_ready_time(id, pod);
+                    state.forget_member(pod, id);
+                });
                 if pods.is_empty() {
                     return (Finished::Stop(id), looked_at).into();
                 }
                 (Some(Pass::Stop(id, pods)), looked_at)
+            }
+            Pass::Unmanage(id) => {
+                let (more, looked_at) = self.unmanage_more(id);
+                if !more {
+                    return (Finished::Unmanage(id), looked_at).into();
+                }
+                (Some(Pass::Unmanage(id)), looked_at)
             }
             Pass::Unfollow(id, mut pods) => {
                 let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
@@ -360,6 +385,14 @@ impl Placement<'_> {
         let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
         // Pods stay in a Service whose selector cannot be used only while they count as ready.
         let leave = reselected || (new.is_frozen() && edit.old.publish_not_ready != new.publish_not_ready);
+        if let Stage::Drop(_) | Stage::Relabel = stage {
+            let (last, looked_at) = self.edit_slices(id, stage, edit.slice);
+            edit.slice = last;
+            return (
+                last.is_some() || self.next_stage(edit, reselected, leave),
+                looked_at,
+            );
+        }
         let pods = match stage {
             Stage::Leave if leave => edit.members.len(),
             Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
@@ -400,6 +433,26 @@ impl Placement<'_> {
         (end < pods || self.next_stage(edit, reselected, leave), looked_at)
     }
 
+    /// Visits some slices in a stage of a change, those after this one. Returns the last one that was visited, if there may be
+    /// more, and the number of those visited.
+    fn edit_slices(
+        &mut self,
+        id: ServiceId,
+        stage: Stage,
+        after: Option<SliceId>,
+    ) -> (Option<SliceId>, usize) {
+        let of_service = self.services.table[id].slices.after(after);
+        let some: Vec<_> = of_service.take(STRIDE).collect();
+        for slice in &some {
+            self.ctx.work.slices_touched += 1;
+            match stage {
+                Stage::Drop(family) => self.delete_if_of_family(*slice, family),
+                _ => self.relabel(*slice),
+            }
+        }
+        (some.get(STRIDE - 1).copied(), some.len())
+    }
+
     /// Visits a pod in a stage of a change. `change` is what has changed for each of the Service's pods.
     fn edit_pod(&mut self, edit: &mut Edit, at: usize, change: PodChange) {
         let id = edit.id;
@@ -430,26 +483,27 @@ impl Placement<'_> {
                     self.visit(pod, at, change);
                 }
             }
+            Stage::Drop(_) | Stage::Relabel => {}
         }
     }
 
     /// Begins the next stage of a change. Returns false if that was the last one. `reselected` says that the selector has
     /// changed, and `leave` that pods may have left.
     fn next_stage(&mut self, edit: &mut Edit, reselected: bool, leave: bool) -> bool {
-        let id = edit.id;
-        edit.at = 0;
-        edit.stage = match edit.stage {
+        let (id, stage) = (edit.id, edit.stage);
+        (edit.at, edit.slice) = (0, None);
+        edit.stage = match stage {
             Stage::Leave => {
                 if leave {
                     edit.members.truncate(edit.kept);
                 }
                 Stage::Family(Family::V4)
             }
-            Stage::Family(family) => {
-                let has = self.services.table[id].facts.has(family);
-                if edit.old.has(family) && !has {
-                    self.drop_family(id, family);
-                }
+            Stage::Family(family) if edit.old.has(family) && !self.services.table[id].facts.has(family) => {
+                self.services.table[id].families[family.index()] = None;
+                Stage::Drop(family)
+            }
+            Stage::Family(family) | Stage::Drop(family) => {
                 if family == Family::V4 {
                     Stage::Family(Family::V6)
                 } else {
@@ -460,7 +514,8 @@ impl Placement<'_> {
                 }
             }
             Stage::Join => Stage::Revisit,
-            Stage::Revisit => {
+            Stage::Revisit if self.begin_relabelling(id, &edit.old) => Stage::Relabel,
+            Stage::Revisit | Stage::Relabel => {
                 self.finish_edit(id, &edit.old, edit.endpoints.take());
                 return false;
             }

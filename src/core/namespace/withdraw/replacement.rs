@@ -348,12 +348,14 @@ impl Replacement {
         }
     }
 
-    /// Removes those that pass the test.
-    pub(super) fn leave_all(&mut self, of: impl Fn(&Leaving) -> bool) {
+    /// Removes those that pass the test. Returns how many were looked at.
+    pub(super) fn leave_all(&mut self, of: impl Fn(&Leaving) -> bool) -> u64 {
+        let looked_at = self.leaving.len() as u64;
         let all: Vec<_> = self.leaving.keys().copied().filter(of).collect();
         for leaving in all {
             self.leave(leaving);
         }
+        looked_at
     }
 
     /// Takes in the content of a slice that gives way, or forgets it.
@@ -438,12 +440,13 @@ impl Replacement {
         }
     }
 
-    /// Forgets all slices but mirrored ones.
-    pub(super) fn forget_slices(&mut self) {
-        self.leave_all(|leaving| matches!(leaving, Leaving::Custom(_)));
+    /// Forgets all slices but mirrored ones. Returns how many were looked at.
+    pub(super) fn forget_slices(&mut self) -> u64 {
+        let looked_at = self.leave_all(|leaving| matches!(leaving, Leaving::Custom(_)));
         self.others = Others::default();
         (self.unsettled, self.holding) = (BTreeSet::new(), BTreeSet::new());
         self.touched = BTreeSet::new();
+        looked_at
     }
 
     // === what comes of it ===
