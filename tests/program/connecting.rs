@@ -1,7 +1,7 @@
 //! The needs of a connection to the API server: credentials from a plugin, certificates, and files that may be open.
 
 use crate::cluster::Api;
-use crate::command::endpointd;
+use crate::command::{endpointd, endpointd_with};
 use crate::objects;
 use crate::process::Process;
 use memory_apiserver::{Access, Config, start};
@@ -150,6 +150,21 @@ async fn a_plugin_that_fails_is_named_and_what_it_says_is_shown_on_demand() {
     let why = ended.refused();
     assert!(why.ends_with(&format!("{failed}: no account is chosen")), "{why}");
     assert!(!why.contains("s3cret"), "{why}");
+}
+
+/// As kubectl does, which takes an empty current-context for none.
+#[tokio::test]
+async fn an_empty_current_context_hid_that_of_the_next_kubeconfig() {
+    let scratch = Scratch::new();
+    let first = scratch.file("first", "apiVersion: v1\nkind: Config\ncurrent-context: \"\"\n");
+    let second = scratch.kubeconfig(&json!({"server": "http://127.0.0.1:1"}), &json!({}));
+    let both = format!("{first}:{second}");
+    let ended = endpointd_with(&[("KUBECONFIG", &both)], &["audit", "--request-timeout=1s"]).await;
+    let why = ended.refused();
+    assert!(why.contains("127.0.0.1:1"), "{why}");
+    let alone = endpointd(&["audit", "--kubeconfig", &first]).await;
+    let why = alone.refused();
+    assert!(why.ends_with("current-context is not set"), "{why}");
 }
 
 /// Waits until something is so.
