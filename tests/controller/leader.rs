@@ -549,6 +549,27 @@ async fn without_permission_the_holder_goes_after_a_while_and_it_is_told() {
     assert_eq!(published(&world).await, ["db-0"]);
 }
 
+/// The watch was cut without notice, so the Lease is read when the holder's time runs out.
+#[tokio::test(start_paused = true)]
+async fn a_page_of_403_to_the_read_of_a_lease_took_its_holder_out() {
+    let world = led_world(CUSTOM).await;
+    world.gate.hold("leases");
+    seconds(DURATION - 2).await;
+    hold(&world, "db-0_x", 2).await;
+    world.gate.next(Method::GET, "leases", Fate::Page(403));
+    world.gate.take_all();
+    for _ in 0..50 {
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(published(&world).await, ["db-0"]);
+    }
+    let reads = world.gate.take_all().into_iter();
+    let reads: Vec<_> = reads
+        .filter(|sent| sent.kind() == "leases" && sent.name() == Some("db"))
+        .map(|sent| sent.status)
+        .collect();
+    assert_eq!(reads, [Some(403), Some(200)], "it is read again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_annotation_on_a_service_with_a_selector_is_ignored() {
     let mut world = World::new(100);

@@ -168,8 +168,8 @@ impl LeaseReader {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Throttled(Option<Duration>);
 
-/// Interprets a refused read. Anything that does not know the path may answer 404; the Lease is only missing if the answer
-/// names it.
+/// Interprets a refused read. Anything that does not know the path may answer 404, and a proxy may answer 403 without having asked
+/// the API server: the Lease is only missing, or may not be read, if the answer names it.
 fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Throttled> {
     let pause = head.pause(status);
     let is_about_it = || {
@@ -184,7 +184,7 @@ fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Thro
             Err(Throttled(pause))
         }
         StatusCode::NOT_FOUND if status.reason == "NotFound" && is_about_it() => Ok(LeaseAnswer::Missing),
-        StatusCode::FORBIDDEN => Ok(LeaseAnswer::Refused(status.message.as_str().into())),
+        StatusCode::FORBIDDEN if status.reason == "Forbidden" && is_about_it() => Ok(LeaseAnswer::Refused(status.message.as_str().into())),
         _ => Ok(LeaseAnswer::Failed),
     }
 }
