@@ -218,7 +218,7 @@ struct Following {
 struct Leases {
     asked: Instant,
     version: u64,
-    leases: Vec<LeaseFacts>,
+    items: Vec<LeaseFacts>,
 }
 
 impl Subject for Following {
@@ -239,7 +239,7 @@ impl Subject for Following {
     fn shows(listing: &Leases) -> Listed {
         Listed {
             version: listing.version,
-            objects: listing.leases.len(),
+            objects: listing.items.len(),
         }
     }
 
@@ -247,9 +247,9 @@ impl Subject for Following {
         let Leases {
             asked,
             version,
-            leases,
+            items,
         } = listing;
-        let list = LeaseList::new(self.reader.time_of(asked), version, leases);
+        let list = LeaseList::new(self.reader.time_of(asked), version, items);
         self.hand_on(vec![LeaseEvent::Listed(list)]);
     }
 
@@ -351,7 +351,7 @@ async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<L
     Ok(Leases {
         asked,
         version,
-        leases,
+        items: leases,
     })
 }
 

@@ -135,7 +135,7 @@ struct Watched {
 struct Leases {
     asked: Instant,
     version: u64,
-    leases: Vec<Namespaced<LeaseFacts>>,
+    items: Vec<Namespaced<LeaseFacts>>,
 }
 
 impl Watched {
@@ -184,7 +184,7 @@ impl Subject for Watched {
             Ok(Leases {
                 asked,
                 version,
-                leases,
+                items: leases,
             })
         }
         .boxed()
@@ -193,7 +193,7 @@ impl Subject for Watched {
     fn shows(listing: &Leases) -> Listed {
         Listed {
             version: listing.version,
-            objects: listing.leases.len(),
+            objects: listing.items.len(),
         }
     }
 
@@ -204,7 +204,7 @@ impl Subject for Watched {
             state.of.clone()
         };
         let mut leases: HashMap<Arc<str>, Vec<LeaseFacts>> = HashMap::new();
-        for lease in listing.leases {
+        for lease in listing.items {
             if members.contains_key(&lease.namespace) {
                 leases.entry(lease.namespace).or_default().push(lease.facts);
             }
