@@ -199,8 +199,8 @@ impl Source {
         let authorized = service_fn(move |request| {
             let (client, plugin) = (client.clone(), plugin.clone());
             async move {
-                let request = plugin.authorize(request).await.map_err(BoxError::from)?;
-                client.send(request).await.map_err(BoxError::from)
+                let send = |request| async move { client.send(request).await.map_err(BoxError::from) };
+                plugin.send(request, send).await
             }
         });
         Ok(Client::new(authorized, namespace))

@@ -208,6 +208,8 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
         let text = text_of(&file).map_err(|fault| wrong((None, fault)))?;
         let mut parsed = Kubeconfig::from_yaml(&text).map_err(|error| wrong(unparsed(&error)))?;
         resolve(&mut parsed, &file);
+        // An empty one names none, so that of a later file counts.
+        parsed.current_context.take_if(|context| context.is_empty());
         merged = merged
             .merge(parsed.clone())
             .map_err(|error| wrong((None, client_error::kubeconfig(&error))))?;

@@ -3,7 +3,8 @@
 //! kube would run it for each client, wait for it without an end on a thread that nothing can stop, and run it again for each
 //! request if its credential has expired by then. So it is run here. There is one run at a time, and all that need the
 //! credential wait for it; a run that takes too long is killed; and the next one begins after a pause, which grows while runs
-//! fail. A credential is replaced before it expires, and until then requests go on with the one that there is.
+//! fail or the API server refuses what they return. A credential is replaced before it expires, and until then requests go on
+//! with the one that there is; it is also replaced once an answer is 401, since it may have been revoked.
 
 mod process;
 mod runs;
@@ -15,7 +16,7 @@ use self::runs::Runs;
 use super::client_error::ClientError;
 use super::plugin_errors::{failed, subject};
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response, StatusCode};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::ExecConfig;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use std::{fmt, thread};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use tower::BoxError;
 
 /// The plugins of this process, each with its configuration. Clients for several purposes share the runs of one.
 static PLUGINS: Mutex<Vec<(String, Arc<Plugin>)>> = Mutex::new(Vec::new());
@@ -158,18 +160,26 @@ impl Plugin {
         plugin
     }
 
-    /// Adds the credential to a request. Waits for a run if there is none that can be used.
-    pub(super) async fn authorize(
+    /// Sends a request with the credential. Waits for a run if there is no credential that can be used.
+    pub(super) async fn send<B, F>(
         self: &Arc<Self>,
         mut request: Request<Body>,
-    ) -> Result<Request<Body>, ClientError> {
+        send: impl FnOnce(Request<Body>) -> F,
+    ) -> Result<Response<B>, BoxError>
+    where
+        F: Future<Output = Result<Response<B>, BoxError>>,
+    {
         let credential = self.wait(self.patience.request).await?;
         let Some(header) = credential.header else {
             let fault = "returned something other than a token when it was called again";
-            return Err(ClientError::new(format!("{} {fault}", subject())));
+            return Err(ClientError::new(format!("{} {fault}", subject())).into());
         };
-        request.headers_mut().insert(AUTHORIZATION, header);
-        Ok(request)
+        request.headers_mut().insert(AUTHORIZATION, header.clone());
+        let answer = send(request).await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            self.runs.lock().refused(&header, Instant::now());
+        }
+        Ok(answer)
     }
 
     /// Returns the credential for creating a client: waits for as long as a run may take.
@@ -228,9 +238,18 @@ impl Plugin {
     }
 
     fn end_run(&self, result: Result<Credential, ClientError>) {
-        self.runs
-            .lock()
-            .ended(result, Instant::now(), Timestamp::now(), fastrand::f64());
+        let error = result.as_ref().err().map(ToString::to_string);
+        let mut runs = self.runs.lock();
+        runs.ended(result, Instant::now(), Timestamp::now(), fastrand::f64());
+        let stuck = runs.is_stuck();
+        drop(runs);
+        // Requests go on with the refused credential, so that their errors do not tell of the plugin.
+        if let Some(error) = error.filter(|_| stuck) {
+            tracing::warn!(
+                error,
+                "the API server does not accept the credential of the plugin, and there is no other"
+            );
+        }
         self.ended.send_modify(|ended| *ended += 1);
     }
 }

@@ -79,10 +79,7 @@ impl Transport {
     pub(super) fn authorized(self, plugin: Arc<Plugin>) -> Self {
         Self::of(service_fn(move |request| {
             let (inner, plugin) = (Sending::clone(&self.0), plugin.clone());
-            async move {
-                let request = plugin.authorize(request).await.map_err(BoxError::from)?;
-                inner.oneshot(request).await
-            }
+            async move { plugin.send(request, |request| inner.oneshot(request)).await }
         }))
     }
 

@@ -18,6 +18,7 @@
 mod budget;
 mod echo;
 mod fan_out;
+mod pauses;
 pub mod reports;
 pub mod signals;
 pub mod throttling;
@@ -36,6 +37,7 @@ use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Completed, Sign, Window};
 use fan_out::{FanOut, Paid};
+use pauses::Pauses;
 use reports::{Reply, Reported};
 use signals::Signal;
 use std::sync::Arc;
@@ -91,7 +93,8 @@ pub enum Load {
     Answered,
     /// The API server answered, but has not carried the request out, which takes another time than if it had.
     Declined,
-    /// The API server answered that it is overloaded (429, 503).
+    /// The API server answered that it is overloaded (429, 503), or a webhook did. It counts as overload unless the same
+    /// object's last write ended like this too, or had no answer: the failures of one object are no sign of the server's load.
     Overloaded,
     /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
     /// same object's last write ended like this too: the failures of one object are no sign of the server's load.
@@ -156,8 +159,7 @@ pub struct Publisher {
     bucket: TokenBucket,
     fan_out: FanOut,
     random: fastrand::Rng,
-    /// The end of the pause that the API server has asked for.
-    quiet_until: Duration,
+    pauses: Pauses,
     /// True if this process may write.
     writes: bool,
     /// The present term, and for each granted object without a request yet, the term of its grant and what was paid.
@@ -166,8 +168,8 @@ pub struct Publisher {
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
-    /// Objects whose last write was not answered.
-    unanswered: HashedSet<ObjectKey>,
+    /// Objects whose last write was not answered, or refused for overload.
+    unserved: HashedSet<ObjectKey>,
     /// Objects whose request in flight only reads.
     reading: HashedSet<ObjectKey>,
     /// Set while an object waits that could go if the window were larger.
@@ -184,13 +186,13 @@ impl Publisher {
             bucket: TokenBucket::new(pacing.qps, pacing.burst),
             fan_out: FanOut::new(pacing.watch),
             random: fastrand::Rng::with_seed(seed),
-            quiet_until: Duration::ZERO,
+            pauses: Pauses::default(),
             writes: true,
             term: Term::default(),
             granted: HashedMap::default(),
             drains: false,
             refused: IdMap::default(),
-            unanswered: HashedSet::default(),
+            unserved: HashedSet::default(),
             reading: HashedSet::default(),
             held_back: false,
         }
@@ -270,7 +272,7 @@ impl Publisher {
         self.writes = change.role.writes();
         if change.lost {
             self.queue.clear_waiting();
-            self.unanswered.clear();
+            self.unserved.clear();
             self.reading.clear();
             self.refused.clear();
             self.fan_out.clear();
@@ -381,7 +383,7 @@ impl Publisher {
                 Replied::Nothing
             }
             Reply::Settled => {
-                self.unanswered.remove(key);
+                self.unserved.remove(key);
                 self.queue.settled(key);
                 Replied::Nothing
             }
@@ -396,7 +398,7 @@ impl Publisher {
         self.bucket.give_back();
         self.queue.built(key);
         self.queue.landed(key, true, now);
-        self.unanswered.remove(key);
+        self.unserved.remove(key);
     }
 
     /// Ends a request.
@@ -409,19 +411,22 @@ impl Publisher {
             has_shard,
         } = landing;
         self.fan_out.answered(key, effect, now);
-        if let Some(quiet) = quiet {
-            self.quiet_until = self.quiet_until.max(now + quiet);
-        }
         // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
+        match quiet {
+            Some(quiet) => self.pauses.asked(hash_of(&*key.namespace), quiet, now),
+            None if load == Load::Answered && !reads => self.pauses.carried_out(),
+            None => {}
+        }
         if matches!(load, Load::Answered | Load::Declined) && !reads {
-            self.unanswered.remove(key);
+            self.unserved.remove(key);
         }
         let sign = match load {
-            Load::Overloaded => Some(Sign::Overloaded),
-            Load::Unanswered if self.unanswered.insert(key.clone()) => Some(Sign::Overloaded),
+            Load::Overloaded | Load::Unanswered if self.unserved.insert(key.clone()) => {
+                Some(Sign::Overloaded)
+            }
             Load::Answered if !reads => Some(Sign::Answered),
-            Load::Answered | Load::Declined | Load::Unanswered | Load::Unknown => None,
+            Load::Answered | Load::Declined | Load::Overloaded | Load::Unanswered | Load::Unknown => None,
         };
         if let Some(sign) = sign {
             let (in_flight, held_back) = (self.queue.in_flight(), self.held_back);
@@ -434,7 +439,7 @@ impl Publisher {
             self.window.answered(completed, now);
         }
         if !has_shard {
-            self.unanswered.remove(key);
+            self.unserved.remove(key);
         }
         self.queue.landed(key, !has_shard, now);
     }
@@ -467,9 +472,9 @@ impl Publisher {
         if self.refused.len() > REFUSED_KEPT {
             self.refused.retain(|_, next| *next > now);
         }
-        if self.quiet_until > now {
+        if let Some(end) = self.pauses.all(now) {
             return Next::Wait {
-                until: Some(self.quiet_until),
+                until: Some(end),
                 limited: self.queue.has_ready(now).then_some(Limit::Server),
             };
         }
@@ -484,7 +489,10 @@ impl Publisher {
         // its webhook hangs.
         let most = self.window.size().div_ceil(2);
         self.queue.set_pace(self.pace(now));
-        let held = self.fan_out.owes(now);
+        let held = {
+            let (pauses, owes) = (&self.pauses, self.fan_out.owes(now));
+            move |class, tenant| pauses.holds(tenant, now) || owes(class, tenant)
+        };
         if let Some((key, priority, age)) = self.queue.next_but(most, allowed.classes, held, now) {
             let paid = self.fan_out.granted(&key, priority, now);
             self.granted.insert(key.clone(), (self.term, paid));
@@ -497,11 +505,17 @@ impl Publisher {
             let owed = self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0;
             owed.then_some(Limit::Watchers)
         });
+        let pause = self.pauses.next_end(now).filter(|_| self.queue.has_ready(now));
+        let limited = limited.or(pause.map(|_| Limit::Server));
         self.held_back = limited.is_none() && self.queue.has_ready(now);
         let until = self.queue.next_delayed().into_iter();
         let more = limited.and_then(|_| self.fan_out.wake(now));
         Next::Wait {
-            until: until.chain(self.window.probes_until()).chain(more).min(),
+            until: until
+                .chain(self.window.probes_until())
+                .chain(more)
+                .chain(pause)
+                .min(),
             limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }
     }

@@ -61,6 +61,11 @@ impl WatchMetrics {
     }
 }
 
+/// Returns the counter of followed Leases that could not be decoded.
+pub(crate) fn undecodable_leases() -> Counter {
+    counter!("endpointd_decode_failures_total", "resource" => "leases")
+}
+
 /// Shows whether JSON is used for a kind because the server did not answer in protobuf.
 #[derive(Debug)]
 pub(crate) struct FallbackMetrics(Gauge);

@@ -8,10 +8,15 @@ mod told;
 
 use crate::cluster::Api;
 use crate::gate::Fate;
+use crate::log::Log;
 use crate::world::{NS, World, dual_pod, ip, items, outlines, pod, text, version};
+use bytes::Bytes;
 use endpointd::core::outputs::Outputs;
-use http::Method;
+use futures::FutureExt as _;
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -547,6 +552,68 @@ async fn without_permission_the_holder_goes_after_a_while_and_it_is_told() {
     seconds(60).await;
     hold(&world, "db-0", 2).await;
     assert_eq!(published(&world).await, ["db-0"]);
+}
+
+/// The watch was cut without notice, so the Lease is read when the holder's time runs out.
+#[tokio::test(start_paused = true)]
+async fn a_page_of_403_to_the_read_of_a_lease_took_its_holder_out() {
+    let world = led_world(CUSTOM).await;
+    world.gate.hold("leases");
+    seconds(DURATION - 2).await;
+    hold(&world, "db-0_x", 2).await;
+    world.gate.next(Method::GET, "leases", Fate::Page(403));
+    world.gate.take_all();
+    for _ in 0..50 {
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(published(&world).await, ["db-0"]);
+    }
+    let reads = world.gate.take_all().into_iter();
+    let reads: Vec<_> = reads
+        .filter(|sent| sent.kind() == "leases" && sent.name() == Some("db"))
+        .map(|sent| sent.status)
+        .collect();
+    assert_eq!(reads, [Some(403), Some(200)], "it is read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_cannot_be_decoded_vanished_without_a_word() {
+    let log = Log::record();
+    let mut world = led_world(CUSTOM).await;
+    world.stop().await;
+    let whole = world.get("Lease", "db").await.unwrap();
+    let broken = |name: &str| {
+        // A namespace's lines of the log are limited, in all tests together.
+        let metadata = json!({"name": name, "namespace": "of-broken-leases", "resourceVersion": "7"});
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": "x"})
+    };
+    let list = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
+        "metadata": {"resourceVersion": whole["metadata"]["resourceVersion"]},
+        "items": [whole, broken("listed")],
+    });
+    let event = json!({"type": "MODIFIED", "object": broken("watched")});
+    world.gate.stub(Arc::new(move |sent| {
+        let text = match sent {
+            _ if sent.kind() != "leases" || sent.name().is_some() => return None,
+            _ if sent.watch => format!("{event}\n"),
+            _ => list.to_string(),
+        };
+        let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+        let answer = Response::new(body.boxed_unsync());
+        Some(async move { answer }.boxed())
+    }));
+    log.take();
+    world.start_up().await;
+    assert_eq!(published(&world).await, ["db-0"], "the other Lease is known");
+    let lines = log.take();
+    for name in ["listed", "watched"] {
+        let told = lines.iter().find(|line| {
+            line.starts_with("ERROR an object could not be decoded")
+                && line.contains("leases")
+                && line.contains(name)
+        });
+        assert!(told.is_some(), "{name}: {lines:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

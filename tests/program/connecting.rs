@@ -1,7 +1,10 @@
 //! The needs of a connection to the API server: credentials from a plugin, certificates, and files that may be open.
 
-use crate::command::endpointd;
+use crate::cluster::Api;
+use crate::command::{endpointd, endpointd_with};
+use crate::objects;
 use crate::process::Process;
+use memory_apiserver::{Access, Config, start};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -147,6 +150,77 @@ async fn a_plugin_that_fails_is_named_and_what_it_says_is_shown_on_demand() {
     let why = ended.refused();
     assert!(why.ends_with(&format!("{failed}: no account is chosen")), "{why}");
     assert!(!why.contains("s3cret"), "{why}");
+}
+
+/// As kubectl does, which takes an empty current-context for none.
+#[tokio::test]
+async fn an_empty_current_context_hid_that_of_the_next_kubeconfig() {
+    let scratch = Scratch::new();
+    let first = scratch.file("first", "apiVersion: v1\nkind: Config\ncurrent-context: \"\"\n");
+    let second = scratch.kubeconfig(&json!({"server": "http://127.0.0.1:1"}), &json!({}));
+    let both = format!("{first}:{second}");
+    let ended = endpointd_with(&[("KUBECONFIG", &both)], &["audit", "--request-timeout=1s"]).await;
+    let why = ended.refused();
+    assert!(why.contains("127.0.0.1:1"), "{why}");
+    let alone = endpointd(&["audit", "--kubeconfig", &first]).await;
+    let why = alone.refused();
+    assert!(why.ends_with("current-context is not set"), "{why}");
+}
+
+/// Waits until something is so.
+async fn wait_until<F: Future<Output = bool>>(process: &Process, what: &str, is_so: impl Fn() -> F) {
+    let start = Instant::now();
+    while !is_so().await {
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(60), "{what}\n{}", process.log());
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The server accepts another token than the plugin's first one, and later another once more. Neither expires.
+#[tokio::test]
+async fn a_plugin_whose_token_the_server_refuses_is_run_again_for_all_requests() {
+    let only = |token: &str| {
+        let access = Access::from_objects(Vec::new()).unwrap();
+        access.user(token, "controller", ["system:masters"])
+    };
+    let handle = start(Config::default().access(only("c4n4ry-2"))).await.unwrap();
+    let api = Api(kube::Client::new(
+        handle.server().service_without_faults(),
+        "default",
+    ));
+    let scratch = Scratch::new();
+    let token = |number: u8| scratch.file("token", &format!("c4n4ry-{number}"));
+    let (token_file, runs) = (token(1), scratch.0.join("runs"));
+    let plugin = scratch.plugin(&format!(
+        r#"echo run >> {}; echo "{{\"kind\": \"ExecCredential\", \"status\": {{\"token\": \"$(cat {token_file})\"}}}}""#,
+        runs.display()
+    ));
+    let path = scratch.kubeconfig(&json!({"server": handle.url()}), &exec(&plugin));
+    let mut process = Process::start(&["run", "--kubeconfig", &path]);
+    let refused = |process: &Process| process.log().matches("does not accept the credentials").count();
+    wait_until(&process, "the token is refused", async || refused(&process) > 0).await;
+    token(2);
+    let published = |name: &'static str| {
+        let api = &api;
+        move || async move { !api.slices_of("default", name).await.unwrap().is_empty() }
+    };
+    let mut service = objects::service();
+    api.create(&objects::pod("p", "10.1.0.1", "n"), "default")
+        .await
+        .unwrap();
+    api.create(&service, "default").await.unwrap();
+    wait_until(&process, "s is published", published("s")).await;
+    // Watches go on, so that only the Lease and writes are refused from now on.
+    token(3);
+    handle.server().set_access(Some(only("c4n4ry-3")));
+    service["metadata"]["name"] = json!("later");
+    api.create(&service, "default").await.unwrap();
+    wait_until(&process, "later is published", published("later")).await;
+    let log = process.terminate().await;
+    assert!(!log.contains("c4n4ry"), "{log}");
+    let runs = std::fs::read_to_string(&runs).unwrap().lines().count();
+    assert!((3..=6).contains(&runs), "{runs} runs\n{log}");
 }
 
 /// A server that speaks TLS with a certificate of an authority. Returns its URL.

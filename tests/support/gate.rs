@@ -301,12 +301,12 @@ impl Gate {
         let barred = self.barred.borrow().get(sent.kind()).copied();
         if let Some(code) = barred.filter(|_| sent.looks_around()) {
             self.note(at, code, &[]);
-            return status(code);
+            return status(code, &sent);
         }
         match fate {
             Some(Fate::Refused(code)) => {
                 self.note(at, code, &[]);
-                return status(code);
+                return status(code, &sent);
             }
             Some(Fate::Page(code)) => {
                 self.note(at, code, &[]);
@@ -332,7 +332,7 @@ impl Gate {
             Some(Fate::Unanswered) => return pending().await,
             Some(Fate::Lost(code)) => {
                 self.note(at, code, &[]);
-                return status(code);
+                return status(code, &sent);
             }
             Some(Fate::AnswerHeld) => released.changed().await.unwrap(),
             _ => {}
@@ -394,7 +394,8 @@ impl Gate {
     }
 }
 
-fn status(code: u16) -> Answer {
+/// As an API server refuses: it names what the request is about.
+fn status(code: u16, sent: &Sent) -> Answer {
     let reason = match code {
         409 => "Conflict",
         403 => "Forbidden",
@@ -402,8 +403,10 @@ fn status(code: u16) -> Answer {
         503 => "ServiceUnavailable",
         _ => "InternalError",
     };
-    let body =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
+        "details": {"name": sent.name().unwrap_or_default(), "kind": sent.kind()},
+    });
     let mut response = Response::new(whole(Bytes::from(body.to_string())));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response

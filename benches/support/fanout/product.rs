@@ -34,9 +34,9 @@ impl Product {
     pub(crate) fn new(case: &Case, pacing: Pacing) -> Self {
         let watch = WatchLimits {
             watchers: Watchers::PerNode(1.0),
-            total: 2.2e9,
-            each: 0.44e6,
-            few: 132e6,
+            total: 2.0e9,
+            each: 0.4e6,
+            few: 120e6,
             ..WatchLimits::UNWATCHED
         };
         Self::watched(case, Pacing { watch, ..pacing })

@@ -146,13 +146,13 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
 
 fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
     if asked.verb == RequestKind::Delete {
-        // The answer shows the object itself while finalizers keep it.
+        // The answer shows the object itself while finalizers keep it, as of when its deletion began.
         let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
         return if done {
             Ok(Outcome::Deleted(status.version()))
         } else {
-            asked.object(body).map(|_| Outcome::Deleted(None))
+            asked.object(body).map(|object| Outcome::Deleted(object.version))
         };
     }
     let object = asked.object(body)?;

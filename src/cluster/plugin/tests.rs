@@ -34,6 +34,8 @@ struct Trial {
     runs: Runs,
     now: Instant,
     clock: Timestamp,
+    /// The last token, if each run is to return another one.
+    token: Option<u32>,
 }
 
 impl Trial {
@@ -42,6 +44,7 @@ impl Trial {
             runs: Runs::new(),
             now: Instant::now(),
             clock: "2026-01-01T00:00:00Z".parse().unwrap(),
+            token: None,
         }
     }
 
@@ -56,12 +59,35 @@ impl Trial {
 
     /// Ends a run with a token that is valid for so many seconds.
     fn succeed(&mut self, seconds: i64) {
+        let expires = self.clock + SignedDuration::from_secs(seconds);
+        self.succeed_until(Some(expires));
+    }
+
+    fn succeed_until(&mut self, expires: Option<Timestamp>) {
+        self.token = self.token.map(|token| token + 1);
         let credential = Credential {
-            header: Some(HeaderValue::from_static("Bearer t")),
+            header: Some(self.header()),
             identity: None,
-            expires: Some(self.clock + SignedDuration::from_secs(seconds)),
+            expires,
         };
         self.runs.ended(Ok(credential), self.now, self.clock, 1.0);
+    }
+
+    /// The header with the token of the last run.
+    fn header(&self) -> HeaderValue {
+        let token = self
+            .token
+            .map_or("t".to_owned(), |token| format!("number-{token}"));
+        HeaderValue::try_from(format!("Bearer {token}")).unwrap()
+    }
+
+    /// Asks for a credential and has the API server refuse it, if there is one.
+    fn refuse(&mut self) -> Next {
+        let next = self.next();
+        if let Some(Ok(credential)) = &next.answer {
+            self.runs.refused(credential.header.as_ref().unwrap(), self.now);
+        }
+        next
     }
 
     fn fail(&mut self) {
@@ -145,6 +171,87 @@ fn a_plugin_that_fails_is_run_again_after_growing_pauses() {
     );
 }
 
+#[test]
+fn a_token_that_is_refused_is_replaced_although_it_never_expires_or_not_yet() {
+    for valid in [None, Some(3600)] {
+        let mut trial = Trial::new();
+        trial.token = Some(0);
+        let expires = valid.map(|seconds| trial.clock + SignedDuration::from_secs(seconds));
+        trial.next();
+        trial.succeed_until(expires);
+        let first = trial.header();
+        trial.wait(900 * SECOND);
+        assert!(trial.next().answer.unwrap().is_ok());
+        assert!(!trial.refuse().begins);
+        let next = trial.next();
+        assert!(next.begins && next.answer.is_none(), "it waits for another one");
+        trial.succeed_until(None);
+        // Answers to requests that carried the first one come late.
+        for _ in 0..100 {
+            trial.wait(SECOND);
+            trial.runs.refused(&first, trial.now);
+            let next = trial.next();
+            assert!(!next.begins);
+            assert_eq!(next.answer.unwrap().unwrap().header, Some(trial.header()));
+        }
+    }
+}
+
+#[test]
+fn a_plugin_whose_tokens_are_always_refused_is_not_run_in_a_loop() {
+    for first in [None, Some(0)] {
+        let mut trial = Trial::new();
+        trial.token = first;
+        let mut runs = |seconds: u64| {
+            let mut runs = 0;
+            for _ in 0..seconds * 100 {
+                if trial.refuse().begins {
+                    runs += 1;
+                    trial.succeed_until(None);
+                }
+                trial.wait(SECOND / 100);
+            }
+            runs
+        };
+        let begun = runs(60);
+        assert!((3..=5).contains(&begun), "{begun} runs in the first minute");
+        let begun = runs(600);
+        assert!((18..=21).contains(&begun), "{begun} runs in ten minutes");
+        // One that was good for long is replaced at once.
+        while !trial.refuse().begins {
+            trial.wait(SECOND);
+        }
+        trial.succeed_until(None);
+        trial.wait(900 * SECOND);
+        assert!(!trial.refuse().begins);
+        assert!(trial.next().begins);
+    }
+}
+
+#[test]
+fn a_refused_token_goes_on_where_the_plugin_cannot_give_another() {
+    let mut trial = Trial::new();
+    trial.next();
+    trial.succeed_until(None);
+    trial.wait(60 * SECOND);
+    trial.refuse();
+    assert!(trial.next().begins);
+    assert!(!trial.runs.is_stuck());
+    trial.fail();
+    assert!(trial.runs.is_stuck());
+    let meanwhile = trial.next();
+    assert!(
+        meanwhile.answer.unwrap().is_ok(),
+        "the server may accept it again"
+    );
+    let begun = trial.ask(60, Trial::fail);
+    assert!((3..=7).contains(&begun), "{begun} runs in a minute");
+    trial.wait(60 * SECOND);
+    assert!(trial.next().begins);
+    trial.succeed_until(None);
+    assert!(!trial.runs.is_stuck() && trial.next().answer.unwrap().is_ok());
+}
+
 /// A plugin that is a shell script.
 fn shell(script: &str, run: Duration, request: Duration) -> Arc<Plugin> {
     let exec: ExecConfig = serde_json::from_value(serde_json::json!({
@@ -159,20 +266,55 @@ fn shell(script: &str, run: Duration, request: Duration) -> Arc<Plugin> {
     Plugin::of(&exec, patience)
 }
 
-fn request() -> Request<Body> {
-    Request::get("/api").body(Body::empty()).unwrap()
+/// Sends a request to a server that answers with the header that it was sent, and refuses these.
+async fn send(plugin: &Arc<Plugin>, refused: &[HeaderValue]) -> Result<(u16, HeaderValue), BoxError> {
+    let request = Request::get("/api").body(Body::empty()).unwrap();
+    let answer = plugin.send(request, async |request: Request<Body>| {
+        let header = request.headers()[AUTHORIZATION].clone();
+        tokio::time::sleep(SECOND / 10).await;
+        let status = if refused.contains(&header) { 401 } else { 200 };
+        Ok(Response::builder().status(status).body(header).unwrap())
+    });
+    let answer = answer.await?;
+    Ok((answer.status().as_u16(), answer.into_body()))
+}
+
+#[tokio::test]
+async fn many_answers_of_401_to_one_token_are_one_run() {
+    let file = std::env::temp_dir().join(format!("endpointd-runs-{}", std::process::id()));
+    let script = format!(
+        r#"echo run >> {}; sleep 0.2; echo "{{"status": {{"token": "$$"}}}}""#,
+        file.display()
+    );
+    let plugin = shell(&script, 30 * SECOND, 20 * SECOND);
+    let (status, first) = send(&plugin, &[]).await.unwrap();
+    assert_eq!(status, 200);
+    // A run is followed by a pause.
+    tokio::time::sleep(6 * SECOND).await;
+    let refused = [first];
+    let asked = (0..20).map(|_| send(&plugin, &refused));
+    for (status, _) in futures::future::try_join_all(asked).await.unwrap() {
+        assert_eq!(status, 401, "they were on the way with it");
+    }
+    let asked = (0..20).map(|_| send(&plugin, &refused));
+    for (status, _) in futures::future::try_join_all(asked).await.unwrap() {
+        assert_eq!(status, 200);
+    }
+    let runs = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(runs.lines().count(), 2);
 }
 
 #[tokio::test]
 async fn requests_share_a_run_and_each_gets_its_token() {
     let script = r#"sleep 0.3; echo "{\"status\": {\"token\": \"$$\"}}""#;
     let plugin = shell(script, 30 * SECOND, 20 * SECOND);
-    let asked = (0..20).map(|_| plugin.authorize(request()));
-    let authorized = futures::future::try_join_all(asked).await.unwrap();
-    let first = &authorized[0].headers()[AUTHORIZATION];
+    let asked = (0..20).map(|_| send(&plugin, &[]));
+    let sent = futures::future::try_join_all(asked).await.unwrap();
+    let (_, first) = &sent[0];
     assert!(first.to_str().unwrap().starts_with("Bearer "));
-    for other in &authorized {
-        assert_eq!(&other.headers()[AUTHORIZATION], first);
+    for (_, other) in &sent {
+        assert_eq!(other, first);
     }
     assert!(
         Arc::ptr_eq(&plugin, &shell(script, SECOND, SECOND)),
@@ -185,7 +327,7 @@ async fn a_plugin_that_hangs_is_named_and_killed_with_its_children() {
     let file = std::env::temp_dir().join(format!("endpointd-plugin-{}", std::process::id()));
     let script = format!("sleep 300 & echo $! > {}; wait", file.display());
     let plugin = shell(&script, SECOND, SECOND / 2);
-    let error = plugin.authorize(request()).await.unwrap_err().to_string();
+    let error = send(&plugin, &[]).await.unwrap_err().to_string();
     assert!(
         error.contains("the credential plugin") && error.ends_with(" has not ended after 0.5 s"),
         "{error}"
@@ -212,6 +354,6 @@ async fn a_process_that_a_plugin_leaves_behind_holds_nothing_up() {
     let script = r#"sleep 5 & echo "{\"status\": {\"token\": \"t\"}}""#;
     let plugin = shell(script, 30 * SECOND, 20 * SECOND);
     let start = Instant::now();
-    plugin.authorize(request()).await.unwrap();
+    send(&plugin, &[]).await.unwrap();
     assert!(Instant::now().saturating_duration_since(start) < 4 * SECOND);
 }

@@ -9,10 +9,11 @@ pub(crate) use everywhere::{Everywhere, Members};
 use super::events::take_events;
 use super::handler::WatchHandler;
 use super::initial::Way;
+use super::reader::complain;
 use super::serving::{Listed, Shown, Subject, Work, serve};
 use crate::cluster::Status;
 use crate::cluster::cause::{Cause, Silent};
-use crate::cluster::codec::{self, Namespaced};
+use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http::{self, Head};
 use crate::cluster::outage::SharedOutage;
 use crate::cluster::pages::{self, ANSWER, PAGE};
@@ -21,10 +22,12 @@ use crate::core::followed_leases::reads::{LeaseRead, ReadOutcome};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::leadership::Demand;
 use crate::core::role::Leadership;
+use crate::metrics::undecodable_leases;
 use ::http::StatusCode;
 use futures::FutureExt as _;
 use kube::Client;
 use kube::client::Body;
+use metrics::Counter;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +50,8 @@ pub(crate) struct LeaseReader {
     /// Origin of the times that are handed on.
     start: Instant,
     lists: Arc<Semaphore>,
+    /// Leases that could not be decoded.
+    undecodable: Counter,
 }
 
 impl fmt::Debug for LeaseReader {
@@ -72,6 +77,7 @@ impl LeaseReader {
             seed,
             start,
             lists: Arc::new(Semaphore::new(AT_ONCE)),
+            undecodable: undecodable_leases(),
         }
     }
 
@@ -145,6 +151,11 @@ impl LeaseReader {
         self.handler.deliver(deliveries.collect(), now);
     }
 
+    /// Counts and logs Leases that cannot be decoded; they are left out.
+    fn complain(&self, errors: &[Undecodable]) {
+        complain("leases", &self.undecodable, errors);
+    }
+
     /// Returns the body of the answer to a request, once the server has begun to answer.
     async fn answer(&self, uri: &str) -> Result<Body, Cause> {
         let _asking = self.outages.asks();
@@ -173,8 +184,8 @@ impl LeaseReader {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Throttled(Option<Duration>);
 
-/// Interprets a refused read. Anything that does not know the path may answer 404; the Lease is only missing if the answer
-/// names it.
+/// Interprets a refused read. Anything that does not know the path may answer 404, and a proxy may answer 403 without having asked
+/// the API server: the Lease is only missing, or may not be read, if the answer names it.
 fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Throttled> {
     let pause = head.pause(status);
     let is_about_it = || {
@@ -189,7 +200,9 @@ fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Thro
             Err(Throttled(pause))
         }
         StatusCode::NOT_FOUND if status.reason == "NotFound" && is_about_it() => Ok(LeaseAnswer::Missing),
-        StatusCode::FORBIDDEN => Ok(LeaseAnswer::Refused(status.message.as_str().into())),
+        StatusCode::FORBIDDEN if status.reason == "Forbidden" && is_about_it() => {
+            Ok(LeaseAnswer::Refused(status.message.as_str().into()))
+        }
         _ => Ok(LeaseAnswer::Failed),
     }
 }
@@ -256,7 +269,7 @@ impl Subject for Following {
 
     fn shown(&mut self, events: &[u8], _: Instant) -> Shown {
         let mut shown = Vec::new();
-        let end = events_of(events, |_, event| shown.push(event));
+        let end = events_of(&self.reader, events, |_, event| shown.push(event));
         self.hand_on(shown);
         end
     }
@@ -284,8 +297,9 @@ impl Drop for Following {
 }
 
 /// Gives `each` the events of a watch of Leases, with their namespaces.
-fn events_of(events: &[u8], mut each: impl FnMut(Arc<str>, LeaseEvent)) -> Shown {
+fn events_of(reader: &LeaseReader, events: &[u8], mut each: impl FnMut(Arc<str>, LeaseEvent)) -> Shown {
     let shown = take_events::<Namespaced<LeaseFacts>>(events, false);
+    reader.complain(&shown.errors);
     for (lease, gone) in shown.items {
         let event = match gone {
             Some(gone) => LeaseEvent::Gone(lease.facts.name, gone.0),
@@ -323,7 +337,8 @@ async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<L
     let mut all = Vec::new();
     let reader = &reader;
     let get = |uri: String| async move { reader.answer(&uri).await };
-    let take = |items: Vec<Namespaced<LeaseFacts>>, _| {
+    let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
+        reader.complain(&errors);
         all.extend(items.into_iter().map(|lease| lease.facts));
         Ok(())
     };

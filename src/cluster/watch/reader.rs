@@ -12,6 +12,7 @@ use crate::metrics::WatchMetrics;
 use crate::tenant_log;
 use kube::Client;
 use kube::client::Body;
+use metrics::Counter;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -69,11 +70,16 @@ impl Reader {
 
     /// Counts and logs objects that cannot be decoded; they are left out.
     pub(super) fn complain(&self, errors: &[Undecodable]) {
-        for error in errors {
-            self.metrics.undecodable.increment(1);
-            if tenant_log::admits(&error.namespace) {
-                tracing::error!(resource = self.source.kind.as_str(), %error, "an object could not be decoded; it is left out");
-            }
+        complain(self.source.kind.as_str(), &self.metrics.undecodable, errors);
+    }
+}
+
+/// Counts and logs objects of a resource that cannot be decoded.
+pub(super) fn complain(resource: &'static str, undecodable: &Counter, errors: &[Undecodable]) {
+    for error in errors {
+        undecodable.increment(1);
+        if tenant_log::admits(&error.namespace) {
+            tracing::error!(resource, %error, "an object could not be decoded; it is left out");
         }
     }
 }

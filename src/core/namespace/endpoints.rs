@@ -19,7 +19,7 @@ use crate::core::inputs::Inputs;
 use crate::core::object::{ObjectState, Phase, Remote};
 use crate::core::queue::Priority;
 use crate::core::time::Time;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -62,8 +62,10 @@ impl Endpoints {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndpointsObjects {
     objects: Objects<Endpoints>,
-    /// Objects that wait, and until when. One that is gone may still be here, or another that has its number.
-    waiting: BTreeSet<(Duration, EndpointsId)>,
+    /// Objects that wait, and until when. One that is gone may still be here, until another with its number waits.
+    waiting: BTreeMap<EndpointsId, Duration>,
+    /// The same, by time.
+    deadlines: BTreeSet<(Duration, EndpointsId)>,
     /// The news for mirrors, in the order in which it happened.
     news: Vec<EndpointsNews>,
 }
@@ -118,20 +120,24 @@ impl EndpointsObjects {
     /// Has an object wait before it is written or deleted.
     fn wait(&mut self, id: EndpointsId, until: Duration) {
         self.objects[id].object.gives_way = true;
-        self.waiting.insert((until, id));
+        if let Some(former) = self.waiting.insert(id, until) {
+            self.deadlines.remove(&(former, id));
+        }
+        self.deadlines.insert((until, id));
     }
 
     /// Returns when to call [`Self::end_wait`] next.
     pub(super) fn next_wait_to_end(&self) -> Option<Duration> {
-        self.waiting.first().map(|(until, _)| *until)
+        self.deadlines.first().map(|(until, _)| *until)
     }
 
     /// Queues an object that has waited for long enough. Returns false if there is none.
     pub(super) fn end_wait(&mut self, now: Duration) -> bool {
-        let Some(&(until, id)) = self.waiting.first().filter(|(until, _)| *until <= now) else {
+        let Some(&(until, id)) = self.deadlines.first().filter(|(until, _)| *until <= now) else {
             return false;
         };
-        self.waiting.remove(&(until, id));
+        self.deadlines.remove(&(until, id));
+        self.waiting.remove(&id);
         if let Some(entry) = self.objects.get_mut(id)
             && std::mem::take(&mut entry.object.gives_way)
         {
@@ -264,6 +270,7 @@ impl EndpointsDesk<'_> {
     pub(super) fn forget_endpoints(&mut self) {
         let endpoints = std::mem::take(&mut self.endpoints.objects);
         self.endpoints.waiting.clear();
+        self.endpoints.deadlines.clear();
         self.services.queue(Round::drop(endpoints));
         self.services.visit_all(Visit::RenewEndpoints);
     }

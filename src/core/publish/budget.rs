@@ -1,7 +1,7 @@
 //! Limits the bytes that the API servers send to watchers because of our writes.
 //!
 //! The cost of a write is its size times the number of its watchers: an API server spends CPU time on each event for each
-//! watcher, and each node receives and decodes it. So the bucket counts bytes times watchers. Four fifths of it are
+//! watcher, and each node receives and decodes it. So the bucket counts bytes times watchers. Three quarters of it are
 //! kept for removals, which may also use the rest; what they leave of theirs is for all.
 //!
 //! The size of an object is known only when its request has been built, so a write that is granted pays for the usual size,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The part of the budget that only removals use. A slice that is written for a removal carries its additions as well.
-const REMOVALS: f64 = 0.8;
+const REMOVALS: f64 = 0.75;
 /// However small the budget, so many slices of the usual size may be written each second: nothing is given up.
 const LEAST: f64 = 1.0;
 /// The budget of so much time may be used at once after a pause.
@@ -25,7 +25,7 @@ const BLIND: f64 = 0.5;
 /// While the budget is used up, writes go together, so many at a time: a watcher that gets several events at once is
 /// woken, and its connection written to, only once. On a real API server with 300 watchers, a write cost two thirds of
 /// what it cost alone.
-const TOGETHER: f64 = 4.0;
+const TOGETHER: f64 = 5.0;
 /// The longest time from one such group to the next, which removals wait as well.
 const LONGEST_PERIOD: Duration = Duration::from_millis(250);
 /// The part of that time in which the writes of a group are granted.

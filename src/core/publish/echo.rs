@@ -87,7 +87,7 @@ const GONE_KEPT: usize = 1024;
 pub enum WriteEffect {
     /// The object has this version now.
     Written(u64),
-    /// The object was deleted, and is gone at this version if the server said one.
+    /// The object was deleted, or its deletion begun, at this version if the server said one.
     Deleted(Option<u64>),
     /// It is not known whether anything was written.
     Unknown,
@@ -103,7 +103,8 @@ impl WriteEffect {
             _ if load == Load::Unknown => Self::Nothing,
             Outcome::Written(remote) => Self::Written(remote.version),
             Outcome::Deleted(version) => Self::Deleted(*version),
-            Outcome::Unknown if load == Load::Unanswered => Self::Unknown,
+            // An answer that says it was carried out, and cannot be read, is as good as none.
+            Outcome::Unknown if matches!(load, Load::Unanswered | Load::Answered) => Self::Unknown,
             Outcome::Unknown
             | Outcome::Fetched { .. }
             | Outcome::NotFound
@@ -437,7 +438,7 @@ impl Echoes {
         let stream = &mut self.streams[output as usize];
         stream.moves(at, &self.stalls);
         stream.shown = stream.shown.max(version);
-        stream.given_up = stream.given_up.split_off(&(version + 1));
+        stream.given_up = stream.given_up.split_off(&version.saturating_add(1));
         let sent = self.free_shown(output, version, at);
         // Writes that were answered before one was sent that has been shown come before it.
         self.release(output, at, |order, this| {

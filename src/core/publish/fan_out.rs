@@ -3,8 +3,7 @@
 //!
 //! On a server that keeps up, and within the budget, nothing waits.
 
-pub(super) use super::budget::Paid;
-use super::budget::{FinalCost, Size, WatchBudget, WatchLimits};
+use super::budget::{self, FinalCost, Size, WatchBudget, WatchLimits};
 use super::echo::{Beyond, Echoes, QUICK, Resource, WriteEffect};
 use super::signals::Signal;
 use super::throttling::Limit;
@@ -50,6 +49,14 @@ pub(super) struct Allowed {
     pub classes: Classes,
     /// The classes that a limit holds back, each set with its limit.
     pub limited: [(Classes, Limit); 2],
+}
+
+/// The account of a grant, until its request is known.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Paid {
+    of_budget: budget::Paid,
+    /// It goes without a place, if something is written.
+    beyond: bool,
 }
 
 /// The limits on what is sent to watchers. Owned by the publisher.
@@ -278,7 +285,8 @@ impl FanOut {
             others
         };
         let is_unlimited = self.is_unlimited(resource) && !self.echoes.counts_of(key.object.output);
-        if !has_place || is_unlimited {
+        let beyond = !has_place || is_unlimited;
+        if beyond {
             self.goes_beyond(resource, priority, is_unlimited, now);
         }
         if priority == Priority::Remove {
@@ -294,10 +302,11 @@ impl FanOut {
             self.written.remove(key);
             self.probes[resource as usize] = None;
         }
-        match resource {
+        let of_budget = match resource {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
-            Resource::Endpoints => Paid::NOTHING,
-        }
+            Resource::Endpoints => budget::Paid::NOTHING,
+        };
+        Paid { of_budget, beyond }
     }
 
     /// Records that a write goes without a place.
@@ -308,7 +317,6 @@ impl FanOut {
         };
         // Where it is refused, the queue had nothing that could go otherwise.
         let _ = self.bucket(resource, beyond).take(now);
-        self.gone_beyond[resource as usize] += 1;
         if priority != Priority::Remove {
             let probe = &mut self.probes[resource as usize];
             *probe = Some(Probe::after(*probe, now));
@@ -322,8 +330,10 @@ impl FanOut {
             Request::Create(body) | Request::Update(body) => Size::Bytes(body.len()),
             Request::Delete(_) => Size::Unknown,
         };
-        if Resource::from(key.object.output) == Resource::Slices {
-            let cost = self.budget.correct(paid, Some(size), now);
+        let resource = Resource::from(key.object.output);
+        self.gone_beyond[resource as usize] += u64::from(paid.beyond);
+        if resource == Resource::Slices {
+            let cost = self.budget.correct(paid.of_budget, Some(size), now);
             self.budget.owe(&key.namespace, cost, now);
             if self.budget.watchers() > 0.0 {
                 self.paid.insert(key.clone(), cost);
@@ -333,7 +343,7 @@ impl FanOut {
 
     /// Records that nothing is written for an object that was granted.
     pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
-        self.budget.correct(paid, None, now);
+        self.budget.correct(paid.of_budget, None, now);
         self.answered(key, WriteEffect::Nothing, now);
     }
 

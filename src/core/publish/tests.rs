@@ -247,6 +247,54 @@ fn neither_looks_in_between_nor_slowness_of_one_object_make_the_window_small() {
     }
 }
 
+/// A webhook refuses the writes of one namespace with 429 and a `Retry-After` of half a minute.
+#[test]
+fn a_pause_that_is_asked_for_in_one_namespace_held_up_all_others() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    let window = publisher.window();
+    let refuse = |publisher: &mut Publisher, key: &Hashed<ObjectKey>, now: Duration| {
+        publisher.replied(key, Reply::Built(update()), now);
+        let refused = Landing {
+            quiet: Some(30 * SECOND),
+            ..landing(Load::Overloaded, MS)
+        };
+        publisher.answered(key, refused, now);
+    };
+    let (refused, other) = (key("refused", "k"), key("other", "k"));
+    let mut now = NOW;
+    for round in 0..20 {
+        publisher.wanted(&refused, &want(&refused, Retry::Now), now);
+        assert_eq!(granted(&mut publisher, now), Some(refused.clone()), "{round}");
+        refuse(&mut publisher, &refused, now);
+        publisher.wanted(&refused, &want(&refused, Retry::Now), now);
+        publisher.wanted(&other, &want(&other, Retry::Now), now);
+        assert_eq!(granted(&mut publisher, now), Some(other.clone()), "{round}");
+        publisher.replied(&other, Reply::Built(update()), now);
+        publisher.answered(&other, landing(Load::Answered, MS), now);
+        let paused = Next::Wait {
+            until: Some(now + 30 * SECOND),
+            limited: Some(Limit::Server),
+        };
+        assert_eq!(publisher.next(now), paused, "{round}");
+        now += 30 * SECOND;
+        assert_eq!(granted(&mut publisher, now), Some(refused.clone()), "{round}");
+        refuse(&mut publisher, &refused, now);
+        now += 30 * SECOND;
+    }
+    assert!(publisher.window() >= window / 2, "{}", publisher.window());
+
+    // Where all are refused, none is asked.
+    for namespace in ["a", "b"] {
+        let k = key(namespace, "k");
+        publisher.wanted(&k, &want(&k, Retry::Now), now);
+        assert_eq!(granted(&mut publisher, now), Some(k.clone()));
+        refuse(&mut publisher, &k, now);
+    }
+    publisher.wanted(&other, &want(&other, Retry::Now), now);
+    assert_eq!(granted(&mut publisher, now), None);
+    assert_eq!(granted(&mut publisher, now + 30 * SECOND), Some(other));
+}
+
 #[test]
 fn a_namespace_whose_requests_are_not_answered_leaves_room_for_others() {
     let mut publisher = Publisher::new(pacing(0.0, 64), 0);

@@ -5,11 +5,11 @@ use crate::core::publish::{WatchLimits, Watchers};
 /// The unit of budgets.
 const MEGABYTE: f64 = 1e6;
 /// The default for each client, in megabytes per second, where there are many.
-const EACH: f64 = 0.44;
+const EACH: f64 = 0.4;
 /// The default for all clients together, in megabytes per second, where there are few. That keeps an API server's core
 /// busy. On a control plane that has no such core to spare, echoes are late, and the limit on writes without an echo
 /// takes over.
-const FEW: f64 = 132.0;
+const FEW: f64 = 120.0;
 
 /// The flags that limit what API servers have to send to the clients that watch slices.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -28,15 +28,15 @@ pub(crate) struct WatchingArgs {
 
     /// Megabytes per second that all API servers together may send to clients that watch slices; 0 means no limit
     ///
-    /// An API server needs about one core for 150 MB/s. The default begins to count at 5,000 nodes, where it allows 34
+    /// An API server needs about one core for 150 MB/s. The default begins to count at 5,000 nodes, where it allows 31
     /// slices of 100 endpoints per second. However small it is, one slice per second is written.
-    #[arg(long, value_name = "MB", default_value_t = 2200.0, value_parser = parse_amount)]
+    #[arg(long, value_name = "MB", default_value_t = 2000.0, value_parser = parse_amount)]
     pub watch_budget: f64,
 
     /// Megabytes per second that one client that watches slices may have to receive and decode; 0 means no limit
     ///
-    /// By default 0.44, which is 34 slices of 100 endpoints per second, from 300 clients on. Fewer may receive 132 together,
-    /// which take about one core of an API server: 100 clients 102 such slices per second each.
+    /// By default 0.4, which is 31 slices of 100 endpoints per second, from 300 clients on. Fewer may receive 120 together,
+    /// which take about one core of an API server: 100 clients 92 such slices per second each.
     #[arg(long, value_name = "MB", value_parser = parse_amount)]
     pub watch_budget_per_watcher: Option<f64>,
 

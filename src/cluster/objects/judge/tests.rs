@@ -275,12 +275,15 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
         of_slice(RequestKind::Delete, 200, &done.to_string()),
         Outcome::Deleted(None)
     );
-    // With finalizers it is still there, and shown.
+    // With finalizers it is still there, and shown, as of the write that has begun its deletion.
     let kept = object(
         "EndpointSlice",
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     );
-    assert_eq!(of_slice(RequestKind::Delete, 200, &kept), Outcome::Deleted(None));
+    assert_eq!(
+        of_slice(RequestKind::Delete, 200, &kept),
+        Outcome::Deleted(Some(7))
+    );
     assert_eq!(of_slice(RequestKind::Delete, 200, PAGE), Outcome::Unknown);
     assert_eq!(of_slice(RequestKind::Delete, 204, ""), Outcome::Unknown);
 }

@@ -6,7 +6,7 @@
 
 use super::{LeaseReader, events_of, read_version};
 use crate::cluster::cause::Cause;
-use crate::cluster::codec::{self, Namespaced};
+use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::watch::initial::Way;
@@ -174,7 +174,8 @@ impl Subject for Watched {
                 let reader = reader.clone();
                 async move { reader.answer(&uri).await }
             };
-            let take = |items: Vec<Namespaced<LeaseFacts>>, _| {
+            let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
+                reader.complain(&errors);
                 all.extend(items);
                 Ok(())
             };
@@ -236,7 +237,7 @@ impl Subject for Watched {
     fn shown(&mut self, events: &[u8], _: Instant) -> Shown {
         let reader = &self.reader;
         let members = &self.members;
-        events_of(events, |namespace, event| {
+        events_of(reader, events, |namespace, event| {
             let generation = members.0.lock().of.get(&namespace).copied();
             if let Some(generation) = generation {
                 reader.hand_on(&namespace, generation, vec![event]);

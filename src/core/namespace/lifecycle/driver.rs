@@ -34,8 +34,10 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         if !self.is_due(entry) {
-            // The object is as it should be, whatever other clients have done to it.
-            object_mut(self, id).forget_interference();
+            // The object is as it should be, whatever other clients have done to it, unless it waits.
+            if !object.gives_way {
+                object_mut(self, id).forget_interference();
+            }
             return None;
         }
         let step = next_step(object);

@@ -34,6 +34,14 @@ struct Debt {
     namespace: Arc<str>,
     /// It has paid everything when [`Debts::paid`] is as much.
     end: u64,
+    waits: Waits,
+    /// What its last huge write costs, and how it waited before that: if that is not carried out, it waits so again.
+    before: Option<(u64, Waits)>,
+}
+
+/// How long a namespace waits at most.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
     /// Its writes wait until then at most, and its removals.
     until: Duration,
     removals_until: Duration,
@@ -49,30 +57,35 @@ impl Debts {
         let bytes = bytes.ceil() as u64;
         let tenant = hash_of(&**namespace);
         let paid = self.paid.ceil() as u64;
-        let debt = self.of.entry(tenant);
-        let debt = debt.and_modify(|debt| {
-            self.by_end.remove(&(debt.end, tenant));
-            debt.end += bytes;
-            let owed = debt.end.saturating_sub(paid);
-            if now >= debt.removals_until {
-                // The first time, it has not waited yet.
-                let has_waited = debt.removals_until > Duration::ZERO;
-                if has_waited && owed > debt.owed {
-                    debt.bound = (debt.bound * 2).min(LONGEST_OF_GROWING);
-                }
-                debt.owed = owed;
-            }
-            debt.removals_until = now + debt.bound;
-        });
-        let debt = debt.or_insert_with(|| Debt {
+        let is_new = !self.of.contains_key(&tenant);
+        let debt = self.of.entry(tenant).or_insert_with(|| Debt {
             namespace: Arc::clone(namespace),
-            end: paid + bytes,
-            until: Duration::ZERO,
-            removals_until: Duration::ZERO,
-            bound: LONGEST_OF_REMOVALS,
-            owed: bytes,
+            end: paid,
+            waits: Waits {
+                until: Duration::ZERO,
+                removals_until: Duration::ZERO,
+                bound: LONGEST_OF_REMOVALS,
+                owed: bytes,
+            },
+            before: None,
         });
-        debt.until = now + debt.bound.max(LONGEST);
+        self.by_end.remove(&(debt.end, tenant));
+        debt.end += bytes;
+        debt.before = Some((bytes, debt.waits));
+        let waits = &mut debt.waits;
+        if !is_new {
+            let owed = debt.end.saturating_sub(paid);
+            if now >= waits.removals_until {
+                // The first time, it has not waited yet.
+                let has_waited = waits.removals_until > Duration::ZERO;
+                if has_waited && owed > waits.owed {
+                    waits.bound = (waits.bound * 2).min(LONGEST_OF_GROWING);
+                }
+                waits.owed = owed;
+            }
+            waits.removals_until = now + waits.bound;
+        }
+        waits.until = now + waits.bound.max(LONGEST);
         self.by_end.insert((debt.end, tenant));
     }
 
@@ -82,8 +95,12 @@ impl Debts {
         let Some(debt) = self.of.get_mut(&tenant) else {
             return;
         };
+        let bytes = bytes.ceil() as u64;
+        if let Some((_, waits)) = debt.before.take_if(|(last, _)| *last == bytes) {
+            debt.waits = waits;
+        }
         self.by_end.remove(&(debt.end, tenant));
-        debt.end = debt.end.saturating_sub(bytes.ceil() as u64);
+        debt.end = debt.end.saturating_sub(bytes);
         if debt.end as f64 > self.paid {
             self.by_end.insert((debt.end, tenant));
         } else {
@@ -121,7 +138,7 @@ impl Debts {
         let times = self
             .of
             .values()
-            .flat_map(|debt| [debt.until, debt.removals_until]);
+            .flat_map(|debt| [debt.waits.until, debt.waits.removals_until]);
         times.filter(|until| *until > now).min()
     }
 
@@ -140,7 +157,12 @@ impl Debts {
     /// Returns whether a namespace has to wait with a write.
     pub(super) fn hold(&self, tenant: u64, removes: bool, now: Duration) -> bool {
         self.of.get(&tenant).is_some_and(|debt| {
-            let until = if removes { debt.removals_until } else { debt.until };
+            let Waits {
+                until,
+                removals_until,
+                ..
+            } = debt.waits;
+            let until = if removes { removals_until } else { until };
             until > now
         })
     }
@@ -195,6 +217,10 @@ mod tests {
         assert!(!debts.hold(tenant, false, SECOND + LONGEST));
         debts.forgive("huge", 1e6);
         assert_eq!(debts.missing(), Some(1e6));
+        assert!(
+            !debts.hold(tenant, true, SECOND),
+            "the removal that was refused did not go on"
+        );
         debts.forgive("huge", 1e6);
         assert!(!debts.hold(tenant, false, SECOND));
         assert_eq!((debts.len(), debts.missing()), (0, None));

@@ -50,6 +50,24 @@ fn may(fan_out: &mut FanOut, now: Duration) -> (bool, bool) {
     (some(Classes::SLICE_REMOVALS), some(Classes::SLICE_OTHERS))
 }
 
+/// Reads are granted like writes, and no watcher hears of them.
+#[test]
+fn reads_did_count_as_writes_beyond_the_places() {
+    let mut fan_out = fan_out();
+    // While all places are held, this one goes all the same.
+    for number in 0..64 {
+        write(&mut fan_out, &slice(&number.to_string()), Add, 100 + number, NOW);
+    }
+    fan_out.take_beyond();
+    let key = slice("read");
+    let paid = fan_out.granted(&key, Add, NOW);
+    fan_out.built(&key, paid, &Request::Fetch, NOW);
+    assert_eq!(fan_out.take_beyond(), [0, 0]);
+    let paid = fan_out.granted(&key, Add, NOW);
+    fan_out.built(&key, paid, &Request::Update(Vec::new()), NOW);
+    assert_eq!(fan_out.take_beyond(), [1, 0]);
+}
+
 #[test]
 fn a_slice_that_was_just_written_waits_while_echoes_are_late() {
     let mut fan_out = fan_out();
