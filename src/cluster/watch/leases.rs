@@ -218,7 +218,7 @@ struct Following {
 struct Leases {
     asked: Instant,
     version: u64,
-    items: Vec<LeaseFacts>,
+    all: Vec<LeaseFacts>,
 }
 
 impl Subject for Following {
@@ -239,17 +239,13 @@ impl Subject for Following {
     fn shows(listing: &Leases) -> Listed {
         Listed {
             version: listing.version,
-            objects: listing.items.len(),
+            objects: listing.all.len(),
         }
     }
 
     fn listed(&mut self, listing: Leases, _: Demand) {
-        let Leases {
-            asked,
-            version,
-            items,
-        } = listing;
-        let list = LeaseList::new(self.reader.time_of(asked), version, items);
+        let Leases { asked, version, all } = listing;
+        let list = LeaseList::new(self.reader.time_of(asked), version, all);
         self.hand_on(vec![LeaseEvent::Listed(list)]);
     }
 
@@ -338,21 +334,17 @@ async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<L
     // The semaphore is never closed.
     let _permit = reader.lists.acquire().await.ok();
     let asked = Instant::now();
-    let mut leases = Vec::new();
+    let mut all = Vec::new();
     let reader = &reader;
     let get = |uri: String| async move { reader.answer(&uri).await };
     let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
         reader.complain(&errors);
-        leases.extend(items.into_iter().map(|lease| lease.facts));
+        all.extend(items.into_iter().map(|lease| lease.facts));
         Ok(())
     };
     let version = pages::read(&http::leases(&namespace), "", size, Some(ANSWER), get, take).await?;
     let version = codec::version(&version)?;
-    Ok(Leases {
-        asked,
-        version,
-        items: leases,
-    })
+    Ok(Leases { asked, version, all })
 }
 
 impl Following {

@@ -135,7 +135,7 @@ struct Watched {
 struct Leases {
     asked: Instant,
     version: u64,
-    items: Vec<Namespaced<LeaseFacts>>,
+    all: Vec<Namespaced<LeaseFacts>>,
 }
 
 impl Watched {
@@ -169,23 +169,19 @@ impl Subject for Watched {
         async move {
             let asked = Instant::now();
             // Others may join until all of it has come, so nothing is left out yet.
-            let mut leases = Vec::new();
+            let mut all = Vec::new();
             let get = |uri: String| {
                 let reader = reader.clone();
                 async move { reader.answer(&uri).await }
             };
             let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
                 reader.complain(&errors);
-                leases.extend(items);
+                all.extend(items);
                 Ok(())
             };
             let version = pages::read(http::ALL_LEASES, LEFT_OUT, size, Some(ANSWER), get, take).await?;
             let version = codec::version(&version)?;
-            Ok(Leases {
-                asked,
-                version,
-                items: leases,
-            })
+            Ok(Leases { asked, version, all })
         }
         .boxed()
     }
@@ -193,7 +189,7 @@ impl Subject for Watched {
     fn shows(listing: &Leases) -> Listed {
         Listed {
             version: listing.version,
-            objects: listing.items.len(),
+            objects: listing.all.len(),
         }
     }
 
@@ -204,7 +200,7 @@ impl Subject for Watched {
             state.of.clone()
         };
         let mut leases: HashMap<Arc<str>, Vec<LeaseFacts>> = HashMap::new();
-        for lease in listing.items {
+        for lease in listing.all {
             if members.contains_key(&lease.namespace) {
                 leases.entry(lease.namespace).or_default().push(lease.facts);
             }

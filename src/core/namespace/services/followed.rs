@@ -79,11 +79,13 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn follow_members(&mut self, id: ServiceId, members: &[PodId]) {
         let known = !self.ctx.starting && !self.ctx.pending_lists.any();
         let service = &mut self.services.table[id];
+        if service.following.is_none() && service.facts.follows() {
+            self.ctx.count_read(members.len() as u64);
+        }
         match (service.following.is_some(), service.facts.follows()) {
             (false, true) => {
                 // A standby knows no slices, and takes over the pods that they show once it may write.
                 let decided = known && service.awaiting == 0;
-                self.ctx.count_read(members.len() as u64);
                 let following = Following::new(members.iter().copied(), decided);
                 service.following = Some(Box::new(following));
             }
