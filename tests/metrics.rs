@@ -18,7 +18,7 @@ mod process;
 
 use cluster::Api;
 use http_client::get;
-use memory_apiserver::{Config, Failure, Fault, FaultPlan, Rule, Verb};
+use memory_apiserver::{After, Config, Ending, Failure, Fault, FaultPlan, Rule, Verb, WatchFault};
 use process::Process;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -374,6 +374,36 @@ async fn the_documented_metrics_are_served_and_no_others() {
     }
     compare_with_documentation(&all);
     empty(&api, address).await;
+    drop(process);
+}
+
+/// Each watch of pods is answered with 200, and ends at once.
+#[tokio::test]
+async fn a_watch_that_shows_nothing_did_not_count_as_late() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    let ends = WatchFault::End {
+        after: After::Events(0),
+        how: Ending::Clean,
+    };
+    let plan = || FaultPlan::new(1).rule(Rule::on(Verb::Watch, "pods").fault(Fault::from(ends.clone())));
+    handle.server().set_faults(plan());
+    let (process, address) = serve(&["--server", &handle.url()]);
+    until(address, "pods are listed", |scrape| {
+        scrape.sum("endpointd_lists_total", &[("resource", "pods")]) > 0.0
+    })
+    .await;
+    sleep(Duration::from_secs(1)).await;
+    let refuses = Rule::on(Verb::List, "pods").fault(Fault::before(Failure::Forbidden));
+    handle.server().set_faults(plan().rule(refuses));
+    // Pods change, so that no version shows that nothing is missing.
+    api.create(&pod(1, true), "default").await.unwrap();
+    sleep(Duration::from_secs(8)).await;
+    until(address, "pods are late", |scrape| {
+        let lag = scrape.sum("endpointd_watch_lag_seconds", &[("resource", "pods")]);
+        assert!(lag > 7.0, "{lag} s");
+        true
+    })
+    .await;
     drop(process);
 }
 

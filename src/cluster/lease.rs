@@ -201,7 +201,7 @@ impl LeaseClient {
     }
 }
 
-/// Writes a record into a Lease.
+/// Writes a record into a Lease that [`read`] accepts.
 fn put(lease: &mut Value, record: &Record) {
     let spec = &mut lease["spec"];
     spec["holderIdentity"] = json!(record.holder);
@@ -211,10 +211,10 @@ fn put(lease: &mut Value, record: &Record) {
     spec["leaseTransitions"] = json!(record.transitions);
 }
 
-/// Reads a Lease's version and record.
+/// Reads a Lease's version and record. Returns `None` if it is not in the form of a Lease: then no record can be written into it.
 fn read(lease: &Value) -> Option<(u64, Record)> {
     let version = lease["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
-    let spec = &lease["spec"];
+    let spec = Some(&lease["spec"]).filter(|spec| spec.is_object() || spec.is_null())?;
     let number = |field: &str| spec[field].as_i64().and_then(|n| i32::try_from(n).ok());
     let time = |field: &str| spec[field].as_str().and_then(Time::parse);
     let record = Record {
@@ -332,6 +332,22 @@ mod tests {
             name: "endpointd".to_owned(),
         };
         LeaseClient::new(Client::new(nobody, "default"), location, Duration::from_secs(1))
+    }
+
+    #[tokio::test]
+    async fn a_lease_whose_spec_is_a_text_made_the_election_panic() {
+        let client = client();
+        for spec in [json!("x"), json!(5), json!([]), json!(true)] {
+            let lease = json!({ "metadata": { "resourceVersion": "3" }, "spec": spec });
+            let line = json!({ "type": "MODIFIED", "object": lease }).to_string();
+            let event = codec::events(line.as_bytes()).next().unwrap().unwrap();
+            assert_eq!(client.event(event), None);
+            let body = lease.to_string();
+            let (reply, cause) = client.judge(&Ask::Look, StatusCode::OK, body.as_bytes());
+            assert_eq!(reply, Reply::Failed);
+            assert_eq!(cause.unwrap().to_string(), "malformed answer: it is no Lease");
+            assert_eq!(client.request(&Ask::Replace(3, Record::default())), None);
+        }
     }
 
     #[tokio::test]

@@ -227,7 +227,6 @@ impl<L: Item, W: Item> Subject for OneKind<L, W> {
     }
 
     fn opened(&mut self, from: u64) {
-        self.reader.metrics.alive();
         if let Some(output) = self.kind().output() {
             self.reader.handler.watching(output, Some(from));
         }
@@ -267,6 +266,10 @@ impl<L: Item, W: Item> Subject for OneKind<L, W> {
             version,
             end: shown.end,
         }
+    }
+
+    fn is_current(&mut self) {
+        self.reader.metrics.alive();
     }
 
     fn prove(&mut self, demand: Demand) {

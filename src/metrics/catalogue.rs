@@ -203,7 +203,7 @@ const KNOWN: &[Metric] = &[
     gauge("endpointd_label_sets", &[], "Distinct sets of selectors that match pods, summed over namespaces."),
     counter("endpointd_listed_objects_total", &["resource"], "Objects received from lists."),
     counter("endpointd_watch_events_total", &["resource"], "Events received from watches, without bookmarks."),
-    gauge("endpointd_watch_lag_seconds", &["resource"], "Seconds since the watch last received an event, a bookmark (the server sends one a minute), a part of a list, or the response to its request; or since it was to be listed first. 0 while the resource is not followed."),
+    gauge("endpointd_watch_lag_seconds", &["resource"], "Seconds since an event, a bookmark (the server sends one a minute) or a part of a list was last received, or a version was read that shows that nothing is missing; or since it was to be listed first. That a watch was opened does not count. 0 while the resource is not followed."),
     counter("endpointd_decode_failures_total", &["resource"], "Objects that could not be decoded and were left out."),
     counter("endpointd_lists_total", &["resource"], "Lists started."),
     counter("endpointd_watches_total", &["resource"], "Watches started."),

@@ -49,7 +49,7 @@ impl WatchMetrics {
         self.alive();
     }
 
-    /// Records that the server has shown something.
+    /// Records that the server has shown something, or that nothing is missing. That a watch was opened shows nothing: it may end at once, again and again.
     pub(crate) fn alive(&self) {
         let passed = Instant::now().saturating_duration_since(*START);
         SEEN[self.kind.index()].store(passed.as_millis() as u64 + 1, Ordering::Relaxed);

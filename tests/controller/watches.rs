@@ -2,14 +2,18 @@
 //! long.
 
 use crate::cluster;
+use crate::constant::Constant;
 use crate::scene::{NAMESPACE, Scene};
+use crate::world::{World, ip, service};
+use futures::FutureExt as _;
 use memory_apiserver::{
     After, Ending, ErrorEvent, Failure, Fault, FaultPlan, Latency, Rule, Verb, WatchFault,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KINDS: [&str; 5] = ["pods", "services", "nodes", "endpointslices", "endpoints"];
@@ -258,4 +262,34 @@ async fn an_older_state_after_a_list_does_not_undo_a_newer_one() {
         .flat_map(|s| s["endpoints"].as_array().unwrap())
         .collect();
     assert_eq!(all.len(), 7, "none stands twice");
+}
+
+/// A proxy before the API server ends each watch of pods at once. Lists work.
+#[tokio::test(start_paused = true)]
+async fn pods_were_published_a_minute_late_where_each_watch_ends_at_once() {
+    let mut world = World::new(100);
+    world.nodes(1).await;
+    world.pods(2).await;
+    world.make(service()).await;
+    world.start_up().await;
+    world.gate.stub(Arc::new(|sent| {
+        let sent = sent.clone();
+        let ends = sent.kind() == "pods" && sent.watch && !sent.lists();
+        ends.then(|| async move { Constant::Empty.answer(&sent).await }.boxed())
+    }));
+    // Ends the watch that is open.
+    world.gate.bar("pods", 403);
+    sleep(SECOND / 10).await;
+    world.gate.unbar("pods");
+    for (number, limit) in [(1, 5), (2, 32), (3, 32), (4, 32), (5, 32)] {
+        let ready = number % 2 == 0;
+        world.flip("p1", ready, number).await;
+        let start = Instant::now();
+        while !world.in_slices().await.contains(&(ip(1), ready)) {
+            sleep(SECOND / 10).await;
+            let waited = Instant::now().saturating_duration_since(start);
+            assert!(waited < limit * SECOND, "flip {number} is not published");
+        }
+        sleep(10 * SECOND).await;
+    }
 }

@@ -74,6 +74,9 @@ pub(super) trait Subject: Send {
     /// Hands on the objects in some events, which arrived at this time.
     fn shown(&mut self, events: &[u8], at: Instant) -> Shown;
 
+    /// Handles that nothing is missing, though the watch may be silent.
+    fn is_current(&mut self) {}
+
     /// Handles that the state is proven to meet a demand.
     fn prove(&mut self, demand: Demand);
 
@@ -119,7 +122,11 @@ pub(super) async fn serve<S: Subject>(
                     Ok(_) => {}
                 }
                 let version = version.map_err(|error| error.pause());
+                let is_read = version.is_ok();
                 list_watch.version_read(version, now(), random.f64());
+                if is_read && list_watch.is_current() {
+                    subject.is_current();
+                }
             }
             progress = serving.stream.next() => serving.handle_progress(subject, random, progress),
             () = wait(wake) => {}

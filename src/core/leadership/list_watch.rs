@@ -54,6 +54,10 @@ const MANY_BRIEF: u32 = 25;
 const TURN: Duration = Duration::from_secs(60);
 /// Number of failures in a row, none of which showed anything new, after which everything is listed again.
 const HOPELESS: u32 = 10;
+/// Number of watches in a row that showed nothing and failed, or ended as soon as they began, after which everything is listed
+/// again if the last of them should have shown something: a version that was read before it began was newer. Lists may still
+/// work where a proxy ends each watch at once. One such watch is usual when an API server stops.
+const FRUITLESS: u32 = 3;
 
 /// Number of tries in a row to read a version after which everything is listed instead. A server that is too busy for
 /// one object's worth of a list is not asked for all of it: then it is [`HOPELESS`].
@@ -111,6 +115,8 @@ enum Stream {
         since: Duration,
         from: u64,
         short: bool,
+        /// True if a version that was read before it began is newer than that.
+        behind: bool,
     },
 }
 
@@ -222,6 +228,11 @@ impl ListWatch {
         self.reached
     }
 
+    /// Returns whether the version that was last read is the one up to which everything is known.
+    pub fn is_current(&self) -> bool {
+        self.current
+    }
+
     /// Returns whether neither a list nor a watch is in progress.
     pub fn is_idle(&self) -> bool {
         matches!(self.stream, Stream::Idle(_))
@@ -316,6 +327,7 @@ impl ListWatch {
             since: now,
             from,
             short,
+            behind: from < self.highest,
         };
         Some(Action::Watch { from, short })
     }
@@ -405,7 +417,13 @@ impl ListWatch {
 
     /// Handles the end of the watch.
     pub fn ended(&mut self, end: End, now: Duration, random: f64) {
-        let Stream::Watching { since, from, short } = self.stream else {
+        let Stream::Watching {
+            since,
+            from,
+            short,
+            behind,
+        } = self.stream
+        else {
             return;
         };
         let moved = self.reached != Some(from);
@@ -424,7 +442,11 @@ impl ListWatch {
             // A server that ends watches as soon as they begin must not be asked in a tight loop.
             End::Orderly | End::Broken | End::Busy(_) => self.failures += 1,
         }
-        if self.failures >= HOPELESS && !self.current {
+        // A server that is too busy for a watch is not asked for a list, nor one whose lists are older than the versions that it
+        // tells: each would have everything of all kinds listed again.
+        let spared = matches!(end, End::Busy(_)) || self.has_turned(now);
+        let fruitless = self.failures >= FRUITLESS && behind && !moved && !spared;
+        if fruitless || self.failures >= HOPELESS && !self.current {
             return self.list_again(now, random);
         }
         self.checks = matches!(end, End::Broken | End::Busy(_)) || self.brief >= MANY_BRIEF;
@@ -534,15 +556,18 @@ impl ListWatch {
         self.fruitful = true;
         self.list_again(now, random);
         // Otherwise servers behind one address that do not share a store would be listed in turn, without a pause.
-        let again = self
-            .turned
-            .is_some_and(|turned| now.saturating_sub(turned) < TURN);
-        self.turns = if again { self.turns + 1 } else { 0 };
+        self.turns = if self.has_turned(now) { self.turns + 1 } else { 0 };
         self.turned = Some(now);
         if self.turns > 0 {
             self.rest = now + pause(self.turns, random);
             self.stream = Stream::Idle(self.rest);
         }
+    }
+
+    /// Returns whether versions went backwards a short while ago.
+    fn has_turned(&self, now: Duration) -> bool {
+        self.turned
+            .is_some_and(|turned| now.saturating_sub(turned) < TURN)
     }
 
     fn list_again(&mut self, now: Duration, random: f64) {

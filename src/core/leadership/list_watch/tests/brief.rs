@@ -70,6 +70,39 @@ fn watches_that_show_one_event_and_end_are_no_tight_loop_and_nothing_stays_unkno
 }
 
 #[test]
+fn changes_stayed_unknown_until_ten_watches_that_ended_at_once_had_failed() {
+    let busy = |now: Duration| 100 + now.as_millis() as u64;
+    for end in [End::Orderly, End::Broken] {
+        let [lists, watches, readings, age] = served(end, busy, |from, _| from);
+        assert!(age <= 31, "{end:?}: {age} s behind");
+        assert!(
+            lists <= 40 && watches <= 120 && readings <= 120,
+            "{end:?}: {lists} lists, {watches} watches, {readings} readings"
+        );
+    }
+    // Where nothing is missing, nothing is listed again.
+    let [lists, .., age] = served(End::Orderly, |_| 100, |from, _| from);
+    assert_eq!((lists, age), (1, 0));
+    // The first change is seen soon.
+    for (end, lists) in [
+        (End::Orderly, true),
+        (End::Broken, true),
+        (End::Busy(at(100)), false),
+    ] {
+        let (mut view, mut now, mut actions) = (watching(), at(0), Vec::new());
+        for _ in 0..3 {
+            view.ended(end, now, 1.0);
+            now = view.wake().unwrap();
+            actions = act(&mut view, now);
+            view.version_read(Ok(11), now, 1.0);
+            actions.extend(act(&mut view, now));
+        }
+        assert_eq!(actions.contains(&Action::List), lists, "{end:?}: {actions:?}");
+        assert!(now <= at(1_500), "{now:?}");
+    }
+}
+
+#[test]
 fn a_server_that_forgets_its_history_after_one_event_is_listed_with_pauses() {
     let busy = |now: Duration| 100 + now.as_millis() as u64;
     let [lists, watches, ..] = served(End::Expired, busy, |_, now| busy(now));
