@@ -18,6 +18,8 @@ pub(crate) enum Step {
     Writer,
     /// The time comes that the writer waits for.
     Time,
+    /// The time comes for which an object of the shard waits.
+    Wait,
     /// The server looks at a request.
     Serve(ObjectName),
     /// The answer to a request arrives.

@@ -434,6 +434,9 @@ impl System for World<'_> {
         if process.timer.is_some() {
             steps.push(Step::Time);
         }
+        if process.wait_ends().is_some() {
+            steps.push(Step::Wait);
+        }
         if self.succession {
             for shown in 0..=self.changed {
                 steps.extend([false, true].map(|broken| Step::Lead { shown, broken }));
@@ -455,6 +458,7 @@ impl System for World<'_> {
             Step::Shard => self.process.shard_turn(),
             Step::Writer => self.process.writer_turn(),
             Step::Time => self.process.pass_time(),
+            Step::Wait => self.process.end_wait(),
             Step::Change => {
                 if self.process.delivered == self.changed {
                     self.happen();
