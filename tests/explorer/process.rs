@@ -587,23 +587,6 @@ impl Process {
         }
     }
 
-    /// Returns when the wait of one of the shard's objects ends, unless the shard has already been told.
-    pub(crate) fn wait_ends(&self) -> Option<Duration> {
-        let told = self
-            .to_shard
-            .iter()
-            .any(|message| matches!(message, ToShard::Due));
-        self.shard.state.next_look_at_deferral().filter(|_| !told)
-    }
-
-    /// That time comes.
-    pub(crate) fn end_wait(&mut self) {
-        if let Some(at) = self.wait_ends() {
-            self.now = self.now.max(at);
-            self.to_shard.push_back(ToShard::Due);
-        }
-    }
-
     /// Work that is left where no message and no request is on its way any more. There should be none.
     pub(crate) fn leftovers(&mut self) -> Option<String> {
         if !self.publisher.queue().is_idle() {

@@ -2,7 +2,7 @@
 
 use crate::cases::{Case, Fault, apply, pods_after};
 use crate::model::{self, EndpointsTamper, MirroredTamper, Model, WatchEvent};
-use crate::process::{Flight, Listed, Process};
+use crate::process::{Flight, Listed, Process, ToShard};
 use crate::search::{Part, System};
 use crate::step::Step;
 use endpointd::core::body::Request;
@@ -434,7 +434,7 @@ impl System for World<'_> {
         if process.timer.is_some() {
             steps.push(Step::Time);
         }
-        if process.wait_ends().is_some() {
+        if wait_ends(process).is_some() {
             steps.push(Step::Wait);
         }
         if self.succession {
@@ -458,7 +458,12 @@ impl System for World<'_> {
             Step::Shard => self.process.shard_turn(),
             Step::Writer => self.process.writer_turn(),
             Step::Time => self.process.pass_time(),
-            Step::Wait => self.process.end_wait(),
+            Step::Wait => {
+                if let Some(at) = wait_ends(&self.process) {
+                    self.process.now = self.process.now.max(at);
+                    self.process.to_shard.push_back(ToShard::Due);
+                }
+            }
             Step::Change => {
                 if self.process.delivered == self.changed {
                     self.happen();
@@ -622,4 +627,13 @@ impl System for World<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns when the wait of one of the shard's objects ends, unless the shard has already been told.
+fn wait_ends(process: &Process) -> Option<Duration> {
+    let told = process
+        .to_shard
+        .iter()
+        .any(|message| matches!(message, ToShard::Due));
+    process.shard.state.next_look_at_deferral().filter(|_| !told)
 }

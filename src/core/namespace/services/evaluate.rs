@@ -106,7 +106,7 @@ impl Placement<'_> {
             let Some(managed) = state.map(|state| state.managed) else {
                 continue;
             };
-            if managed > 0 && !self.awaits_places(id, family) {
+            if managed > 0 && !self.has_unplaced(id, family) {
                 self.ctx.work.evaluations += 1;
                 self.evaluate_family(id, family, trigger);
             } else {
@@ -119,7 +119,7 @@ impl Placement<'_> {
     }
 
     /// Returns whether a pod of a Service is to get a place in a family.
-    fn awaits_places(&mut self, id: ServiceId, family: Family) -> bool {
+    fn has_unplaced(&mut self, id: ServiceId, family: Family) -> bool {
         let service = &self.services.table[id];
         let state = service.families[family.index()].as_ref();
         let queued = state.map_or(&[][..], |state| state.to_place());
