@@ -458,12 +458,7 @@ impl System for World<'_> {
             Step::Shard => self.process.shard_turn(),
             Step::Writer => self.process.writer_turn(),
             Step::Time => self.process.pass_time(),
-            Step::Wait => {
-                if let Some(at) = wait_ends(&self.process) {
-                    self.process.now = self.process.now.max(at);
-                    self.process.to_shard.push_back(ToShard::Due);
-                }
-            }
+            Step::Wait => end_wait(&mut self.process),
             Step::Change => {
                 if self.process.delivered == self.changed {
                     self.happen();
@@ -636,4 +631,12 @@ fn wait_ends(process: &Process) -> Option<Duration> {
         .iter()
         .any(|message| matches!(message, ToShard::Due));
     process.shard.state.next_look_at_deferral().filter(|_| !told)
+}
+
+/// That time comes.
+fn end_wait(process: &mut Process) {
+    if let Some(at) = wait_ends(process) {
+        process.now = process.now.max(at);
+        process.to_shard.push_back(ToShard::Due);
+    }
 }
