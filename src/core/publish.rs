@@ -455,6 +455,7 @@ impl Publisher {
         }
         self.window.pass(now);
         self.fan_out.pass(now);
+        self.pauses.pass(now);
         if self.queue.waiting() == 0 {
             // After most messages.
             return Next::Wait {

@@ -52,6 +52,12 @@ impl Endpoints {
         }
     }
 
+    /// Has the object treated in another way from now on, which ends its wait.
+    fn set_phase(&mut self, phase: Phase) {
+        self.object.phase = phase;
+        self.object.gives_way = false;
+    }
+
     /// Returns whether slices may mirror the object, should its Service have no selector.
     pub(super) fn may_be_mirrored(&self) -> bool {
         self.mirrorable && self.object.remote.is_some()
@@ -156,7 +162,7 @@ impl EndpointsObjects {
     /// Deletes the object of a name, whichever client created it.
     pub(super) fn orphan(&mut self, name: &str) {
         if let Some(id) = self.objects.find(name) {
-            self.objects[id].object.phase = Phase::Deleting;
+            self.objects[id].set_phase(Phase::Deleting);
         }
     }
 
@@ -194,8 +200,7 @@ impl EndpointsDesk<'_> {
             self.endpoints.objects.insert(entry)
         });
         let entry = &mut self.endpoints.objects[id];
-        entry.object.phase = Phase::Managed;
-        entry.object.gives_way = false;
+        entry.set_phase(Phase::Managed);
         entry.object.forget_interference();
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
@@ -211,8 +216,7 @@ impl EndpointsDesk<'_> {
         service.endpoints = None;
         if let Some(id) = self.endpoints.objects.find(&service.facts.name) {
             let entry = &mut self.endpoints.objects[id];
-            entry.object.phase = Phase::Unmanaged;
-            entry.object.gives_way = false;
+            entry.set_phase(Phase::Unmanaged);
             entry.object.rewrite = false;
             entry.object.forget_triggers();
             if entry.object.is_absent() {
@@ -243,12 +247,11 @@ impl EndpointsDesk<'_> {
             return;
         }
         let entry = &mut self.endpoints.objects[id];
-        entry.object.phase = Phase::Deleting;
+        entry.set_phase(Phase::Deleting);
         entry.object.change(Priority::Add);
         if !entry.object.is_absent() && self.may_wait() {
             return self.endpoints.wait(id, self.ctx.now + LEFT_TO_THE_SERVER);
         }
-        self.endpoints.objects[id].object.gives_way = false;
         self.endpoints.objects.want(id);
     }
 
@@ -261,8 +264,7 @@ impl EndpointsDesk<'_> {
     /// that name.
     pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
         if let Some(id) = self.endpoints.objects.find(name) {
-            let object = &mut self.endpoints.objects[id].object;
-            (object.phase, object.gives_way) = (Phase::Unmanaged, false);
+            self.endpoints.objects[id].set_phase(Phase::Unmanaged);
         }
     }
 

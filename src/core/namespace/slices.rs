@@ -129,13 +129,17 @@ impl Slices {
 
     /// Forgets a slice that was not managed, and that has been removed.
     pub(super) fn leave_unmanaged(&mut self, slice: &Slice, id: SliceId) {
-        let Some(unmanaged) = self.unmanaged.get_mut(&slice.service_name) else {
+        self.remove_unmanaged(&slice.service_name, slice.counts_as, id);
+    }
+
+    fn remove_unmanaged(&mut self, service: &str, counted_as: Option<Foreign>, id: SliceId) {
+        let Some(unmanaged) = self.unmanaged.get_mut(service) else {
             return;
         };
-        unmanaged.foreign.change(slice.counts_as, None);
+        unmanaged.foreign.change(counted_as, None);
         unmanaged.ids.remove(&id);
         if unmanaged.ids.is_empty() {
-            self.unmanaged.remove(&slice.service_name);
+            self.unmanaged.remove(service);
         }
     }
 
@@ -151,14 +155,8 @@ impl Slices {
     /// Takes one from the slices that name a Service and are not managed.
     pub(super) fn take_from_unmanaged(&mut self, id: SliceId) {
         let slice = &mut self.objects[id];
-        let Some(unmanaged) = self.unmanaged.get_mut(&slice.service_name) else {
-            return;
-        };
-        unmanaged.foreign.change(slice.counts_as.take(), None);
-        unmanaged.ids.remove(&id);
-        if unmanaged.ids.is_empty() {
-            self.unmanaged.remove(&slice.service_name);
-        }
+        let (service, counted_as) = (slice.service_name.clone(), slice.counts_as.take());
+        self.remove_unmanaged(&service, counted_as, id);
     }
 
     /// Counts a slice as what it is now, if it is not managed. To be called whenever that may have changed.

@@ -24,7 +24,6 @@ pub(super) struct Pauses {
 impl Pauses {
     /// Takes in that a write of a namespace was refused, with this pause.
     pub(super) fn asked(&mut self, namespace: u64, pause: Duration, now: Duration) {
-        self.of.retain(|_, until| *until > now);
         let until = self.of.entry(namespace).or_default();
         *until = (*until).max(now + pause);
         if !self.in_a_row.contains(&namespace) && self.in_a_row.len() < SEVERAL {
@@ -40,6 +39,14 @@ impl Pauses {
         }
     }
 
+    /// Forgets the pauses of namespaces that are over.
+    pub(super) fn pass(&mut self, now: Duration) {
+        // Nearly always there are none.
+        if !self.of.is_empty() {
+            self.of.retain(|_, until| *until > now);
+        }
+    }
+
     /// Takes in that a write was carried out: the API server is not overloaded.
     pub(super) fn carried_out(&mut self) {
         self.in_a_row.clear();
@@ -52,8 +59,7 @@ impl Pauses {
 
     /// Returns whether a namespace has to wait.
     pub(super) fn holds(&self, namespace: u64, now: Duration) -> bool {
-        // Nearly always there are none.
-        !self.of.is_empty() && self.of.get(&namespace).is_some_and(|until| *until > now)
+        self.of.get(&namespace).is_some_and(|until| *until > now)
     }
 
     /// Returns when the next pause of a namespace ends, if there is one.
