@@ -292,17 +292,17 @@ impl<'c> World<'c> {
             && matches!(request, Request::Create(_));
         self.failed += u32::from(fails);
         let answer = match fault {
-            None if fails => (Outcome::Unknown, Load::Answered),
+            None if fails => (Outcome::Unknown, Load::Declined),
             None => (self.server.change().0.carry_out(object, &request), Load::Answered),
             Some(Fault::LostAfter) => {
                 self.server.change().0.carry_out(object, &request);
                 (Outcome::Unknown, Load::Unanswered)
             }
             Some(Fault::LostBefore) => (Outcome::Unknown, Load::Unanswered),
-            Some(Fault::Conflict) => (Outcome::Conflict, Load::Answered),
+            Some(Fault::Conflict) => (Outcome::Conflict, Load::Declined),
             Some(Fault::Throttled) => (Outcome::Throttled, Load::Overloaded),
             // Neither says anything of the object.
-            Some(_) => (Outcome::Unknown, Load::Answered),
+            Some(_) => (Outcome::Unknown, Load::Declined),
         };
         let flight = Flight::Answered(answer.0, answer.1);
         self.process.flights.insert(object.clone(), flight);
