@@ -315,7 +315,7 @@ impl ShardState {
         }
     }
 
-    /// Counts notifications that were left out, where those are counted that are told.
+    /// Adds notifications that were left out to the counters of the channels by which they would have been told.
     fn count_left_out(&self, kind: NotificationKind, count: u64) {
         let (event, subject) = match kind {
             NotificationKind::Event => (true, None),

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// For how long the problems of a kind are collected before they are told.
+/// How long the problems of a kind are collected before they are logged.
 const COLLECTED_FOR: Duration = Duration::from_secs(5);
-/// The number of namespaces of which a line names a Service, so that the Services of one do not hide those of others.
+/// The number of namespaces for which a line names one Service, so that the Services of one do not hide those of others.
 const NAMED: usize = 20;
 
 /// Collects the standing problems of all namespaces.
@@ -22,7 +22,7 @@ pub(crate) struct StandingProblems(Arc<Collected>);
 #[derive(Debug, Default)]
 struct Collected(Mutex<BTreeMap<&'static str, Kind>>);
 
-/// The problems of a kind that have not been told yet.
+/// The problems of a kind that have not been logged yet.
 #[derive(Debug)]
 struct Kind {
     /// The first of them.
@@ -32,13 +32,13 @@ struct Kind {
 }
 
 impl StandingProblems {
-    /// Adds a problem. The first of a kind has all of the kind told a little later.
+    /// Adds a problem. The first of a kind starts a timer, after which all of the kind are logged.
     pub(crate) fn add(&self, notice: Notice) {
         let reason = notice.reason;
         let service = (notice.involved.namespace.clone(), notice.involved.name.clone());
         let mut kinds = self.0.0.lock();
         let kind = kinds.entry(reason).or_insert_with(|| {
-            // The controller tells the rest when it ends.
+            // Problems that are still collected when the controller ends are logged by `finish`.
             let collected = Arc::downgrade(&self.0);
             tokio::spawn(async move {
                 sleep(COLLECTED_FOR).await;
@@ -55,7 +55,7 @@ impl StandingProblems {
         kind.services.insert(service);
     }
 
-    /// Tells at once what has not been told, since the controller ends.
+    /// Logs at once what has not been logged, since the controller ends.
     pub(crate) fn finish(&self) {
         let kinds = std::mem::take(&mut *self.0.0.lock());
         kinds.values().for_each(Kind::tell);
@@ -94,7 +94,7 @@ impl Kind {
         );
     }
 
-    /// Returns the number of namespaces, and the names of one Service of each, as far as they are named.
+    /// Returns the number of namespaces, and the names of one Service of each, for at most [`NAMED`] of them.
     fn named(&self) -> (usize, String) {
         let mut first: BTreeMap<&str, &str> = BTreeMap::new();
         for (namespace, service) in &self.services {
@@ -113,7 +113,8 @@ impl Kind {
     }
 }
 
-/// Returns as which problem `endpointd audit --problems` lists the Services that have an Event of this reason, if it does.
+/// Returns the problem under which `endpointd audit --problems` lists the Services that have an Event of this reason. `None` if it
+/// does not list them.
 fn in_audit(reason: &str) -> Option<Reason> {
     match reason {
         "InvalidSelector" => Some(Reason::SelectorUnusable),

@@ -1,6 +1,6 @@
-//! One account of what cannot be read from the API server, for the log. Every list, every watch and the election meet the
-//! same outage, and each retries on its own; the log says the reason once, then every 30 s that it lasts, and at last
-//! that it is over.
+//! Collects the failures to read from the API server, so that an outage is logged once. Every list, every watch and the election
+//! meet the same outage, and each retries on its own; the log says the reason once, then every 30 s that the outage lasts,
+//! and at last that it is over.
 
 mod shared;
 
@@ -72,12 +72,12 @@ impl OutageLog {
         }
     }
 
-    /// Notes that a resource cannot be read, and logs the reason unless the log has it already.
+    /// Records that a resource could not be read, and logs the reason unless the log has it already.
     pub(crate) fn failed(&self, resource: &'static str, cause: &Cause) {
         self.failed_alike(resource, &cause.to_string(), cause);
     }
 
-    /// The same for a reason that is the same as others under one key, however differently it is worded.
+    /// Does what [`Self::failed`] does; reasons with the same `key` count as one, however differently they are worded.
     fn failed_alike(&self, resource: &'static str, key: &str, cause: &Cause) {
         let error = cause.to_string();
         let failure = Failure::from(cause);

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of lines about a namespace at once,
+/// The number of lines about a namespace that may be logged at once.
 const BURST: u32 = 10;
-/// followed by one line every this many seconds.
+/// After these, the number of seconds for each further line.
 const SECONDS: f64 = 6.0;
 /// A namespace that has caused no line for this long is forgotten, because its burst is full again by then.
 const QUIET: Duration = Duration::from_secs(60);

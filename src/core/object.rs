@@ -461,8 +461,8 @@ impl ObjectState {
         self.priority = self.priority.min(Priority::Add);
     }
 
-    /// Has the object read before anything else is done with it, if the server has it and nothing else is to come first.
-    /// Returns whether it is.
+    /// Makes a read of the object due before anything else is done with it, if the server has it, no request is in flight and no
+    /// read is due already. Returns whether it did.
     pub fn mark_unread(&mut self) -> bool {
         let reads = self.remote.is_some() && self.flight.is_none() && !self.needs_refetch;
         self.needs_refetch |= reads;

@@ -59,7 +59,8 @@ impl Conditions {
         self.0 & Self::TERMINATING != 0
     }
 
-    /// Returns the priority of changing the published conditions to the desired ones.
+    /// Returns the priority of changing the published conditions to the desired ones. It decides when the slice's turn comes in
+    /// the queue, before its position in a plan does ([`Slice::order`]).
     pub fn priority_to(self, desired: Self) -> Priority {
         match (self.ready(), desired.ready()) {
             (true, false) => Priority::Remove,
@@ -118,7 +119,8 @@ pub struct Slice {
     pub created: Option<Time>,
     /// Whether it has endpoints, if it belongs to another controller and this version of it was read whole.
     pub others_hold: Option<bool>,
-    /// As what it is counted among the slices of other controllers that name its Service. `None` if it is not.
+    /// The content with which it is counted among the slices of other controllers that name its Service. `None` if it is not
+    /// counted.
     pub counts_as: Option<Foreign>,
     /// True if its object was handed to another manager and is left to it until the slice's content changes.
     pub yielded: bool,
@@ -231,6 +233,11 @@ impl Slice {
 
     /// Returns the slice's position in a plan: creates first, then updates that only add, then updates that also
     /// remove, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
+    ///
+    /// The position only decides between writes of one priority, in which those of a Service go in the order in which they were
+    /// planned. The queue lets removals go before additions, whatever their positions. An endpoint that moves has the
+    /// priority of an addition in both slices, so its new slice is written first, unless an endpoint has to leave the old
+    /// one as well: that write is a removal and does not wait.
     pub fn order(&self) -> u8 {
         match self.object.phase {
             Phase::Adopting { .. } => 0,

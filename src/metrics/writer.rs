@@ -33,7 +33,7 @@ pub(crate) struct WriterMetrics {
     queues: [QueueMetrics; 3],
     /// Slices created, updated and deleted.
     written: [[Counter; 2]; 3],
-    /// Slices that mirror Endpoints, likewise.
+    /// Slices that mirror Endpoints, created, updated and deleted.
     mirrored: [Counter; 3],
     stale: Counter,
     failed: Counter,

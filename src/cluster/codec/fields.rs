@@ -122,7 +122,7 @@ impl<'a> Field<'a> for Raw<'a> {
     }
 }
 
-/// A map of strings, in the order of the input, of which few are asked for.
+/// A map of strings, in the order of the input, most of whose keys are never looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawMap<'a>(Vec<(Raw<'a>, Raw<'a>)>);
 

@@ -132,7 +132,7 @@ impl LeaseReader {
         time.saturating_duration_since(self.start)
     }
 
-    /// Returns what draws random numbers for the reads.
+    /// Returns the seed for the jitter of reads.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }

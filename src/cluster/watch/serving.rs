@@ -83,10 +83,10 @@ pub(super) trait Subject: Send {
     /// Handles that versions went backwards. Returns the demand to meet then.
     fn rewound(&mut self, under: Demand) -> Demand;
 
-    /// Notes that it cannot be read.
+    /// Records that the resource could not be read.
     fn failed(&mut self, cause: &Cause);
 
-    /// Notes that it could be read.
+    /// Records that the resource could be read.
     fn succeeded(&mut self);
 }
 

@@ -1,14 +1,14 @@
-//! An index of numbered things by their hashes.
+//! Indexes of numbered items by their hashes.
 
 use hashbrown::HashTable;
 use std::fmt;
 
-/// Numbers of things by the hashes of these. Half of each hash is kept, so that a table that grows looks at no thing and
-/// hashes none again.
+/// Maps the hashes of items to their numbers. It keeps half of each hash, so that it grows without reading an item or hashing
+/// it again.
 #[derive(Clone, Default)]
 pub(crate) struct NumberIndex(HashTable<(u32, u32)>);
 
-/// Numbers of things that keep half of their hash themselves, which takes no second place for it.
+/// Does the same for items that keep half of their hash themselves, so that it is not stored twice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NumberTable(HashTable<u32>);
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec::IntoIter;
 
-/// The longest time by which a pause is longer than another.
+/// The largest jitter.
 const LONGEST_SPREAD: Duration = Duration::from_secs(2);
 
 /// A change that concerns all Leases, and how far it has been applied. Nothing else may be applied in between.
@@ -199,8 +199,8 @@ impl FollowedLeases {
     }
 }
 
-/// Returns how much longer the pause is before a read is repeated that has failed. Thousands may fail in the same moment, and
-/// must not all be repeated in another.
+/// Returns the jitter to add to the pause before a failed read is repeated. Thousands of reads may fail at the same moment, and
+/// should not all be repeated at once.
 fn spread(name: &str, at: Duration) -> Duration {
     LONGEST_SPREAD.mul_f64(f64::from(FxBuildHasher.hash_one((name, at)) as u32) / f64::from(u32::MAX))
 }

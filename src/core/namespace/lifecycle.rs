@@ -254,7 +254,7 @@ pub(super) struct Objects<T: Published> {
     wanted: BTreeSet<T::Id>,
     /// Objects that were granted while their Service must not be written: due again when that is over.
     blocked: BTreeSet<T::Id>,
-    /// Those of them at which the present plan has still to look.
+    /// Blocked objects that the present plan has not checked yet.
     to_release: BTreeSet<T::Id>,
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.

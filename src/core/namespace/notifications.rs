@@ -26,14 +26,14 @@ pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, 
 /// A notification for users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notification {
-    /// As an Event.
+    /// Sent as an Event.
     Event(Notice),
-    /// As an Event, and in the log: what an annotation does to what is published, or why it does nothing.
+    /// Sent as an Event, and logged: what an annotation does to what is published, or why it does nothing.
     Annotated(Notice),
-    /// As an Event, and in the log together with others of its kind: a problem of a Service's annotations that was there before
+    /// Sent as an Event, and logged together with others of its kind: a problem of a Service's annotations that was there before
     /// this process began to write.
     Standing(Notice),
-    /// In the log, beside an Event: a pod leads a Service that had no leader, or another one had, or that one had before. The
+    /// Logged, beside an Event: a pod leads a Service that had no leader, or another one had, or that one had before. The
     /// texts are safe to print.
     TookOver {
         /// The Service.
@@ -47,7 +47,7 @@ pub enum Notification {
         /// The pod that is published now.
         to: Box<str>,
     },
-    /// In the log, beside an Event: the pod that led a Service is published no more, and no other takes its place. The texts
+    /// Logged, beside an Event: the pod that led a Service is published no more, and no other takes its place. The texts
     /// are safe to print.
     Withdrew {
         /// The Service.
@@ -59,7 +59,7 @@ pub enum Notification {
         /// Why.
         why: Box<str>,
     },
-    /// In the log: an annotation of a Service has an invalid value, and is ignored.
+    /// Logged: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.
         service: Arc<str>,
@@ -68,7 +68,7 @@ pub enum Notification {
         /// The beginning of its value, safe to print.
         value: Box<str>,
     },
-    /// In the log, beside an Event: the object is larger than the API server accepts. Said once, until it accepts one.
+    /// Logged, beside an Event: the object is larger than the API server accepts. Said once, until it accepts one.
     TooLarge {
         /// The object.
         object: ObjectName,
@@ -77,7 +77,7 @@ pub enum Notification {
         /// The API server's message.
         why: Box<str>,
     },
-    /// In the log: an object that another client had changed or deleted is as it should be again.
+    /// Logged: an object that another client had changed or deleted is as it should be again.
     Corrected {
         /// The object.
         object: ObjectName,
@@ -93,12 +93,12 @@ pub enum Notification {
         /// One of the pods.
         pod: Box<str>,
     },
-    /// In the log: Endpoints are not mirrored, because they stand for slices that are too large.
+    /// Logged: Endpoints are not mirrored, because they stand for slices that are too large.
     NotMirrored {
         /// Their name.
         endpoints: Arc<str>,
     },
-    /// In the log, beside an Event: slices of a Service stay, because those that should take their place hold no endpoints.
+    /// Logged, beside an Event: slices of a Service stay, because those that should take their place hold no endpoints.
     Kept {
         /// The Service.
         service: Arc<str>,
@@ -110,7 +110,7 @@ pub enum Notification {
         /// The other controller.
         rival: Rival,
     },
-    /// In the log, beside an Event: another controller keeps writing what this one publishes.
+    /// Logged, beside an Event: another controller keeps writing what this one publishes.
     Rival {
         /// The other controller.
         rival: Rival,
@@ -119,7 +119,7 @@ pub enum Notification {
         /// The Service that the object is published for.
         service: Arc<str>,
     },
-    /// In the log: others have changed the object again and again, and it is left to them for some minutes.
+    /// Logged: others have changed the object again and again, and it is left to them for some minutes.
     Contested {
         /// The object.
         object: ObjectName,

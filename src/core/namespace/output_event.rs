@@ -12,11 +12,11 @@ pub type EndpointsEvent = ObjectEvent<EndpointsFacts, EndpointsMeta>;
 /// An event of an object of any output.
 #[derive(Clone, Debug)]
 pub enum OutputEvent {
-    /// Of a slice.
+    /// An event of a slice.
     Slice(SliceEvent),
-    /// Of an Endpoints object.
+    /// An event of an Endpoints object.
     Endpoints(EndpointsEvent),
-    /// Of a slice that mirrors Endpoints.
+    /// An event of a slice that mirrors Endpoints.
     Mirrored(SliceEvent),
 }
 

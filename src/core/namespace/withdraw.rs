@@ -1,18 +1,23 @@
 //! Slices that give way: those published for an annotation that no longer counts, and those that mirror the Endpoints of a
-//! Service that has a selector now. Clients read all slices of a Service, so an old one goes only when others have
-//! taken its place:
+//! Service that has a selector now. Clients read all slices of a Service, so an old one is deleted only when others have
+//! taken its place.
 //!
-//! * If this process writes the others: when all of these are written and hold a ready endpoint, or the old one was
-//!   published for an annotation and holds none.
-//! * If another controller writes them: when their ready endpoints have the ready addresses of the old one, or as many
-//!   as all old ones had. They are watched as metadata only, so they and the old slice are read first; a slice that is
-//!   not read yet proves nothing.
-//! * At the latest after [`MOST_WAIT`], unless the others hold no ready endpoint: a selector that matches no pod, or no
-//!   pod that works, must not empty a Service. Then the old one stays until they hold some, and users are told.
+//! A slice *gives way* from the time at which it is withdrawn until it is deleted or needed again. While it waits, it is one of
+//! the *leaving* slices of its Service; the others are the *replacing* ones. A [`Replacement`] holds what is known of both. At
+//! the end, a leaving slice is *let go*, which means that it is deleted (mirrors are told by [`Released`]), or it *stays*
+//! although its time has come, because nothing would be left without it. It is let go:
+//!
+//! * If this process writes the replacing slices: when all of these are written and hold a ready endpoint, or the leaving
+//!   one was published for an annotation and holds none.
+//! * If another controller writes them: when their ready endpoints have the ready addresses of the leaving one, or as many
+//!   as all leaving ones had. They are watched as metadata only, so they and the leaving slice are read first; a slice that
+//!   is not read yet proves nothing.
+//! * At the latest after [`MOST_WAIT`], unless the replacing slices hold no ready endpoint: a selector that matches no pod,
+//!   or no pod that works, must not empty a Service. Then the leaving one stays until they hold some, and users are told.
 //!
 //! The deadline belongs to the slice: a grant of the writer that comes before it deletes nothing.
 //!
-//! Events only note of which Services something has changed. The next plan looks at those, slice by slice within its budget.
+//! Events only note the Services whose slices have changed. The next plan looks at these, slice by slice within its budget.
 
 mod replacement;
 
@@ -38,13 +43,13 @@ pub(super) const MOST_WAIT: Duration = Duration::from_secs(10);
 /// The number of slices that are looked for in one go.
 const STRIDE: usize = 64;
 
-/// The slices that give way to others, by the name of their Service.
+/// The slices that give way to others, and those that replace them, by the name of their Service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replacements {
     by_service: KeyedMap<Arc<str>, Replacement>,
     /// When to look at them again. May name Services whose slices do not wait any more.
     deadlines: BTreeSet<(Duration, Arc<str>)>,
-    /// The Services of which something has changed since the last plan. May name some whose slices do not wait any more.
+    /// The Services with slices that have changed since the last plan. May name some whose slices do not wait any more.
     changed: BTreeSet<Arc<str>>,
     /// The news for mirrors, in the order in which it happened.
     released: Vec<Released>,
@@ -74,17 +79,17 @@ pub(super) enum MirrorWaits {
     ForgetAll,
 }
 
-/// The next step of a mirrored slice that waits for others.
+/// The decision about a mirrored slice that waits for others, which the owner of mirrors carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Released {
-    /// It goes.
+    /// It is let go: it is to be deleted.
     Goes(MirroredSliceId),
-    /// It is read, so that it can be compared with those that take its place.
+    /// It is to be read, so that it can be compared with those that take its place.
     IsRead(MirroredSliceId),
 }
 
 impl Replacements {
-    /// Has a slice give way to others, until then at the latest.
+    /// Adds a slice that gives way to others, until then at the latest.
     fn enter(&mut self, service: &Arc<str>, leaving: Leaving, until: Duration) {
         self.by_service
             .entry(service.clone())
@@ -104,7 +109,7 @@ impl Replacements {
         }
     }
 
-    /// Returns what is known of the slices of a Service that give way, which are looked at by the next plan.
+    /// Returns what is known of the slices of a Service that give way, to be changed, and makes the next plan look at them.
     fn change(&mut self, service: &str) -> Option<&mut Replacement> {
         let (name, _) = self.by_service.get_key_value(service)?;
         if !self.changed.contains(service) {
@@ -118,12 +123,12 @@ impl Replacements {
         !self.changed.is_empty()
     }
 
-    /// Returns whether something becomes of mirrored slices that wait for others.
+    /// Returns whether there are decisions about mirrored slices that wait for others.
     pub(super) fn has_released(&self) -> bool {
         !self.released.is_empty()
     }
 
-    /// Takes what becomes of mirrored slices that wait for others.
+    /// Takes the decisions about mirrored slices that wait for others.
     pub(super) fn take_released(&mut self) -> Vec<Released> {
         std::mem::take(&mut self.released)
     }
@@ -166,7 +171,7 @@ impl Replacements {
 }
 
 impl Placement<'_> {
-    /// Takes in what mirrored slices do that give way to others.
+    /// Takes in the news of mirrored slices that give way to others.
     pub(super) fn hear(&mut self, waits: MirrorWaits) {
         match waits {
             MirrorWaits::Enter { service, id, until } => {
@@ -191,7 +196,8 @@ impl Placement<'_> {
         }
     }
 
-    /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.
+    /// Makes the next plan look at the slices of one Service that give way, if their time has come. Returns false if there are
+    /// none.
     pub(super) fn look_at_leaving(&mut self, now: Duration) -> bool {
         self.ctx.advance(now);
         let deadlines = &mut self.replacements.deadlines;
@@ -270,7 +276,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Returns what takes the place of slices that give way.
+    /// Returns the state of the slices that take the place of those of a Service that give way.
     fn replacing(&self, name: &str, replacement: &Replacement) -> Replacing {
         let service = self.services.find(name).map(|id| &self.services[id]);
         let ours = service.filter(|service| {
@@ -289,12 +295,13 @@ impl Placement<'_> {
         Replacing::Ours { complete, hold }
     }
 
-    /// Has the next plan let those slices of a Service go that others have taken the place of, or whose time has come.
+    /// Makes the next plan look at the slices of a Service that give way, so that those are let go that were replaced or whose time
+    /// has come.
     pub(super) fn check_replacement(&mut self, name: &str) {
         let _ = self.replacements.change(name);
     }
 
-    /// Notes that slices may be due, and so may have changed as far as others wait for them.
+    /// Notes the slices that may be due: they may have changed in a way that matters to slices that wait for them.
     pub(super) fn note_wanted(&mut self) {
         if self.replacements.by_service.is_empty() {
             return;
@@ -308,7 +315,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Notes that a slice may have changed, as far as others wait for it, since its turn has come.
+    /// Notes that a slice may have changed in a way that matters to slices that wait for it, since its turn has come.
     pub(super) fn note_turn(&mut self, slice: &str) {
         if self.replacements.by_service.is_empty() {
             return;
@@ -321,8 +328,8 @@ impl Placement<'_> {
         }
     }
 
-    /// Looks at the slices that give way, and at those that take their place, as far as something has changed and as the budget
-    /// goes. Returns true when all is done.
+    /// Looks at the slices that give way and have changed, and at those that take their place, until the budget is spent. Returns
+    /// true when all is done.
     pub(super) fn step_replacements(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some(name) = self.replacements.changed.first().cloned() {
             if budget.is_spent() {
@@ -404,7 +411,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Takes in what a slice is to those of its Service that give way.
+    /// Updates what is known of a slice that may take the place of those of its Service that give way.
     fn look_at_replacing(&mut self, name: &str, id: SliceId) {
         let Some(replacement) = self.replacements.by_service.get_mut(name) else {
             return;
@@ -449,8 +456,8 @@ impl Placement<'_> {
         replacement.is_some_and(|replacement| counts && replacement.note_other(id))
     }
 
-    /// Lets slices go that were published for the annotation of a Service that is gone: those for one that is made again under its
-    /// name take the place of nothing. Returns false if there are none.
+    /// Lets the slices go that were published for the annotation of a Service that is gone: the slices of a Service that is created
+    /// again under its name do not replace them. Returns false if there are none.
     pub(super) fn let_some_go(&mut self, service: ServiceId) -> bool {
         let name = self.services[service].facts.name.clone();
         for _ in 0..STRIDE {
@@ -465,7 +472,7 @@ impl Placement<'_> {
         true
     }
 
-    /// Has a slice deleted that no longer waits for others.
+    /// Lets a slice go that no longer waits for others: it is to be deleted.
     fn let_go(&mut self, leaving: Leaving) {
         match leaving {
             Leaving::Custom(id) => {
@@ -476,7 +483,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Has a slice read, so that it can be compared with those that take its place.
+    /// Makes a slice due to be read, so that it can be compared with those that take its place.
     fn read_leaving(&mut self, leaving: Leaving) {
         match leaving {
             Leaving::Custom(id) => {

@@ -20,7 +20,7 @@ pub(super) struct Rare {
     pub(super) changes: u32,
     /// True if the write in flight carries such a change.
     pub(super) carried: bool,
-    /// What tells the content of the write in flight apart from other content, if it is used for that.
+    /// The fingerprint of the content of the write in flight, for kinds that use one to recognise that content.
     pub(super) sent: Option<NonZeroU64>,
     /// True if the server has rejected the object for its size since it last accepted a write.
     pub(super) oversized: bool,

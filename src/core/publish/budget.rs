@@ -16,14 +16,15 @@ use std::time::Duration;
 
 /// The part of the budget that only removals use. A slice that is written for a removal carries its additions as well.
 const REMOVALS: f64 = 0.75;
-/// However small the budget, so many slices of the usual size may be written each second: nothing is given up.
+/// The number of slices of the initial usual size that may be written each second, however small the budget. With none, changes
+/// would never be published.
 const LEAST: f64 = 1.0;
-/// The budget of so much time may be used at once after a pause.
+/// The budget of this many seconds may be spent at once after a pause.
 const BURST: f64 = 1.0;
 /// The budget while echoes tell nothing, as a part of the whole.
 const BLIND: f64 = 0.5;
-/// While the budget is used up, writes go together, so many at a time: a watcher that gets several events at once is
-/// woken, and its connection written to, only once. On a real API server with 300 watchers, a write cost two thirds of
+/// The number of writes that are sent together while the budget is used up. A watcher that gets several events at once is woken,
+/// and its connection written to, only once: on a real API server with 300 watchers, a write in a group cost two thirds of
 /// what it cost alone.
 const TOGETHER: f64 = 5.0;
 /// The longest time from one such group to the next, which removals wait as well.
@@ -34,9 +35,9 @@ const OPEN: u32 = 8;
 /// saved up, and the most that a delete costs, follow from this and not from the usual size, which one namespace can
 /// make large.
 const USUAL: f64 = 13_000.0;
-/// A write counts as at least so many bytes: most of what an event costs an API server, some 60 of 80 microseconds for each
-/// watcher, does not depend on its size. Our own echoes do not show the load of API servers that we do not write to, so
-/// only this keeps the number of small events down there.
+/// The least number of bytes that a write counts as: most of the cost of an event to an API server, some 60 of 80 microseconds
+/// for each watcher, does not depend on its size. Our own echoes do not show the load of API servers that we do not write
+/// to, so only this keeps the number of small events down there.
 const SMALL: f64 = 10_000.0;
 /// A write of more bytes than this pays at most as much as [`MOST_AT_ONCE`] of the usual size, or of these bytes: what it
 /// costs beyond that would delay the writes of others, and delays its namespace instead.
@@ -57,9 +58,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// The number of clients that watch all slices.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Watchers {
-    /// So many on each node.
+    /// This many on each node.
     PerNode(f64),
-    /// So many in all.
+    /// This many in total.
     Fixed(u32),
 }
 
@@ -93,7 +94,7 @@ impl WatchLimits {
     /// limit, watches were ended in a simulation, and with 10 none was.
     pub const PLACES: u16 = 8;
 
-    /// Returns the number of watchers of a cluster with so many nodes.
+    /// Returns the number of watchers of a cluster with this many nodes.
     pub fn watchers(self, nodes: usize) -> f64 {
         match self.watchers {
             Watchers::PerNode(each) => nodes as f64 * each,
@@ -105,7 +106,7 @@ impl WatchLimits {
 /// The size of what a write sends to each watcher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Size {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// The event shows an object that was deleted.
     Unknown,
@@ -161,7 +162,7 @@ pub(super) struct WatchBudget {
     removals: f64,
     /// The debts of namespaces with huge writes.
     debts: Debts,
-    /// While writes go in groups: what there is of it.
+    /// The present group of writes, while writes go in groups.
     groups: Option<Groups>,
     last: Duration,
     /// The usual size of a request, in bytes.
@@ -324,7 +325,7 @@ impl WatchBudget {
         self.time_until(owed >= 0.0, owed / REMOVALS).min(self.wait())
     }
 
-    /// Returns how long it takes until so many bytes were added to the budget, and writes are granted.
+    /// Returns how long it takes until this many bytes were added to the budget, and writes are granted.
     fn time_until(&self, waits: bool, bytes: f64) -> Duration {
         if self.rate.is_infinite() {
             return Duration::ZERO;
@@ -394,8 +395,8 @@ impl WatchBudget {
         }
     }
 
-    /// Has a namespace owe what a write of it costs that was not paid. Its removals go on once, however huge they are: if it
-    /// owes something already, they wait as well.
+    /// Adds the part of a write's cost that was not paid to the debt of its namespace. The removals of a namespace that had no debt
+    /// do not wait for it, however huge the write is; those of one that was in debt already do.
     pub(super) fn owe(&mut self, namespace: &Arc<str>, cost: FinalCost, now: Duration) {
         if cost.owed > 0.0 && self.rate.is_finite() {
             self.debts.owe(namespace, cost.owed, now);
@@ -417,7 +418,7 @@ impl WatchBudget {
         self.debts.worst()
     }
 
-    /// Returns when the next namespace has to wait no longer, if nothing is written before.
+    /// Returns when the next namespace no longer has to wait, if nothing is written before.
     pub(super) fn owed_until(&self, now: Duration) -> Option<Duration> {
         let owed = self.debts.missing()? * self.watchers;
         // Once the budget is full, all of it is for those that owe.

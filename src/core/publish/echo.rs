@@ -464,8 +464,8 @@ impl Echoes {
         sent
     }
 
-    /// Frees those of these places that have waited for long for an output whose own watch shows nothing. Another one of the
-    /// resource has shown the version.
+    /// Frees the places of an output whose own watch has shown nothing for long, as far as their writes have waited for as long and
+    /// another watch of the resource has shown their versions.
     fn free_quiet(&mut self, output: Output, version: u64, at: Duration) {
         let (moved, patience) = {
             let stream = &self.streams[output as usize];

@@ -15,29 +15,29 @@ use crate::core::queue::{Classes, Priority};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// While echoes take longer than [`QUICK`], so many times as long passes between two writes of an object.
+/// While echoes take longer than [`QUICK`], the gap between two writes of an object is the time of an echo multiplied by this.
 const SPACING: u32 = 4;
-/// The same before a write that removes an endpoint.
+/// The factor before a write that removes an endpoint.
 const SPACING_OF_REMOVALS: u32 = 1;
-/// It is never more than this.
+/// The longest gap.
 const MOST_SPACING: Duration = Duration::from_secs(2);
-/// Slices, and Endpoints, that are written each second beyond the places while our own watch is merely late or quiet
-/// ([`Echoes::beyond`]): what kube-controller-manager 1.36 allows itself by default (`--kube-api-qps`), however late its
-/// own watch is.
+/// The writes of slices, and those of Endpoints, that go beyond the places in a second while our own watch is merely late or
+/// quiet ([`Echoes::beyond`]). This is the rate that kube-controller-manager 1.36 allows itself by default
+/// (`--kube-api-qps`), however late its own watch is.
 const UPSTREAM_QPS: f64 = 20.0;
-/// The same while a watch is quiet, so that the few writes that may go then are spread over the time until it counts as
-/// silent.
+/// The writes that go beyond the places in a second while a watch is quiet. At this rate, the few that may go then are spread
+/// over the time until the watch counts as silent.
 const QUIET_QPS: f64 = 0.75;
-/// So long after a removal, additions leave what goes beyond the places to removals, unless our own watch is known to be
-/// late by itself: on a server that is behind, each addition that goes beyond makes the next removals later, and takes the
-/// place that is kept for them.
+/// For this long after a removal, only removals go beyond the places, unless our own watch is known to be late by itself: on a
+/// server that is behind, each addition that goes beyond makes the next removals later, and takes the room that is kept
+/// for them.
 const KEPT: Duration = Duration::from_secs(5);
-/// Additions go beyond the places all the same for so long when echoes become late, and again after pauses: only with several
-/// writes on their way can it be found out that our own watch is late by itself.
+/// The length of a probe: when echoes become late, and again after pauses, additions go beyond the places all the same for this
+/// long. Only with several writes on their way can it be found out that our own watch is late by itself.
 const PROBE: Duration = Duration::from_millis(500);
-/// The first of these pauses, each of which is twice as long as the one before.
+/// The first pause between two probes. Each pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest one, after which fewer than one in a hundred removals meet a probe on a server that is behind.
+/// The longest pause, with which fewer than one in a hundred removals meet a probe on a server that is behind.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
@@ -55,7 +55,7 @@ pub(super) struct Allowed {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Paid {
     of_budget: budget::Paid,
-    /// It goes without a place, if something is written.
+    /// True if the write goes without a place, provided that something is written.
     beyond: bool,
 }
 
@@ -63,14 +63,15 @@ pub(super) struct Paid {
 #[derive(Clone, Debug)]
 pub(super) struct FanOut {
     echoes: Echoes,
-    /// Limits the writes that go beyond the places, of each resource, and those that do while a watch is quiet.
+    /// The rates of the writes that go beyond the places, by resource: while a watch is late, and while one is quiet.
     beyond: [TokenBucket; 2],
     quiet: [TokenBucket; 2],
-    /// When a removal was last granted, of each resource.
+    /// When a removal was last granted, by resource.
     removed: [Option<Duration>; 2],
-    /// The last probe since echoes are late, of each resource.
+    /// The last probe since echoes became late, by resource.
     probes: [Option<Probe>; 2],
-    /// When one may go, of each resource, if that was refused when last asked and nothing comes before.
+    /// When a write may next go beyond the places if no echo comes before, by resource. `None` if that was not refused when it
+    /// was last asked.
     beyond_at: [Option<Duration>; 2],
     /// The largest number of places while there are other watchers.
     places: u16,
@@ -79,9 +80,9 @@ pub(super) struct FanOut {
     written: HashedMap<ObjectKey, Duration>,
     /// The costs of the requests in flight.
     paid: HashedMap<ObjectKey, FinalCost>,
-    /// The bytes that watchers received since they were last taken.
+    /// The bytes that watchers were sent since this was last taken.
     sent: f64,
-    /// Writes that went beyond the places since they were last taken, of each resource.
+    /// The number of writes that went beyond the places since it was last taken, by resource.
     gone_beyond: [u64; 2],
 }
 
@@ -89,7 +90,7 @@ pub(super) struct FanOut {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     since: Duration,
-    /// From then to the next one.
+    /// The time from its begin to that of the next one.
     pause: Duration,
 }
 
@@ -204,7 +205,7 @@ impl FanOut {
         (!probes).then_some((removed + KEPT).min(probe.next()))
     }
 
-    /// Returns whether another write may go without a place at that rate, or when it may.
+    /// Returns whether another write may go beyond the places now as far as their rate allows it, and if not, when it may.
     fn has_token(&mut self, resource: Resource, beyond: Beyond, now: Duration) -> Result<(), Duration> {
         let look = self.bucket(resource, beyond).look(now);
         look.map_err(|wait| now + wait)
@@ -241,12 +242,12 @@ impl FanOut {
         known.into_iter().chain(self.beyond_at).flatten().min()
     }
 
-    /// Returns how many namespaces have to make up for huge writes.
+    /// Returns how many namespaces are in debt for huge writes.
     pub(super) fn debtors(&self) -> usize {
         self.budget.debtors()
     }
 
-    /// Returns the one that owes most, and how many bytes for each watcher.
+    /// Returns the namespace that owes most, and how many bytes for each watcher.
     pub(super) fn worst_debtor(&self) -> Option<(Arc<str>, f64)> {
         self.budget.worst_debtor()
     }

@@ -14,7 +14,7 @@ const KEPT: usize = 512;
 /// Number of signals above which deletions are left out.
 const MOST: usize = 1024;
 
-/// A sign of how far watchers are.
+/// A report of one of our own watches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// Our own watch of an output was opened, and shows what comes after this version; or it has ended.
@@ -35,7 +35,7 @@ pub enum Signal {
         /// When the bytes arrived that show it.
         at: Duration,
     },
-    /// The cluster has so many nodes.
+    /// The number of nodes of the cluster.
     Nodes(usize),
 }
 
@@ -100,7 +100,7 @@ impl Signals {
 }
 
 impl Signal {
-    /// Returns the output of whose watch this tells.
+    /// Returns the output whose watch has reported this.
     fn output(&self) -> Option<Output> {
         match self {
             Self::Opened(output, _) | Self::Shown { output, .. } => Some(*output),

@@ -4,14 +4,14 @@ use super::class::{CLASSES, Classes};
 use crate::core::hash::IdMap;
 use std::collections::BTreeSet;
 
-/// The namespaces with objects that may go, by their turns: one that comes to have such objects stands at the end, and so
-/// does one of which an object has gone.
+/// The namespaces with objects that may go, in the order of their turns. A namespace joins at the end, and returns there after
+/// each of its objects that goes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     namespaces: IdMap<u64, NamespaceTurn>,
     /// By class: the namespaces that have objects in it, in the order of their turns.
     by_class: [BTreeSet<(u64, u64)>; CLASSES],
-    /// The turn of the one at the end.
+    /// The turn of the namespace at the end.
     end: u64,
 }
 
@@ -23,7 +23,7 @@ struct NamespaceTurn {
 }
 
 impl Turns {
-    /// Adds a namespace that comes to have something in a class.
+    /// Adds a namespace that has an object in a class now.
     pub(super) fn enter(&mut self, class: usize, tenant: u64) {
         let known = self.namespaces.entry(tenant).or_insert_with(|| {
             self.end += 1;

@@ -17,9 +17,9 @@ use std::vec::IntoIter;
 /// A plan in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Planning {
-    /// Where a process begins to write: the number of the next Service whose trigger time is to be forgotten.
+    /// The number of the next Service whose trigger time is to be forgotten. Used when this process begins to write.
     untriggered: usize,
-    /// How far users have been notified of what was there before.
+    /// The progress of telling users about problems that were there before this process began to write.
     start: Option<Box<Start>>,
     /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,

@@ -15,11 +15,12 @@ use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// The failures that reads of an object count as at most which others change faster than it is read: half a second.
+/// The most failures that count for reads of an unmanaged object that other clients change faster than it can be read. With so
+/// many, the pause before the next read is 0.4 seconds at most.
 const MOST_OUTDATED: u8 = 3;
 /// The most objects of a kind that are planned in one go.
 const MOST_PLANNED: usize = 1024;
-/// The first position in a plan of those that take endpoints away.
+/// The lowest position in a plan ([`Published::order`]) at which a write removes endpoints.
 const FIRST_THAT_REMOVES: u8 = 2;
 
 /// The operations on objects of any kind.
@@ -490,8 +491,8 @@ fn has_many_to_plan<T: Published>(objects: &Objects<T>) -> bool {
     }
 }
 
-/// Does what [`Lifecycle::plan_due`] does, for some of very many objects: those that add come first, and those that remove
-/// when none of them is left, so that an endpoint that moves is in its new slice before it leaves the old one.
+/// Does what [`Lifecycle::plan_due`] does, for some of very many objects: those that only add endpoints come first, and those
+/// that remove some follow when none of the former is left, for the reason that [`crate::core::slices::Slice::order`] gives.
 fn plan_some<P: Publishing>(desk: &mut P, items: &mut Vec<WorkItem>) {
     let objects = objects_mut(desk);
     let mut some: Vec<Id<P>> = Vec::with_capacity(MOST_PLANNED);

@@ -1,6 +1,9 @@
-//! Services whose annotated selector cannot be used: no pods are added, and those that are published are followed until
-//! they are gone or not ready, whatever their labels. So a mistake in a selector neither empties a Service nor keeps
-//! addresses in it that other pods may get.
+//! Services whose annotated selector cannot be used, so that it is frozen: no pods are added, and those that are published
+//! are followed until they are gone or not ready, whatever their labels. So a mistake in a selector neither empties a
+//! Service nor keeps addresses in it that other pods may get.
+//!
+//! [`Following`] holds the pods that such a Service follows, and also those of a Service that follows a Lease. It is therefore
+//! defined in `core/followed_leases`; [`super::leading`] is its counterpart for Leases.
 
 use super::Services;
 use super::members::desired;
@@ -27,8 +30,8 @@ impl Services {
 }
 
 impl Placement<'_> {
-    /// Returns the pods that belong to a Service: those that it selects, or those that it still follows. To list them takes
-    /// little beside what is done with each, so it is charged for, and not cut.
+    /// Returns the pods that belong to a Service: those that it selects, or those that it still follows. Listing them is cheap
+    /// beside the work on each of them, so it is charged to the turn, but not split into steps.
     pub(in crate::core::namespace) fn pods_of(&mut self, id: ServiceId) -> Vec<PodId> {
         let pods = self.services.pods_of(self.inputs, id);
         self.ctx.count_read(pods.len() as u64 / LISTED);

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 /// Number of pods or slices to visit before the work is measured.
 pub(super) const STRIDE: usize = 64;
-/// Units of work that end a step earlier, where a pod takes much, such as one with thousands of ports.
+/// The units of work after which a step ends early, where single pods are expensive, such as those with thousands of ports.
 const PIECE: u64 = 2000;
 
 /// A part of the work that an event causes.

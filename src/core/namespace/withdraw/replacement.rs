@@ -1,8 +1,8 @@
 //! The slices of one Service that give way, and what is known of those that take their place.
 //!
 //! There may be tens of thousands of either, so nothing here looks at all of them: each slice that comes, is read, changes or
-//! goes moves some counts and some entries of sorted sets, and [`Replacement::next`] finds one slice at a time about which
-//! something is to be done.
+//! is removed moves some counts and some entries of sorted sets, and [`Replacement::next`] finds one slice at a time for which
+//! there is a step to take.
 
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::SliceFacts;
@@ -22,7 +22,7 @@ pub(super) enum Leaving {
     Mirrored(MirroredSliceId),
 }
 
-/// The ready endpoints of a slice: those that are not carry no traffic, and take the place of nothing.
+/// The ready endpoints of a slice. Those that are not ready carry no traffic, and so do not replace others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::core::namespace) struct Ready {
     /// Their IP addresses, sorted, each once.
@@ -46,7 +46,7 @@ impl Ready {
         Self { ips: ips.into(), any }
     }
 
-    /// Returns the units of work that it takes to keep it, and to forget it later.
+    /// Returns the units of work that it takes to keep these endpoints, and to forget them later.
     pub(in crate::core::namespace) fn units(&self) -> u64 {
         1 + 2 * self.ips.len() as u64
     }
@@ -156,7 +156,7 @@ struct Waiting {
 struct Others {
     /// The content of each, if it was read.
     known: BTreeMap<SliceId, Option<Ready>>,
-    /// The number of those that have yet to be read, and of those that hold ready endpoints.
+    /// The number of them that have yet to be read, and the number that hold ready endpoints.
     unread: usize,
     hold: usize,
     /// The addresses of their ready endpoints.
@@ -188,7 +188,7 @@ struct Contents {
     appeared: BTreeSet<IpAddr>,
     /// The addresses of their ready endpoints.
     left: Addresses,
-    /// By family: the most addresses that were in them at once.
+    /// The largest number of addresses that were in them at once, by family.
     most: [usize; 2],
 }
 
@@ -251,23 +251,24 @@ fn take<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<Leaving>>, key: &K, leaving: Lea
 /// The progress of the scan over the slices that were there before others began to give way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scan {
-    /// The scan is at slices that name the Service and are not published for it here. Those before this one are left.
+    /// The scan is at slices that name the Service and that this process does not manage for it. Those before this one are left.
     Unmanaged(SliceId),
-    /// The scan is at slices that are published for the Service here. Those before this one are left.
+    /// The scan is at slices that this process manages for the Service. Those before this one are left.
     Ours(SliceId),
+    /// All have been scanned.
     Done,
 }
 
 /// The step to be taken next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// This slice goes.
+    /// This slice is to be let go.
     Goes(Leaving),
     /// This one is to be read.
     Reads(Leaving),
-    /// One was compared with the others, and stays.
+    /// A slice was compared with the others, and stays.
     Stays,
-    /// No step is left. Names a slice that users should be told of, if its time has come and it stays.
+    /// No step is left. If the time of a slice has come and it stays, this names it, so that users are told.
     Done(Option<Leaving>),
 }
 
@@ -318,7 +319,7 @@ impl Replacement {
 
     // === slices that give way ===
 
-    /// Adds a slice that gives way, unless it does already.
+    /// Adds a slice that gives way, unless it is known already.
     pub(super) fn enter(&mut self, leaving: Leaving, until: Duration) {
         if self.leaving.contains_key(&leaving) {
             return;
@@ -335,7 +336,7 @@ impl Replacement {
         self.to_read.insert(leaving);
     }
 
-    /// Removes one.
+    /// Removes a slice that gave way: it is let go, needed again, or gone.
     pub(super) fn leave(&mut self, leaving: Leaving) {
         let Some(waiting) = self.leaving.remove(&leaving) else {
             return;
@@ -348,7 +349,7 @@ impl Replacement {
         }
     }
 
-    /// Removes those that pass the test. Returns how many were looked at.
+    /// Removes the slices that pass the test. Returns how many were looked at.
     pub(super) fn leave_all(&mut self, of: impl Fn(&Leaving) -> bool) -> u64 {
         let looked_at = self.leaving.len() as u64;
         let all: Vec<_> = self.leaving.keys().copied().filter(of).collect();
@@ -378,7 +379,7 @@ impl Replacement {
         }
     }
 
-    /// Has a slice asked for again, after the answer to a request of it, unless it was read.
+    /// Makes a slice due to be asked for again, after the answer to a request for it, unless it was read.
     pub(super) fn ask_again(&mut self, leaving: Leaving) {
         if self
             .leaving
@@ -449,14 +450,14 @@ impl Replacement {
         looked_at
     }
 
-    // === what comes of it ===
+    // === decisions ===
 
     /// Returns whether the slices that this process writes are as they should be, and whether they hold ready endpoints.
     pub(super) fn ours(&self) -> (bool, bool) {
         (self.unsettled.is_empty(), !self.holding.is_empty())
     }
 
-    /// Returns what other controllers have.
+    /// Returns the state of other controllers' slices.
     pub(super) fn others(&self) -> Replacing {
         if self.others.known.is_empty() {
             return Replacing::Nothing;
@@ -467,8 +468,8 @@ impl Replacement {
         }
     }
 
-    /// Returns whether the slices of other controllers hold as many addresses, of the families of a class, as all that give
-    /// way did.
+    /// Returns whether the slices of other controllers hold, in each family of a class, at least as many addresses as all slices
+    /// that give way held at once.
     fn are_as_many(&self, class: Class) -> bool {
         let as_many = |family: Family| {
             let at = family.index();
@@ -477,7 +478,7 @@ impl Replacement {
         self.unread == 0 && Family::ALL.into_iter().all(as_many)
     }
 
-    /// Returns whether the slices of other controllers hold the addresses of a slice. `work` counts the comparisons.
+    /// Returns whether the slices of other controllers hold all addresses of a slice. `work` counts the comparisons.
     fn is_covered(&mut self, leaving: Leaving, work: &mut Work) -> bool {
         let Some(waiting) = self.leaving.get_mut(&leaving) else {
             return false;
@@ -506,7 +507,7 @@ impl Replacement {
         first.filter(|leaving| matches!(leaving, Leaving::Custom(_)))
     }
 
-    /// Returns a slice that goes for what all others are, without being compared with them.
+    /// Returns a slice that can be let go because of the state of the replacing slices as a whole, without comparing addresses.
     fn next_going(&self, replacing: Replacing, now: Duration) -> Option<Leaving> {
         let first = self.leaving.keys().next().copied();
         if replacing
@@ -542,7 +543,7 @@ impl Replacement {
         (*until <= now).then_some(*leaving)
     }
 
-    /// Returns what is to be done next, of a Service for whose selector slices are published.
+    /// Returns the next step for a Service for whose selector slices are published.
     pub(super) fn next(&mut self, replacing: Replacing, now: Duration, work: &mut Work) -> Next {
         if let Some(leaving) = self.next_going(replacing, now) {
             return Next::Goes(leaving);
@@ -556,8 +557,8 @@ impl Replacement {
                 Next::Stays
             };
         }
-        // An old slice that holds nothing ready goes though the others hold nothing ready either. Mirrored ones are never
-        // empty, and not read for that: a new leader would read all that stay.
+        // A leaving slice without a ready endpoint is let go although the others hold none either. Mirrored slices are never
+        // empty, and are not read to find that out: a new leader would read all that stay.
         let reads = |leaving: &Leaving| match replacing {
             Replacing::Others { .. } => true,
             Replacing::Ours { complete, hold } => complete && !hold && matches!(leaving, Leaving::Custom(_)),

@@ -9,22 +9,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A namespace waits no longer than this, after its last huge write, for what it owes, or than [`Debt::bound`] if that is longer.
+/// The longest that a namespace in debt waits after its last huge write, unless [`Waits::bound`] is longer.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The same for its removals of endpoints at first: they go on once, and wait only if it owed something before its last huge
-/// write. Much shorter, and namespaces that always remove something from huge slices would use up the budget of all others.
+/// The initial bound for a namespace's removals of endpoints. One huge write delays none of them; they wait only if the namespace
+/// already owed something when it made its last huge write. If the bound were much shorter, namespaces that always remove
+/// something from huge slices would use up the budget of all others.
 const LONGEST_OF_REMOVALS: Duration = Duration::from_secs(60);
-/// The bound of removals doubles up to this each time that a namespace has waited for it and owes more than before. Otherwise
+/// The longest bound for removals. It doubles up to this each time that a namespace has waited for it and owes more than before. Otherwise
 /// many namespaces would each write once a minute, whatever they owed, and use up the budget together.
 const LONGEST_OF_GROWING: Duration = Duration::from_secs(960);
 
 /// The debts of all namespaces, in bytes for each watcher. Owned by [`super::WatchBudget`].
 #[derive(Clone, Default, Debug)]
 pub(super) struct Debts {
-    /// The bytes that each namespace has paid that has been in debt since this was last zero.
+    /// The bytes that have been paid by each namespace that has been in debt ever since this was last zero.
     paid: f64,
     of: IdMap<u64, Debt>,
-    /// The namespaces, by the end of their debts.
+    /// The namespaces, in the order in which their debts end.
     by_end: BTreeSet<(u64, u64)>,
 }
 
@@ -32,27 +33,27 @@ pub(super) struct Debts {
 #[derive(Clone, Debug)]
 struct Debt {
     namespace: Arc<str>,
-    /// It has paid everything when [`Debts::paid`] is as much.
+    /// The value of [`Debts::paid`] at which it has paid everything.
     end: u64,
     waits: Waits,
-    /// What its last huge write costs, and how it waited before that: if that is not carried out, it waits so again.
+    /// The cost of its last huge write, and the waits before that, which are restored if the write is not carried out.
     before: Option<(u64, Waits)>,
 }
 
 /// How long a namespace waits at most.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
-    /// Its writes wait until then at most, and its removals.
+    /// The end of the wait of its additions and other writes, and that of its removals.
     until: Duration,
     removals_until: Duration,
-    /// How long removals wait after the next huge write, at most.
+    /// The longest that removals wait after the next huge write.
     bound: Duration,
-    /// What it owed after it had last waited so long.
+    /// Its debt when it made the first huge write after its removals had last waited for the whole bound.
     owed: u64,
 }
 
 impl Debts {
-    /// Has a namespace owe so much more.
+    /// Adds bytes to the debt of a namespace, because of a huge write.
     pub(super) fn owe(&mut self, namespace: &Arc<str>, bytes: f64, now: Duration) {
         let bytes = bytes.ceil() as u64;
         let tenant = hash_of(&**namespace);
@@ -108,7 +109,7 @@ impl Debts {
         }
     }
 
-    /// Pays debts with so many bytes. Returns the bytes that are left when no namespace is in debt.
+    /// Pays debts with these bytes. Returns the bytes that are left when no namespace is in debt.
     pub(super) fn pay(&mut self, mut bytes: f64) -> f64 {
         while let Some(&(end, tenant)) = self.by_end.first() {
             let number = self.by_end.len() as f64;
@@ -127,13 +128,13 @@ impl Debts {
         bytes
     }
 
-    /// Returns the bytes that have to be paid until another namespace owes nothing more.
+    /// Returns the bytes that have to be paid until the next namespace is out of debt.
     pub(super) fn missing(&self) -> Option<f64> {
         let (end, _) = self.by_end.first()?;
         Some((*end as f64 - self.paid) * self.by_end.len() as f64)
     }
 
-    /// Returns when the next namespace has waited for as long as any does.
+    /// Returns the next time at which a namespace has waited for as long as its debt can make it wait.
     pub(super) fn longest(&self, now: Duration) -> Option<Duration> {
         let times = self
             .of

@@ -16,23 +16,24 @@
 use super::{LATE, QUICK};
 use std::time::Duration;
 
-/// How many writes without an answer there may be when one goes beyond the places: as many as the workers of
-/// kube-controller-manager 1.36 have by default.
+/// The number of writes without an answer at which none goes beyond the places: kube-controller-manager 1.36 has as many workers
+/// by default, each with at most one write in its hands.
 pub(super) const UPSTREAM_WORKERS: usize = 5;
-/// The number at first, until more is known, and while nothing is late: so many are also in the hands of those workers.
+/// The initial number of writes without an echo, until more is known and while nothing is late. It equals the number of those
+/// workers.
 const FIRST: f64 = UPSTREAM_WORKERS as f64;
-/// It is never less than this: as many as there are places always.
+/// The least number, which equals the least number of places.
 const LEAST: f64 = 2.0;
-/// It is never more than this: at kube-controller-manager's rate of 20 a second, what a delay of two seconds needs. That
+/// The largest number: as many writes as kube-controller-manager sends in two seconds, at its rate of 20 a second. That
 /// controller does not sync a Service again until its own watch has shown the last writes for it, so it is also slower if
 /// events are later than some seconds.
 const MOST: f64 = 40.0;
-/// The number of echoes after which the quickest one is forgotten for that of the next as many.
+/// The number of echoes in a period. The quickest one of a period is forgotten at the end of the next.
 const PERIOD: u32 = 8;
 
 /// The weight of one echo in the usual time.
 const WEIGHT: f64 = 0.25;
-/// After so much time without an echo, the next one is expected to be quick again.
+/// After this time without an echo, the next one is expected to be quick again.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
 /// The lateness of one of our own watches, as echoes show it. Owned by [`super::Echoes`].
@@ -42,10 +43,10 @@ pub(super) struct Lateness {
     size: f64,
     /// The time of the quickest echo of the last period and the present one; nothing before the first.
     least: Option<Duration>,
-    /// The same of the present period alone, and the number of its echoes.
+    /// The time of the quickest echo of the present period alone, and the number of its echoes.
     present: Duration,
     count: u32,
-    /// When the size last became less. An echo of what was answered before that tells nothing of the present size.
+    /// When the size last became less. The echo of a write that was answered before then tells nothing about the present size.
     shrunk: Duration,
     /// The usual time of an echo, and when it was last measured.
     usual: Duration,
@@ -77,7 +78,8 @@ impl Lateness {
         self.size > FIRST
     }
 
-    /// Takes in an echo that came at `at`, so long after the answer. `among` is how many writes had no echo then.
+    /// Records an echo that came at `at`, `took` after the answer at `answered`. `among` is the number of writes that had no echo
+    /// when it was answered, itself included.
     pub(super) fn came(&mut self, answered: Duration, among: usize, took: Duration, at: Duration) {
         let usual = self.usual_at(at).as_secs_f64();
         self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
@@ -101,7 +103,7 @@ impl Lateness {
         }
     }
 
-    /// Takes in that an echo was awaited for so long. It may not have come yet.
+    /// Records that an echo has been awaited for `waits` since the answer at `answered`. It may not have come yet.
     pub(super) fn outstanding(&mut self, answered: Duration, waits: Duration, now: Duration) {
         if let Some(least) = self.least
             && waits > much_later(least)
