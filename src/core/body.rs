@@ -34,7 +34,7 @@ pub trait Encode {
     /// Encodes an Endpoints object.
     fn endpoints(&mut self, endpoints: EndpointsBody<'_>) -> Self::Body;
 
-    /// Returns the number of bytes of an encoded object; 0 if it is no text.
+    /// Returns the number of bytes of an encoded object; 0 if the encoding makes no bytes.
     fn size(body: &Self::Body) -> usize;
 }
 
@@ -49,7 +49,7 @@ pub enum Request<B = Vec<u8>> {
     Delete(Preconditions),
     /// GET.
     Fetch,
-    /// GET of the Service with the object's name.
+    /// GET of the Service with the object's name. Only Endpoints are asked about in this way.
     Probe,
 }
 

@@ -283,8 +283,8 @@ impl FollowedLeases {
 
     /// Decides who leads a Service that follows a Lease. `joins` says that the Lease was just seen to change, so that its
     /// holder may be taken in. `candidates` returns the pods that an identity may stand for and that the Service may
-    /// publish, or `None` if there are too many to look at; `others` whether slices of other controllers hold endpoints of
-    /// the Service, or `None` if that is not known. Returns `None` while the Lease is not known.
+    /// publish, or `None` if there are too many to look at. `others` returns whether slices of other controllers hold
+    /// endpoints of the Service, or `None` if that is not known. The result is `None` while the Lease is not known.
     pub(crate) fn judge(
         &self,
         lease: &str,

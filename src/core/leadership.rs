@@ -1,4 +1,5 @@
-//! Leadership: which process may write, and how current its state must be first.
+//! Leadership: which process may write, and how current its state must be first. The role of this process and the term in
+//! which it has it are a [`Leadership`](super::role::Leadership), which [`super::role`] defines.
 //!
 //! ```text
 //!  core::election              a Lease decides which process may write
@@ -23,7 +24,7 @@ pub mod list_state;
 pub mod list_watch;
 
 /// The number of a period during which this process may write, or may not. Grants and requests of one term do not count
-/// in the next.
+/// in the next. [`Leadership::term`](super::role::Leadership::term) counts only the periods in which this process writes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Term(pub u64);
 

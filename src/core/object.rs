@@ -132,7 +132,7 @@ pub enum RequestKind {
     Delete,
     /// GET.
     Fetch,
-    /// GET of the Service that shares the Endpoints object's name.
+    /// GET of the Service with the object's name. Only Endpoints are asked about in this way.
     Probe,
 }
 

@@ -60,8 +60,8 @@ impl RoleChange {
     }
 }
 
-/// A role and its term. An observer that sees another term than before has missed a change, even if the role is the
-/// same.
+/// A role, and how often this process has begun to write. An observer that sees another number than before has missed a change,
+/// even if the role is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leadership {
     /// The role of this process.

@@ -1,5 +1,8 @@
-//! The one loop that drives every list and watch. [`ListWatch`] decides when to list, watch and prove; [`Subject`] knows what
-//! is listed, and who gets it.
+//! The loop that drives the lists and watches of all kinds, and those of followed Leases. [`ListWatch`] decides when to list,
+//! watch and prove; a [`Subject`] knows what is listed, and who gets it.
+//!
+//! Two watches need no list and no proof, and have loops of their own: the election's watch of its Lease
+//! (`cluster/lease.rs`), and the watch of slices of `endpointd top` (`cluster/slice_changes.rs`).
 
 use super::initial::Way;
 use crate::cluster::cause::Cause;

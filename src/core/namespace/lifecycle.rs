@@ -1,19 +1,31 @@
 //! The lifecycle of the objects that we publish, shared by slices, Endpoints, and any kind added later.
 //!
-//! ```text
-//!                    the Service is managed, and what the object holds is known
-//!        ┌──────────┐ content was read  ┌─────────┐ the Service is not managed  ┌───────────┐
-//!  ────► │ Adopting │ ────────────────► │ Managed │ ─────────────────────────►  │ Unmanaged │
-//!        └──────────┘                   └─────────┘ ◄─────────────────────────  └───────────┘
-//!              │ it is another's             │          the Service is managed        ▲
-//!              ▼                             │ not needed                             │ there is such a
-//!        ┌──────────┐ ◄──────────────────────┘                 ┌──────────┐           │ Service
-//!        │ Deleting │ ◄────────────────────────────────────────│ Leftover │ ──────────┘
-//!        └──────────┘   the server has no such Service either  └──────────┘
-//!              │ deleted, or gone
-//!              ▼
-//!          forgotten
-//! ```
+//! An object enters the state in one of four [phases](Phase):
+//!
+//! | Phase | Which objects enter in it |
+//! |---|---|
+//! | `Managed` | those that are created here for a managed Service, and Endpoints that a watch shows beside one |
+//! | `Unmanaged` | slices that are listed or shown, until they are attributed to their Service; most Endpoints; mirrored slices that name no Service |
+//! | `Adopting` | mirrored slices that are listed or shown and name a Service |
+//! | `Leftover` | Endpoints that this process finds without a Service when it begins to write |
+//!
+//! The ways from phase to phase:
+//!
+//! | From | To | When |
+//! |---|---|---|
+//! | `Unmanaged` | `Adopting` | a slice turns out to belong to a managed Service: it names the Service, which owns it |
+//! | `Unmanaged`, `Leftover` | `Managed` | the Service of an Endpoints object becomes managed |
+//! | `Unmanaged` | `Deleting` | a slice names a managed Service that does not own it, or is withdrawn; the Service of an Endpoints object is gone |
+//! | `Adopting` | `Managed` | its content has been read |
+//! | `Adopting` | `Deleting` | its owner or its family turns out to be none of its Service's; a mirrored slice is not needed |
+//! | `Managed` | `Unmanaged` | its Service is no longer managed |
+//! | `Managed` | `Deleting` | it is no longer needed |
+//! | `Deleting` | `Managed` | Endpoints, or a mirrored slice, are needed again |
+//! | `Deleting` | `Unmanaged` | the Endpoints are another client's now, or their new Service has no selector |
+//! | `Leftover` | `Unmanaged` | there is such a Service after all, or the object is no longer the one that was found, or no longer ours |
+//!
+//! An object in `Deleting` is forgotten once it is deleted or gone, and so is one in `Leftover`, which is deleted once a probe has
+//! confirmed that the API server has no such Service either.
 //!
 //! In each phase an object is in sync with the API server, or has a request due, or has one in flight, never two.
 //! [`next_step`] decides which request is due, and [`effect`] what an answer means: these two are the whole protocol.
