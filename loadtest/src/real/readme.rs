@@ -171,9 +171,10 @@ impl Results {
 
     /// The page with all that was found: a line for each part, and the tables of all loads.
     fn page(&self) -> String {
-        let mut out = "# On a real API server\n\nWritten by `.ci/real --write-readme-table`, which says in [CONTRIBUTING.md]\
-                       (../../../CONTRIBUTING.md#on-a-real-api-server) what each part shows.\n"
-            .to_owned();
+        let mut out =
+            "# On a real API server\n\nWritten by `.ci/real --write-readme-table`. [CONTRIBUTING.md]\
+                       (../../../CONTRIBUTING.md#on-a-real-api-server) says what each part shows.\n"
+                .to_owned();
         for (with, parts) in self.groups() {
             let _ = writeln!(
                 out,

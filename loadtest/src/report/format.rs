@@ -177,8 +177,8 @@ pub(super) fn date(text: &str) -> String {
     )
 }
 
-/// So many of something, the noun in its singular.
-pub(super) fn plural(count: u64, noun: &str) -> String {
+/// A count with its noun, which is given in the singular.
+pub(crate) fn plural(count: u64, noun: &str) -> String {
     let end = if count == 1 { "" } else { "s" };
     format!("{} {noun}{end}", number(count))
 }

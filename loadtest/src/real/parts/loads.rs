@@ -13,6 +13,7 @@ use super::{Work, words};
 use crate::real::cluster::Cluster;
 use crate::real::table::Outcome;
 use crate::report;
+use crate::report::format::plural;
 use crate::report::model::Report;
 use crate::run::{Filled, merged};
 use anyhow::Context;
@@ -142,13 +143,9 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
     }
     eprintln!("{}", table(&rows));
     let outcome = Outcome::passed(format!(
-        "{} loads with default limits and without, {} each, {} pods: all verified",
-        sizes.loads.len(),
-        if sizes.rounds == 1 {
-            "one round".to_owned()
-        } else {
-            format!("{} rounds", sizes.rounds)
-        },
+        "{} with default limits and without, {} each, {} pods: all verified",
+        plural(sizes.loads.len() as u64, "load"),
+        plural(sizes.rounds as u64, "round"),
         sizes.pods
     ));
     work.loads.lock().insert(part.to_owned(), rows);
