@@ -7,7 +7,7 @@
 //!   ┌───────────────────────────────────────────────────────────────────────────────────┐
 //!   │ Publisher: WriteQueue (turns, priorities) · TokenBucket · Window · FanOut         │
 //!   └───────────────────────────────────────────────────────────────────────────────────┘
-//!           ▲ signals: our own watches have shown this version, the cluster has so many nodes
+//!           ▲ signals: the versions that our own watches have shown, and the number of nodes
 //! ```
 //!
 //! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
@@ -47,7 +47,7 @@ use throttling::Limit;
 /// The part of the rate limit at which a namespace may retry refused requests (403, 422), so that ten thousand
 /// hopeless objects of one tenant do not use up what all others need.
 const REFUSED_SHARE: f64 = 0.1;
-/// The least that part comes to, in requests per second.
+/// The least rate of such retries, in requests per second.
 const LEAST_REFUSED_RATE: f64 = 1.0;
 /// Number of namespaces with refused requests above which those that no longer wait for their turn are dropped.
 const REFUSED_KEPT: usize = 1024;
@@ -162,9 +162,11 @@ pub struct Publisher {
     pauses: Pauses,
     /// True if this process may write.
     writes: bool,
-    /// The present term, and for each granted object without a request yet, the term of its grant and what was paid.
+    /// The present term.
     term: Term,
+    /// The term in which each object without a request yet was granted, and what was paid for it.
     granted: HashedMap<ObjectKey, (Term, Paid)>,
+    /// True if nothing is to be granted any more.
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
@@ -218,7 +220,7 @@ impl Publisher {
         self.fan_out.watchers()
     }
 
-    /// Takes the writes whose events have come back since the last call: the output, and how long after its answer.
+    /// Takes the echoes that have come since the last call: the output, and the time from the answer.
     pub fn take_echoes(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
         self.fan_out.take_heard()
     }
@@ -228,18 +230,17 @@ impl Publisher {
         self.fan_out.take_sent()
     }
 
-    /// Takes the number of writes of each resource, in the order of [`Resource::ALL`], that went without a place since the last
-    /// call.
+    /// Takes the number of writes that went without a place since the last call, by resource, in the order of [`Resource::ALL`].
     pub fn take_beyond(&mut self) -> [u64; 2] {
         self.fan_out.take_beyond()
     }
 
-    /// Returns how many namespaces have to wait, because they have written slices that are much larger than usual.
+    /// Returns how many namespaces are in debt, because they have written slices that are much larger than usual.
     pub fn debtors(&self) -> usize {
         self.fan_out.debtors()
     }
 
-    /// Returns the one of them that has to wait longest, and the bytes for each watcher that it waits for.
+    /// Returns the one of them that owes most, and how many bytes for each watcher.
     pub fn worst_debtor(&self) -> Option<(Arc<str>, f64)> {
         self.fan_out.worst_debtor()
     }
@@ -249,8 +250,8 @@ impl Publisher {
         self.fan_out.signalled(signal, now);
     }
 
-    /// Returns when to call [`Self::next`] at the latest while events of writes are awaited, though nothing waits to be written:
-    /// a call that comes later shows that this process did nothing meanwhile.
+    /// Returns when to call [`Self::next`] at the latest while echoes are awaited, even if nothing waits to be written: a call that
+    /// comes later shows that this process did nothing meanwhile.
     pub fn due(&self, now: Duration) -> Option<Duration> {
         self.fan_out.due(now)
     }
@@ -341,7 +342,7 @@ impl Publisher {
         self.refused.get(&tenant).map_or(at, |next| at.max(*next))
     }
 
-    /// Takes the turn of a retry of a refused request that goes at `at`.
+    /// Records that a retry of a refused request of a namespace goes at `at`, so that the next one comes later.
     fn take_turn_of_refused(&mut self, tenant: u64, at: Duration) {
         if self.pacing.qps > 0.0 {
             let rate = (self.pacing.qps * REFUSED_SHARE).max(LEAST_REFUSED_RATE);

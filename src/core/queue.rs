@@ -91,11 +91,11 @@ pub struct WriteQueue<K> {
     delayed: BTreeSet<(Duration, u64, K)>,
     tenants: IdMap<u64, Tenant>,
     groups: IdMap<u64, Group>,
-    /// The groups, by the time since which they are out of order.
+    /// The groups, by the time since which they are out of sync.
     oldest: BTreeSet<(Duration, u64)>,
     sequence: u64,
     in_flight: usize,
-    /// Number of objects that wait: those that do not yield, and those that do.
+    /// The number of waiting objects that do not yield, and of those that do.
     waiting: [usize; 2],
     /// The time from one write to the next, if it is known.
     pace: Option<Duration>,
@@ -114,7 +114,7 @@ struct Tenant {
 struct Group {
     tenant: u64,
     members: u32,
-    /// The time at which the first of them was wanted: since then the group is out of order.
+    /// The time at which the first of them was wanted: since then the group is out of sync.
     since: Duration,
 }
 
@@ -130,7 +130,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns its place among those of its Service.
+    /// Returns its place among the objects of its Service.
     fn age(&self) -> Age {
         (self.since, self.sequence)
     }
@@ -238,7 +238,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// Has an object stand in the class of its priority.
+    /// Gives an object a place in the class of its priority.
     fn stand(&mut self, key: &K, entry: &mut Entry) {
         let Urgency { tenant, group, .. } = entry.urgency;
         let class = entry.urgency.class();
@@ -340,7 +340,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// Removes an answered object of which nothing is due.
+    /// Removes an answered object that needs no further request.
     pub fn settled(&mut self, key: &K) {
         if let Some(Entry {
             state: State::Answered,
@@ -393,7 +393,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         waiting.filter(|(key, _)| pass(key)).count()
     }
 
-    /// Returns whether an object waits for nothing but its turn.
+    /// Returns whether an object waits only for its turn.
     pub fn has_ready(&self, now: Duration) -> bool {
         self.has_ready_in(Classes::ALL) || self.next_delayed().is_some_and(|until| until <= now)
     }
@@ -414,7 +414,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     }
 
     /// Returns the number of groups with objects that wait or are in flight, and for how long the oldest of them has
-    /// been out of order.
+    /// been out of sync.
     pub fn out_of_order(&self, now: Duration) -> (usize, Duration) {
         let oldest = self.oldest.first().map(|(since, _)| now.saturating_sub(*since));
         (self.groups.len(), oldest.unwrap_or_default())

@@ -1,9 +1,9 @@
 //! Limits the writes whose events have not come back on our own watch: their echoes.
 //!
 //! An API server answers a write before it has sent the event to its watchers. The time from an answer to its echo
-//! shows how far it is behind with that. Each watcher has room for some events, and the server ends the watch of one
-//! that is full. So a write holds a place from its grant to its echo, there are only as many places as the smallest
-//! room of a watcher, and there are fewer while echoes are late.
+//! shows how far the server is behind with events. Each watcher has room for some events, and the server ends the watch of
+//! a client whose room is full. So a write holds a place from its grant to its echo, there are no more places than the
+//! smallest room of a watcher has, and there are fewer while echoes are late.
 //!
 //! ```text
 //!   grant ──► in flight ──► answered at a version ──► the watch has shown that version, or a later one
@@ -24,10 +24,10 @@
 //! request that is not answered in time gives its place up, and neither it nor a write without a version tells how late
 //! the server is: the failures of some objects are no sign of its load.
 //!
-//! Ordinary and mirrored slices are watched by two requests, which may end at two API servers. So each watch counts for
+//! Ordinary and mirrored slices are watched by two requests, which may be served by two API servers. So each watch counts for
 //! itself: its events free the places of its own output, and measure nothing else. Only if the other watch has shown
-//! nothing for long do they free that one's places as well, since they prove that the events are there; that is no
-//! measurement.
+//! nothing for long do they free the places of the other output as well, since they prove that the events are there. That
+//! does not measure how late they are.
 //!
 //! Our own watch may be late by itself, on a server that keeps up with all others: see [`lateness`]. If it is not open,
 //! or shows nothing at all for long while echoes are awaited, echoes tell nothing: no write needs a place until it
@@ -69,15 +69,15 @@ const BOUND_OF_UNKNOWN: Duration = LATE;
 /// simulation with 50 to 300 watchers, also where that was allowed only while answers did not get later with more requests, or
 /// where more went beyond the places while echoes were quick.
 const BOUND_OF_FLIGHT: Duration = LATE;
-/// Our own watches of a resource that show nothing for so long, while an echo is awaited, may have a fault of their own. It
-/// takes longer where that is usual: see [`Stream::patience`].
+/// Our own watches of a resource may have a fault of their own if they show nothing for this long while an echo is awaited. The
+/// time is longer where such gaps are usual: see [`Stream::patience`].
 const QUIET: Duration = Duration::from_secs(2);
-/// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing.
+/// A watch that shows nothing for this long, while echoes are awaited for as long, tells nothing.
 const SILENT: Duration = Duration::from_secs(15);
 /// How long a place is kept for a write whose event does not come, though others do. It may come yet: events come in order.
 const LOST: Duration = Duration::from_secs(60);
-/// How many writes may be without an answer or an echo when one goes beyond the places while a watch is quiet. If the server
-/// stands still, all of them come at once when it goes on, and a watcher has room for 20.
+/// The number of writes without an answer or an echo at which none goes beyond the places while a watch is quiet. If the server
+/// stands still, the events of all of them come at once when it goes on, and a watcher has room for 20.
 const MOST_WHILE_QUIET: usize = 16;
 /// Number of deletions seen before their answer that are remembered.
 const GONE_KEPT: usize = 1024;
@@ -129,7 +129,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Both.
+    /// Both resources.
     pub const ALL: [Self; 2] = [Self::Slices, Self::Endpoints];
 
     /// Returns the name of the resource in metrics, as it stands in paths.
@@ -160,22 +160,23 @@ pub(super) struct Echoes {
     granted: HashedMap<ObjectKey, GrantedWrite>,
     /// The number of these writes, by resource.
     awaiting_answer: [AwaitingAnswer; 2],
-    /// The writes in flight that hold a place, in the order of their grants, with the times of these.
+    /// The writes in flight that hold a place, in the order of their grants, with the times of the grants.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
     order: u64,
-    /// When this process did nothing, though it had to.
+    /// The times in which this process did nothing, though it had to.
     stalls: Stalls,
-    /// The echoes since they were last taken, and how long those were awaited that are not awaited any more.
+    /// The echoes since they were last taken, with the times that they took. For those that were given up as late, it is the time
+    /// for which they were awaited.
     heard: Vec<(Output, Duration)>,
 }
 
-/// How often writes may go that have no place.
+/// The rate at which writes may go that have no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Beyond {
-    /// As often as kube-controller-manager writes: our own watch is late by itself.
+    /// The rate of kube-controller-manager: our own watch is late by itself.
     Late,
-    /// Now and then: our own watch is quiet, and nothing else shows that the server hands events on.
+    /// A write now and then: our own watch is quiet, and nothing else shows that the server hands events on.
     Quiet,
 }
 
@@ -218,8 +219,8 @@ impl Echoes {
         outputs.map(|output| &self.streams[output as usize])
     }
 
-    /// Returns how often a write may go that has no place, as far as what is awaited allows it: while our own watches are
-    /// merely late, or quiet. Otherwise returns when one may, if nothing is answered or shown before.
+    /// Returns the rate at which writes without a place may go, if the answers and echoes that are awaited allow one now: while our
+    /// own watches are merely late, or quiet. Otherwise returns when they will, if nothing is answered or shown before.
     pub(super) fn beyond(&self, resource: Resource, now: Duration) -> Result<Beyond, Option<Duration>> {
         let awaiting_answer = self.awaiting_answer[resource as usize].count();
         if awaiting_answer >= UPSTREAM_WORKERS {
@@ -253,12 +254,12 @@ impl Echoes {
             .any(|stream| stream.lateness.is_by_itself())
     }
 
-    /// Returns when the write of a resource was answered that has waited longest.
+    /// Returns when the write of a resource that has waited longest for its echo was answered.
     fn oldest(&self, resource: Resource) -> Option<Duration> {
         self.streams_of(resource).filter_map(Stream::oldest).min()
     }
 
-    /// Returns the time that an echo usually takes now: that of the watch of the resource that is later.
+    /// Returns the time that an echo of a resource usually takes now. If the resource has two watches, that of the later one counts.
     pub(super) fn usual(&self, resource: Resource, now: Duration) -> Duration {
         let usual = self
             .streams_of(resource)
@@ -266,15 +267,15 @@ impl Echoes {
         usual.max().unwrap_or_default()
     }
 
-    /// Returns how late echoes are now: the usual time, or that for which one has been awaited, if it is late.
+    /// Returns how late echoes are now: the usual time, or the time for which a late one has been awaited, if that is longer.
     pub(super) fn late(&self, resource: Resource, now: Duration) -> Duration {
         let awaited = self.oldest(resource).map(|oldest| self.took(oldest, now));
         let awaited = awaited.filter(|awaited| *awaited > LATE);
         self.usual(resource, now).max(awaited.unwrap_or_default())
     }
 
-    /// Returns whether our own watches tell how late the echoes are of all that is written of a resource. A watch that was
-    /// never open is of an output that is not written.
+    /// Returns whether our own watches tell how late the echoes of all writes of a resource are. A watch that was never open
+    /// belongs to an output that is not written.
     pub(super) fn counts(&self, resource: Resource) -> bool {
         let served = self.streams_of(resource).filter(|stream| stream.served);
         let mut served = served.peekable();
@@ -402,7 +403,7 @@ impl Echoes {
         stream.shown = from.unwrap_or_default();
     }
 
-    /// Frees all places of an output, whose echoes do not come. Those that are late already took at least as long.
+    /// Frees all places of an output, whose echoes do not come. Those that are late already are reported as if they had come now.
     fn give_up(&mut self, output: Output, now: Duration) {
         let written = self.streams[output as usize].written.values();
         let waited = written.map(|place| self.stalls.without(place.answered, now));
@@ -481,7 +482,7 @@ impl Echoes {
         }
     }
 
-    /// Frees the places of those writes without a version that `is_over` picks, by the order of their answers.
+    /// Frees the places of the writes without a version for which `is_over` returns true, given the order of their answers.
     fn release(&mut self, output: Output, at: Duration, is_over: impl Fn(u64, &Unversioned) -> bool) {
         let unversioned = &mut self.streams[output as usize].unversioned;
         let over = unversioned.iter().filter(|(order, this)| is_over(**order, this));
@@ -515,8 +516,7 @@ impl Echoes {
         self.stalls.add(from, to, oldest.min());
     }
 
-    /// Lets the time pass: takes places away when an echo is late that has not come yet, and frees those that have
-    /// been held too long.
+    /// Lets the time pass: takes places away when an awaited echo is late, and frees places that have been held too long.
     pub(super) fn pass(&mut self, now: Duration) {
         while let Some(first) = self.holding.first_entry()
             && first.get().0 + BOUND_OF_FLIGHT <= now
@@ -574,21 +574,21 @@ impl Echoes {
             [late, end, bound].into_iter().flatten()
         });
         let in_flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
-        // Past the very moment, since `pass` asks for more than the bound.
+        // A moment later, since `pass` compares with more than the bound.
         let wake = wakes.chain(in_flight.take(1)).min();
         wake.map(|at| at.max(now) + Duration::from_nanos(1))
     }
 
-    /// Returns when the writer has to look at the latest while anything is awaited, even if nothing changes then: it takes a
-    /// timer that fires late for a pause of this process.
+    /// Returns when the writer has to look at the latest while anything is awaited, even if nothing changes then: from a timer that
+    /// fires late, it learns that this process paused.
     pub(super) fn due(&self, now: Duration) -> Option<Duration> {
         let awaits = self.streams.iter().any(Stream::awaits);
         let due = self.wake(now).unwrap_or(Duration::MAX).min(now + LATE);
         (awaits || !self.holding.is_empty()).then_some(due)
     }
 
-    /// Takes the echoes since the last call: the output, and the time from the answer. Those that are given up as late are
-    /// among them, with the time for which they were awaited.
+    /// Takes the echoes since the last call: the output, and the time from the answer. They include those that were given up as late,
+    /// with the time for which they were awaited.
     pub(super) fn take_heard(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
         self.heard.drain(..)
     }

@@ -1,8 +1,8 @@
 //! The pauses that the API server asks for with `Retry-After`.
 //!
-//! An overloaded API server refuses whatever comes. A webhook can refuse writes in the same way, with the same code and header,
-//! but only those of the namespaces that it is for. So a pause is first that of the namespace whose write was refused. It is one
-//! of all namespaces when several were refused in a row, and no write of any was carried out in between.
+//! An overloaded API server refuses all writes. A webhook can refuse writes in the same way, with the same code and header, but
+//! only those of the namespaces that it applies to. So a pause is at first one of the namespace whose write was refused. It
+//! becomes one of all namespaces when several were refused in a row, with no write carried out in between.
 
 use crate::core::hash::IdMap;
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub(super) struct Pauses {
     of: IdMap<u64, Duration>,
     /// The namespaces that have been refused since a write was last carried out. More than [`SEVERAL`] are not counted.
     in_a_row: Vec<u64>,
-    /// The end of the pause of all.
+    /// The end of the pause of all namespaces.
     all: Duration,
 }
 
 impl Pauses {
-    /// Takes in that a write of a namespace was refused, with this pause.
+    /// Records that a write of a namespace was refused, with this pause.
     pub(super) fn asked(&mut self, namespace: u64, pause: Duration, now: Duration) {
         let until = self.of.entry(namespace).or_default();
         *until = (*until).max(now + pause);
@@ -30,7 +30,7 @@ impl Pauses {
             self.in_a_row.push(namespace);
         }
         if self.in_a_row.len() == SEVERAL {
-            // The shortest of their pauses: the longest can be that of a webhook all the same.
+            // The shortest of their pauses counts, since the longest may still be that of a webhook.
             let ends = self
                 .in_a_row
                 .iter()
@@ -47,7 +47,7 @@ impl Pauses {
         }
     }
 
-    /// Takes in that a write was carried out: the API server is not overloaded.
+    /// Records that a write was carried out: the API server is not overloaded.
     pub(super) fn carried_out(&mut self) {
         self.in_a_row.clear();
     }

@@ -27,17 +27,17 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of objects for which the memory of a namespace's reports is kept at most.
+/// The largest number of objects for which the memory of a namespace's reports is kept for the next one.
 const SPARE: usize = 64;
 
 /// A shard's reply about an object that the writer asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// To a grant: the request to send.
+    /// Replies to a grant with the request to send.
     Built(BuiltRequest),
-    /// To a grant: nothing has to be written any more.
+    /// Replies to a grant that nothing has to be written any more.
     Nothing,
-    /// To an answer: it needs no further request.
+    /// Replies to an answer that the object needs no further request.
     Settled,
 }
 
@@ -89,16 +89,16 @@ pub enum Taken {
     Reported(Hashed<ObjectKey>, Reported),
 }
 
-/// The reports of all objects that wait, and the change of role that comes before them. Filled by shards, emptied by the
-/// writer: namespaces take turns, so that one with a hundred thousand objects does not hold up the others. Objects of one
-/// are taken in the order in which they were first reported.
+/// The waiting reports of all objects, and the change of role that comes before them. Shards fill it and the writer empties it.
+/// Namespaces take turns, so that one with a hundred thousand objects does not hold up the others; the objects of a
+/// namespace are taken in the order in which they were first reported.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,
     by_namespace: HashedMap<Arc<str>, Waiting>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Hashed<Arc<str>>>,
-    /// The last one of `by_namespace` that became empty: its memory serves the next one.
+    /// The last entry of `by_namespace` that became empty, whose memory serves the next one.
     spare: Waiting,
 }
 

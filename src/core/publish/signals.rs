@@ -42,7 +42,7 @@ pub enum Signal {
 /// The signals that wait for the writer.
 #[derive(Clone, Default, Debug)]
 pub struct Signals {
-    /// In order; all but the number of nodes.
+    /// All signals but the number of nodes, in order.
     of_watches: Vec<Signal>,
     nodes: Option<usize>,
 }
@@ -80,7 +80,7 @@ impl Signals {
         known.push(signal);
     }
 
-    /// Takes all of them: those of each watch in order.
+    /// Takes all signals; those of each watch are in order.
     pub fn take(&mut self) -> Vec<Signal> {
         let mut taken = std::mem::take(&mut self.of_watches);
         taken.extend(self.nodes.take().map(Signal::Nodes));

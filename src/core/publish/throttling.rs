@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// How long writes are held back before that is worth a line in the log.
+/// How long writes are held back before it is worth a line in the log.
 const LONG: Duration = Duration::from_secs(10);
-/// How long nothing may be held back before it counts as over. A writer at its limit is free for moments all the time.
+/// How long nothing is held back before that counts as the end. A writer at its limit is free for moments all the time.
 const CALM: Duration = Duration::from_secs(2);
 
 /// The limit that holds back a write that is ready.
@@ -18,7 +18,7 @@ pub enum Limit {
     Echoes,
     /// The bytes that may be sent to watchers each second.
     Watchers,
-    /// The requests in flight are as many as may be. That a write waits for answers is no throttling.
+    /// The window of requests in flight is full. A write that only waits for answers is not throttled.
     InFlight,
 }
 
@@ -66,12 +66,12 @@ pub struct Throttling(Option<Period>);
 #[derive(Clone, Copy, Debug)]
 struct Period {
     since: Duration,
-    /// The last observation, and whether a write was held back then. It is, or is not, until the next one.
+    /// The time of the last observation, and whether a write was held back then. That holds until the next one.
     observed: Duration,
     held_back: bool,
-    /// True if what held one back is a limit, and not that answers are awaited.
+    /// True if a limit held a write back, rather than answers that were awaited.
     throttled: bool,
-    /// The time in which writes were held back, the part of it in which a limit did it, and the time in which none was.
+    /// The time in which writes were held back, the part of it in which a limit held them back, and the time in which none was.
     held: Duration,
     limited: Duration,
     free: Duration,
@@ -81,7 +81,7 @@ struct Period {
 }
 
 impl Throttling {
-    /// Takes in what holds back a write from now on, if anything does.
+    /// Records what holds back a write from now on, if anything does.
     pub fn observe(&mut self, limit: Option<Limit>, now: Duration) -> Option<Throttled> {
         let mut over = None;
         if let Some(period) = &mut self.0
@@ -112,7 +112,7 @@ impl Throttling {
         Some(Throttled::Long(limit, lasted))
     }
 
-    /// Returns when [`Self::observe`] has to be called at the latest, so that the end of what was reported is noticed.
+    /// Returns when [`Self::observe`] has to be called at the latest, so that the end of a reported period is noticed.
     pub fn due(&self) -> Option<Duration> {
         let period = self.0.filter(|period| period.reported && !period.held_back)?;
         Some(period.observed + CALM.saturating_sub(period.calm))

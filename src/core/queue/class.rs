@@ -31,13 +31,13 @@ impl Classes {
     pub const SLICE_REMOVALS: Self = Self(1 << REMOVALS);
     /// Everything else that is written to slices.
     pub const SLICE_OTHERS: Self = Self(1 << ADDITIONS | 1 << REST);
-    /// All of slices.
+    /// All writes of slices.
     pub const SLICES: Self = Self::SLICE_REMOVALS.or(Self::SLICE_OTHERS);
     /// The removals of Endpoints.
     pub const ENDPOINTS_REMOVALS: Self = Self(1 << ENDPOINTS_REMOVALS);
     /// Everything else that is written to Endpoints.
     pub const ENDPOINTS_OTHERS: Self = Self(1 << ENDPOINTS_ADDITIONS | 1 << ENDPOINTS_REST);
-    /// All of Endpoints.
+    /// All writes of Endpoints.
     pub(super) const ENDPOINTS: Self = Self::ENDPOINTS_REMOVALS.or(Self::ENDPOINTS_OTHERS);
 
     /// Returns the classes that are in either.
@@ -68,7 +68,7 @@ impl Classes {
         self.0 & 1 << class != 0
     }
 
-    /// Returns them in their order, the most urgent first.
+    /// Returns the classes, the most urgent first.
     pub(in crate::core) fn iter(self) -> impl Iterator<Item = usize> {
         (0..CLASSES).filter(move |class| self.has(*class))
     }
@@ -79,8 +79,8 @@ impl Classes {
     }
 }
 
-/// The objects of one class that may go. Namespaces take turns, and so do the Services of a namespace; of a Service, the
-/// object that has waited longest goes first.
+/// The objects of one class that may go. Namespaces take turns, and so do the Services of a namespace; among the objects of a
+/// Service, the one that has waited longest goes first.
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Class<K> {
     tenants: Ring<Share<K>>,
@@ -95,7 +95,7 @@ struct Share<K> {
     ages: BTreeSet<Age>,
 }
 
-/// The objects of one Service in one class, the oldest first. Most Services have one, for which nothing is allocated.
+/// The objects of one Service in one class, the oldest first. Most Services have a single one, which needs no allocation.
 #[derive(Clone, Debug)]
 struct Line<K> {
     first: (Age, K),
@@ -193,7 +193,7 @@ impl<K> Class<K> {
         });
     }
 
-    /// Changes what a namespace has here.
+    /// Changes the objects that a namespace has in this class.
     fn change(&mut self, tenant: u64, change: impl FnOnce(&mut Share<K>)) {
         let Some(share) = self.tenants.get_mut(tenant) else {
             return;
@@ -215,12 +215,12 @@ impl<K> Class<K> {
         }
     }
 
-    /// Returns the namespace whose turn it is, of those that may have one.
+    /// Returns the namespace whose turn it is, among those that may have one.
     pub(in crate::core) fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
         self.tenants.first(may)
     }
 
-    /// Returns when the oldest object was wanted, of the namespaces that may have a turn.
+    /// Returns when the oldest object of the namespaces that may have a turn was wanted.
     pub(in crate::core) fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
         let first = self.oldest.iter().find(|(_, tenant)| may(*tenant));
         first.map(|((since, _), _)| *since)
@@ -236,7 +236,7 @@ impl<K> Class<K> {
         self.tenants.is_empty()
     }
 
-    /// Returns whether a namespace has something here.
+    /// Returns whether a namespace has an object in this class.
     pub(in crate::core) fn has(&self, tenant: u64) -> bool {
         self.tenants.get(tenant).is_some()
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 /// How long objects of a class may be overtaken by those of the classes before it. At that age an object is as urgent
 /// as one of the first class that has just come.
 ///
-/// If the pace of writes is known, additions have that age sooner: after [`PART_OF_BACKLOG`] of the time that all slices
-/// need that wait, or all Endpoints. From then on they alternate with removals, and after the full time they go first.
-/// Where removals never end, additions would otherwise wait for thirty seconds in a cluster whose slices could all be
-/// written in one.
+/// If the pace of writes is known, additions reach that age sooner: after a part ([`PART_OF_BACKLOG`]) of the time that it takes
+/// to write all waiting slices, or all waiting Endpoints. From then on they alternate with removals, and after the full time they
+/// go first. Where removals never end, additions would otherwise wait for thirty seconds in a cluster whose slices could all be
+/// written in one second.
 const LONGEST: [Duration; CLASSES] = [
     Duration::ZERO,
     Duration::from_secs(30),
@@ -30,8 +30,8 @@ pub(super) const PART_OF_BACKLOG: u32 = 6;
 pub(super) struct Patience([Duration; CLASSES]);
 
 impl Patience {
-    /// Returns the patience while so many slices and so many Endpoints wait; `pace` is the time from one write to the next,
-    /// if it is known.
+    /// Returns the patience while these numbers of slices and of Endpoints wait; `pace` is the time from one write to the next, if
+    /// it is known.
     pub(super) fn new(pace: Option<Duration>, waiting: [usize; 2]) -> Self {
         let mut patience = LONGEST;
         let Some(pace) = pace else {
@@ -53,7 +53,8 @@ impl Patience {
         Self(patience)
     }
 
-    /// Returns from when on an object that has waited since then is as urgent as a removal that has just come.
+    /// Returns the time from which on an object of a class that has waited since `since` is as urgent as a removal that has just
+    /// come.
     fn deadline(&self, class: usize, since: Duration) -> Duration {
         since + self.0[class]
     }
@@ -73,8 +74,8 @@ impl Patience {
         since + LONGEST[class]
     }
 
-    /// Returns from when on an object that has waited since then is as urgent as a removal of the same output that has just
-    /// come.
+    /// Returns the time from which on an object of a class that has waited since `since` is as urgent as a removal of the same
+    /// output that has just come.
     pub(super) fn deadline_in_output(&self, class: usize, since: Duration) -> Duration {
         let removals = if Classes::ENDPOINTS.has(class) {
             ENDPOINTS_REMOVALS

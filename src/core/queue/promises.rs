@@ -13,10 +13,10 @@ use super::class::{CLASSES, Classes, ENDPOINTS_REST};
 
 /// A whole write.
 const WHOLE: u16 = 64;
-/// A half is for namespaces, by their turns.
+/// The part of namespaces, by their turns: a half.
 const OF_TURNS: u16 = WHOLE / 2;
-/// A quarter is for Endpoints, which are half of all objects; a sixteenth, if neither an addition nor a removal is
-/// among them.
+/// The parts of Endpoints, which are half of all objects: a quarter, or a sixteenth if neither an addition nor a removal is among
+/// them.
 const OF_ENDPOINTS: u16 = WHOLE / 4;
 const OF_ENDPOINTS_REST: u16 = WHOLE / 16;
 /// The part of each class.
@@ -29,7 +29,7 @@ const OF_CLASS: [u16; CLASSES] = [
     WHOLE / 64,
 ];
 
-/// How many times as long Endpoints take while slices wait as well.
+/// The factor by which Endpoints take longer while slices wait as well.
 pub(super) const ENDPOINTS_BESIDE_SLICES: u16 = WHOLE / OF_ENDPOINTS;
 
 /// The purpose of a part of the writes.
@@ -51,7 +51,7 @@ pub(super) struct Write {
     /// True if the class's next namespace goes. Others keep no promise to the class: the namespaces that wait for their
     /// turns there would not have them.
     pub in_order: bool,
-    /// True if the namespace goes whose turn it is among all.
+    /// True if the namespace that goes is the one whose turn it is among all.
     pub in_turn: bool,
 }
 
@@ -115,7 +115,8 @@ impl Promises {
         }
     }
 
-    /// Gains the parts of the next write while these wait. Returns the promise that it has to keep, if it has to keep one.
+    /// Adds to each promise its part of the next write, while these objects wait. Returns the promise that the write has to keep,
+    /// if any.
     pub(super) fn gain(&mut self, waiting: Waiting) -> Option<Promise> {
         let mut due = None;
         for promise in Self::all() {

@@ -20,11 +20,11 @@ pub(super) struct Ready<K> {
     owes_urgent: u64,
 }
 
-/// The first ones of those that may go, by class.
+/// The objects that would go first, by class.
 struct Heads {
     /// The namespaces whose turns it is.
     tenants: [Option<u64>; CLASSES],
-    /// Since when the oldest objects wait.
+    /// The times since which the oldest objects have waited.
     oldest: [Option<Duration>; CLASSES],
 }
 
@@ -61,8 +61,8 @@ impl<K: Clone> Ready<K> {
         classes.iter().any(|class| !self.classes[class].is_empty())
     }
 
-    /// Chooses the object that goes next, of these classes and of the namespaces that may have a turn in them. With that, its
-    /// namespace and its group have their turns; it stays until it is removed.
+    /// Chooses the object that goes next, among those of these classes and of the namespaces that may have a turn in them. That is
+    /// a turn of its namespace and of its group. The object stays until it is removed.
     ///
     /// If a promise is due, the next write keeps it. A namespace whose turn it is goes with the most urgent of its classes,
     /// and in a class the namespace goes whose turn it is there.

@@ -14,7 +14,7 @@ pub(in crate::core) type Age = (Duration, u64);
 pub(super) struct Ring<T> {
     members: IdMap<u64, Member<T>>,
     order: BTreeSet<(Turn, u64)>,
-    /// The present round. No member's is later than the next one; one that may have no turn keeps an earlier one.
+    /// The present round. No member's round is later than the next one; a member that may have no turn keeps an earlier one.
     round: u64,
 }
 
@@ -43,7 +43,7 @@ impl<T> Ring<T> {
         self.members.get(&id).map(|member| &member.value)
     }
 
-    /// Returns a member to be changed.
+    /// Returns a member, to be changed.
     pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
         self.members.get_mut(&id).map(|member| &mut member.value)
     }
@@ -89,7 +89,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Returns the member whose turn it is, of those that may have one.
+    /// Returns the member whose turn it is, among those that may have one.
     pub(super) fn first(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
         let first = self.order.iter().find(|(_, id)| may(*id));
         first.map(|(_, id)| *id)

@@ -59,7 +59,7 @@ impl Turns {
         }
     }
 
-    /// Returns the namespace whose turn it is, of those with something in these classes that may have one.
+    /// Returns the namespace whose turn it is, among those that have something in these classes and may have a turn.
     pub(super) fn first(&self, classes: Classes, may: impl Fn(usize, u64) -> bool) -> Option<u64> {
         let firsts = classes.iter().filter_map(|class| {
             let mut turns = self.by_class[class].iter();

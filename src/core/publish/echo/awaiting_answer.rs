@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// The most requests of one namespace that count after they have given their places up. A webhook of the namespace may
 /// hang, which says nothing of the server; if many namespaces have such requests, the server is busy.
 const OF_NAMESPACE: usize = 2;
-/// A request that has given its place up does not count any more once so many that were sent after it are answered while they
-/// hold theirs: the server is not busy, and something else keeps that request from its answer, such as the webhook of its
+/// A request that has given its place up no longer counts once this many requests that were sent after it were answered while
+/// they held theirs: the server is not busy, and something else keeps that request from its answer, such as a webhook of its
 /// namespace.
 const OVERTAKEN: usize = UPSTREAM_WORKERS;
 
@@ -24,7 +24,7 @@ pub(super) struct AwaitingAnswer {
 #[derive(Clone, Copy, Debug)]
 struct Old {
     tenant: u64,
-    /// How many that were sent after it were answered since, while they held a place.
+    /// The number of requests sent after it that were answered since, while they held a place.
     overtaken: usize,
 }
 
@@ -47,15 +47,15 @@ impl AwaitingAnswer {
         }
     }
 
-    /// Records that the server has carried a request out while that held its place.
+    /// Records that the server has carried a request out while the request held its place.
     pub(super) fn was_quick(&mut self, sent: u64) {
         for (_, old) in self.old.range_mut(..sent) {
             old.overtaken = (old.overtaken + 1).min(OVERTAKEN);
         }
     }
 
-    /// Returns how many there are that say that the server is busy, up to [`UPSTREAM_WORKERS`] of those that have waited for
-    /// long.
+    /// Returns the number of requests that show that the server is busy. It counts up to [`UPSTREAM_WORKERS`] of those that have
+    /// given their places up.
     pub(super) fn count(&self) -> usize {
         let mut counted = Vec::new();
         let waiting = self.old.values().filter(|old| old.overtaken < OVERTAKEN);

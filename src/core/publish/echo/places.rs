@@ -4,12 +4,12 @@ use super::stream::Place;
 use super::{LATE, QUICK};
 use std::time::Duration;
 
-/// The number of places at first.
+/// The initial number of places.
 const FIRST: f64 = 5.0;
 /// The number of places that are always left: one that is kept for removals, and one for all writes.
 const LEAST: f64 = 2.0;
-/// The number of places while there are no other watchers. It stays the same however late echoes are, since no watch but our
-/// own is late then, and what a server is to be spared shows in its answers.
+/// The number of places while there are no other watchers. It stays the same however late echoes are: only our own watch is
+/// late then, and whether the server has too much to do shows in its answers.
 const UNWATCHED: f64 = 256.0;
 
 /// The places of one resource.
@@ -17,17 +17,17 @@ const UNWATCHED: f64 = 256.0;
 pub(super) struct Places {
     size: f64,
     most: f64,
-    /// There are no other watchers.
+    /// True while there are no other watchers.
     unwatched: bool,
     /// Set until an echo is late for the first time: the places grow by one with each echo.
     starting: bool,
-    /// How many are held, and how many of these by writes that remove no endpoint.
+    /// The number of places that are held, and the number that writes hold which remove no endpoint.
     pub held: usize,
     pub others: usize,
-    /// The order of the grant that last left no place, or only one. The echo of a write that was granted later proves
-    /// nothing about a larger number.
+    /// The number of the last grant that left no place, or only one. The echo of a write that was granted later proves nothing
+    /// about a larger number of places.
     pub filled: u64,
-    /// When places were last taken away. Writes that were answered before that were sent under the larger number.
+    /// When places were last taken away. Writes that were answered earlier were sent while there were more.
     pub shrunk: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Places {
         size.min(self.most) as usize
     }
 
-    /// Returns the places that are not kept for removals: half of them.
+    /// Returns the number of places that are not kept for removals: half of all.
     pub(super) fn limit_of_others(&self) -> usize {
         self.limit() / 2
     }
@@ -88,7 +88,7 @@ impl Places {
         self.shrunk = now;
     }
 
-    /// Takes in an echo that came at `at`, so long after the answer.
+    /// Records an echo that came at `at`, `took` after the answer.
     pub(super) fn echoed(&mut self, place: Place, took: Duration, at: Duration) {
         if took > LATE {
             if place.answered >= self.shrunk {
@@ -99,7 +99,7 @@ impl Places {
         }
     }
 
-    /// Takes in that the server is not behind with the event of a write that was granted as that number.
+    /// Records that the server is not behind with the event of the write whose grant has this number.
     pub(super) fn proved(&mut self, sent: u64) {
         if sent <= self.filled {
             let more = if self.starting { 1.0 } else { 1.0 / self.size };

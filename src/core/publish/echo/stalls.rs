@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Number of pauses that are kept. More of them while one echo is awaited are a matter of minutes.
+/// Number of pauses that are kept. More of them than this while one echo is awaited would take minutes.
 const KEPT: usize = 64;
 
 /// The pauses of this process since the oldest echo that is awaited. Owned by [`super::Echoes`].
@@ -10,8 +10,7 @@ const KEPT: usize = 64;
 pub(super) struct Stalls(Vec<(Duration, Duration)>);
 
 impl Stalls {
-    /// Adds a pause, which may be a longer view of the last one. Pauses that ended before `oldest` do not matter any
-    /// more.
+    /// Adds a pause, which may be the last one again with a later end. Pauses that ended before `oldest` no longer matter.
     pub(super) fn add(&mut self, from: Duration, to: Duration, oldest: Option<Duration>) {
         self.0.retain(|(_, to)| oldest.is_some_and(|oldest| oldest < *to));
         if let Some((_, until)) = self.0.last_mut()
@@ -26,7 +25,7 @@ impl Stalls {
         self.0.push((from, to));
     }
 
-    /// Returns the time between these without the pauses.
+    /// Returns the time between these two moments without the pauses.
     pub(super) fn without(&self, since: Duration, at: Duration) -> Duration {
         let overlap = |(from, to): &(Duration, Duration)| (*to).min(at).saturating_sub((*from).max(since));
         let stalled: Duration = self.0.iter().map(overlap).sum();

@@ -23,15 +23,15 @@ pub(super) struct Stream {
     pub shown: u64,
     /// When it last showed anything.
     pub moved: Duration,
-    /// How long it had shown nothing, though it had to, when it last showed anything.
+    /// The length of its last gap: for how long it had shown nothing, though it had to, when it last showed anything.
     pub gap: Duration,
-    /// How late it is by itself.
+    /// Its own lateness.
     pub lateness: Lateness,
-    /// By version.
+    /// The writes that were answered with a version and are not shown yet, by version.
     pub written: BTreeMap<(u64, u64), Place>,
     /// The versions of writes that have given their places up, and are not shown yet.
     pub given_up: BTreeSet<u64>,
-    /// By the order of their answers.
+    /// The writes that were answered without a version, by the order of their answers.
     pub unversioned: BTreeMap<u64, Unversioned>,
     /// Objects in flight whose deletion was shown before the answer came.
     pub gone: HashedSet<ObjectKey>,
@@ -43,8 +43,8 @@ pub(super) struct GrantedWrite {
     pub removes: bool,
     /// Its number among grants and answers.
     pub sent: u64,
-    /// The version up to which the watch had shown everything then. A write that is answered with no later one changed
-    /// nothing.
+    /// The version up to which the watch had shown everything when it was granted. A write that is answered with no later version
+    /// changed nothing.
     pub shown: u64,
 }
 
@@ -53,16 +53,16 @@ pub(super) struct GrantedWrite {
 pub(super) struct Place {
     pub write: GrantedWrite,
     pub answered: Duration,
-    /// How many writes of the output were answered and not shown then, with this one.
+    /// The number of writes of the output that were answered and not shown when it was answered, itself included.
     pub unseen: usize,
 }
 
-/// A write that was answered without one.
+/// A write that was answered without a version.
 #[derive(Clone, Debug)]
 pub(super) struct Unversioned {
     pub key: Hashed<ObjectKey>,
     pub place: Place,
-    /// A version at which it is shown for certain, if there is one.
+    /// A version up to which it is certainly shown, if one is known.
     pub gone_at: Option<u64>,
     /// When it gives its place up.
     pub until: Duration,
@@ -84,19 +84,19 @@ impl Stream {
         !self.written.is_empty() || !self.unversioned.is_empty()
     }
 
-    /// Returns when the write was answered that has waited longest.
+    /// Returns when the write that has waited longest was answered.
     pub(super) fn oldest(&self) -> Option<Duration> {
         // Others prove nothing: their events may never come.
         self.written.values().next().map(|place| place.answered)
     }
 
-    /// Returns how long the watch may show nothing, though it has to, before it is quiet. On a server that is busy with one
-    /// event for longer than [`QUIET`], all that it shows is so far apart.
+    /// Returns how long the watch may show nothing, though it has to, before it is quiet. On a server that is busy with one event
+    /// for longer than [`QUIET`], the gaps are longer than that without any fault of the watch.
     pub(super) fn patience(&self) -> Duration {
         QUIET.max(self.gap * 2).min(SILENT)
     }
 
-    /// Takes in that the watch shows something that arrived at `at`.
+    /// Records that the watch shows something that arrived at `at`.
     pub(super) fn moves(&mut self, at: Duration, stalls: &Stalls) {
         if let Some(oldest) = self.oldest() {
             self.gap = stalls.without(oldest.max(self.moved), at);
