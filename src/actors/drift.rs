@@ -65,7 +65,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     since: Duration,
-    /// Set when a line was logged about it, so that another is logged when it ends.
+    /// True if a line was logged about it, so that another is logged when it ends.
     told: bool,
 }
 
@@ -184,7 +184,7 @@ fn would(findings: &[Finding]) -> String {
     some(writes, ", ")
 }
 
-/// Describes why.
+/// Describes the reasons of these writes.
 fn why(findings: &[Finding]) -> String {
     // A slice and Endpoints mostly differ for the same reasons.
     let mut said = KeyedSet::default();
@@ -224,12 +224,12 @@ impl Comparison {
         }
     }
 
-    /// Takes from the changes that wait for the namespace those of published objects.
+    /// Takes the changes of published objects from those that wait for the namespace.
     pub fn take(&mut self, pending: &mut Pending, core: &NamespaceState) {
         self.dry_run.take(pending, core);
     }
 
-    /// Looks, if it is due, at the Services that have changed, and at whether earlier differences have lasted.
+    /// If a look is due, compares the Services that have changed, and checks whether earlier differences have lasted.
     pub fn look(&mut self, core: &mut NamespaceState) {
         let now = self.tracker.now();
         if self.armed.is_none_or(|at| at > now) {

@@ -1,4 +1,4 @@
-//! A shard's inbox: the changes that wait for it, and how far it has applied them.
+//! A shard's inbox: the changes that wait for it, and the number of the last delivery that it has applied.
 
 use crate::core::inbox::{Change, Pending};
 use parking_lot::Mutex;

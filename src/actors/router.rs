@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Gives actors the router, which is created after them. It is set once, before anything is listed.
+/// A cell through which actors reach the router, which is created after them. It is set once, before anything is listed.
 pub(crate) type Routes = Arc<OnceLock<Arc<Router>>>;
 
 /// Routes changes to shards. Shared by the ingest tasks, the writer and the root.
@@ -43,7 +43,7 @@ pub struct Router {
     announcing: Mutex<()>,
     /// Tells the watches which demand they have to meet.
     demands: watch::Sender<Demand>,
-    /// By [`Kind::index`]: how far the shards have applied the first list, updated on each query.
+    /// The progress of the shards with the first list of each kind, by [`Kind::index`]. It is updated on each query.
     progress: Mutex<[Progress; Kind::ALL.len()]>,
     /// Wakes the tasks that wait for the first lists of nodes, pods and Services, in the order in which they came.
     inputs_listed: Notify,
@@ -64,7 +64,7 @@ struct ShardHandle {
     actor: ActorRef<ShardMsg>,
 }
 
-/// How far the shards have applied the first whole list of a kind.
+/// The progress of the shards with the first whole list of a kind.
 #[derive(Debug, Default)]
 enum Progress {
     #[default]
@@ -103,7 +103,7 @@ impl Router {
         }
     }
 
-    /// Makes shards send their requests about Leases there; without it, they are dropped.
+    /// Makes shards send their requests about Leases to this handle; without it, they are dropped.
     #[must_use]
     pub(crate) fn following(mut self, leases: LeaseHandle) -> Self {
         self.leases = leases;
@@ -117,7 +117,7 @@ impl Router {
         self
     }
 
-    /// Logs the problems that were there before this process led and have not been told yet, since the process ends.
+    /// Logs the problems that were there before this process led and have not been logged yet, since the process ends.
     pub(crate) fn tell_standing_problems(&self) {
         self.standing.finish();
     }
@@ -220,9 +220,9 @@ impl Router {
         }
     }
 
-    /// Begins a term in which this process writes. When this returns, every shard has it in its inbox that it may not
-    /// plan until every kind is proven to be as new as this moment, and the outputs have been listed again. Requests
-    /// that were granted in an earlier term are not sent.
+    /// Begins a term in which this process writes. When this returns, the inbox of every shard says that the shard may not plan
+    /// until every kind is proven to be as new as this moment and the outputs have been listed again. Requests that were
+    /// granted in an earlier term are not sent.
     pub fn begin_term(&self) {
         self.announce(ListState::begin_term);
     }
@@ -268,8 +268,8 @@ impl Router {
         shard.actor.cast(message).is_ok()
     }
 
-    /// Delivers changes to the shard of a namespace. If there is none, it is created, unless all that the changes say is what
-    /// is not there.
+    /// Delivers changes to the shard of a namespace. If there is none, it is created, unless the changes only say that objects are
+    /// gone, or are about Leases.
     fn deliver_to(&self, namespace: Arc<str>, events: impl AsRef<[Change]> + IntoIterator<Item = Change>) {
         let creates = |e: &Change| {
             let is_gone = match e {
@@ -340,7 +340,7 @@ impl WatchHandler for Router {
     fn deliver(&self, deliveries: Vec<Delivery>, at: Instant) {
         self.signal_deletions(&deliveries, at);
         if deliveries.len() == 1 {
-            // As most reads of a watch.
+            // Most reads of a watch have a single event.
             for Delivery { namespace, event } in deliveries {
                 self.deliver_to(namespace, [event]);
             }

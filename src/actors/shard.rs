@@ -59,7 +59,7 @@ pub(crate) struct ShardArguments {
     pub events: EventHandle,
     /// Receives its requests about Leases.
     pub leases: LeaseHandle,
-    /// Set in a dry run: receives what the shard would write, and nothing else does.
+    /// In a dry run, receives the writes that the shard would make, in place of the writer.
     pub ledger: Option<DriftTracker>,
     /// Receives the problems that were there before this process led.
     pub standing: StandingProblems,
@@ -83,7 +83,7 @@ pub(crate) struct ShardState {
     root: ActorRef<RootMsg>,
     events: EventHandle,
     leases: LeaseHandle,
-    /// When the next [`ShardMsg::Due`] comes, and what sends it.
+    /// When the next [`ShardMsg::Due`] comes, and the task that sends it.
     timer: Option<(Duration, AbortHandle)>,
     /// True if a [`ShardMsg::NodesDue`] is under way.
     looks_at_nodes: bool,
@@ -94,14 +94,14 @@ pub(crate) struct ShardState {
 }
 
 impl ShardState {
-    /// Does the visits that are left, over as many turns as they take.
+    /// Makes the visits that are left, over as many turns as they take.
     async fn finish_passes(&mut self) {
         while !self.core.step_passes(&mut self.turn) {
             self.yield_turn().await;
         }
     }
 
-    /// Tells users of what has come up in this turn, yields to other tasks, and begins a new turn.
+    /// Sends users the notifications of this turn, yields to other tasks, and begins a new turn.
     async fn yield_turn(&mut self) {
         self.tell().await;
         yield_now().await;
@@ -109,7 +109,7 @@ impl ShardState {
         self.inbox.turns(Instant::now());
     }
 
-    /// Tells users of what has come up, and yields to other tasks in between.
+    /// Sends users the notifications that wait, and yields to other tasks in between.
     async fn tell(&mut self) {
         loop {
             for notification in self.core.take_some_notifications(TOLD_AT_ONCE) {
@@ -259,7 +259,7 @@ impl ShardState {
         }
     }
 
-    /// Logs what became of a Service's annotations, and writes its Event.
+    /// Logs what a Service's annotations do, or why they do nothing, and writes the Event about it.
     fn publish_annotated(&self, notice: Notice) {
         let namespace = self.core.namespace();
         let subject = if notice.reason == "OptedOut" {

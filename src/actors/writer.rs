@@ -157,7 +157,7 @@ impl WriterState {
         self.handle.now()
     }
 
-    /// Takes in what our own watches have shown since the last message.
+    /// Takes the signals of our own watches since the last message.
     fn take_signals(&mut self, now: Duration) {
         for signal in self.handle.take_signals() {
             self.publisher.signalled(&signal, now);
@@ -212,8 +212,8 @@ impl WriterState {
         }
     }
 
-    /// Tells the shards what is granted: those of one namespace that follow one another with one message. Returns false if
-    /// the grant of an object has ended with this, since its shard was retired: it had nothing left to write.
+    /// Tells the shards which objects are granted, with one message for those of one namespace that follow one another. Returns
+    /// false if the grant of an object has ended with this because its shard was retired: it had nothing left to write.
     fn tell_granted(&mut self, granted: &[Hashed<ObjectKey>], now: Duration) -> bool {
         let mut told = true;
         for same in granted.chunk_by(|a, b| a.namespace == b.namespace) {
@@ -231,7 +231,7 @@ impl WriterState {
         told
     }
 
-    /// Logs that writes have been held back for long, and that they are no longer.
+    /// Logs that writes have been held back for long, and later that they no longer are.
     fn log_throttling(&mut self, limit: Option<Limit>, now: Duration) {
         let throttled = self.throttling.observe(limit, now);
         if matches!(throttled, Some(Throttled::Long(..)))

@@ -3,7 +3,7 @@
 //!
 //! `FollowedLeases` knows Leases and the numbers of the Services that follow them, and answers two questions: which Services
 //! are to be judged again after a change, and who leads one of them (`FollowedLeases::judge`, the only place that decides
-//! it). Pods and slices are not known here: the caller passes in which pods a holder may be, and whether other controllers
+//! it). Pods and slices are not known here: the caller passes in the pods that a holder may be, and whether other controllers
 //! publish the Service as well. [`lease`] has the rules for one Lease.
 
 mod following;
@@ -35,7 +35,8 @@ pub(crate) struct FollowedLeases {
     listed: bool,
     /// Counts the lists.
     lists: u64,
-    /// Sorted, so that what concerns all of them is done in steps, and in an order that does not depend on hashes.
+    /// The Leases by name. They are sorted, so that work on all of them is done in steps, in an order that does not depend on
+    /// hashes.
     followed: BTreeMap<Arc<str>, Followed>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
     /// Leases that no Service follows any more.
@@ -58,7 +59,7 @@ struct Followed {
     /// The number of the last list that showed it.
     listed_in: u64,
     services: SmallSet<ServiceId>,
-    /// The Services among them that publish no pod.
+    /// The Services that follow it and publish no pod.
     vacant: SmallSet<ServiceId>,
 }
 
@@ -136,7 +137,7 @@ impl FollowedLeases {
         self.rearm(name);
     }
 
-    /// Ends what [`Self::follow`] began. If no other Service follows the Lease, it is followed on for a while.
+    /// Ends what [`Self::follow`] began. If no other Service follows the Lease, it is still followed for a while.
     pub(crate) fn unfollow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) {
         let Some(followed) = self.followed.get_mut(name) else {
             return;
@@ -166,7 +167,7 @@ impl FollowedLeases {
         self.requests.push(LeaseRequest::Follow(self.generation));
     }
 
-    // === what is learned ===
+    // === news of Leases ===
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub(crate) fn next_look(&self) -> Option<Duration> {
@@ -174,8 +175,8 @@ impl FollowedLeases {
         [wake, self.retention.next()].into_iter().flatten().min()
     }
 
-    /// Looks at one of the Leases whose time has come, and returns the Services that this concerns; or forgets one that no
-    /// Service has followed for a while. `None` if there is no such Lease.
+    /// Looks at one of the Leases whose time has come, and returns the Services that this concerns, or forgets a Lease that no
+    /// Service has followed for a while. Returns `None` if there is no such Lease.
     pub(crate) fn look_at_one(&mut self, now: Duration) -> Option<Concerned> {
         if let Some(name) = self.retention.pop_due(now) {
             self.drop_lease(&name, now);
@@ -208,7 +209,7 @@ impl FollowedLeases {
         self.enact(name, effect)
     }
 
-    /// Returns the Services that follow a Lease, as far as a change of it concerns them.
+    /// Returns those Services that follow a Lease which a change of it concerns.
     fn enact(&mut self, name: &Arc<str>, effect: LeaseEffect) -> Option<Concerned> {
         self.rearm(name);
         let followed = self.followed.get(name)?;
@@ -240,7 +241,7 @@ impl FollowedLeases {
         self.wakes.extend(wake.map(|wake| (wake, name.clone())));
     }
 
-    /// Updates under which name a Lease is found by the pod that holds it.
+    /// Updates the name under which a Lease is found by the pod that holds it.
     fn index_holder(&mut self, name: &Arc<str>, holder: Option<Box<str>>) {
         let Some(followed) = self.followed.get_mut(name) else {
             return;
@@ -328,7 +329,7 @@ impl FollowedLeases {
         })
     }
 
-    /// Notes whether a Service that follows a Lease publishes no pod: then each renewal of the Lease concerns it.
+    /// Records whether a Service that follows a Lease publishes no pod, because then each renewal of the Lease concerns it.
     pub(crate) fn note_vacancy(&mut self, service: ServiceId, lease: &str, vacant: bool) {
         if let Some(followed) = self.followed.get_mut(lease) {
             if vacant {

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Receives what the watches of all kinds show. The router implements it; the watches know neither it nor the shards.
+/// Receives the objects that the watches of all kinds show. The router implements it; the watches know neither the router nor
+/// the shards.
 pub(crate) trait WatchHandler: Send + Sync {
     /// Waits until nodes, pods and Services have been listed once. Objects that are listed after that can be compared
     /// with them as they arrive, and need not be kept.
     fn inputs_listed(&self) -> BoxFuture<'_, ()>;
 
-    /// Hands each shard its changes all at once. Creates shards for namespaces that need one now. `at` is when the bytes arrived
-    /// that show them.
+    /// Hands each shard its changes all at once. Creates shards for namespaces that need one now. `at` is when the bytes that show
+    /// the changes arrived.
     fn deliver(&self, deliveries: Vec<Delivery>, at: Instant);
 
     /// Applies a node from a list or a watch.

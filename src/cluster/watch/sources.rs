@@ -70,12 +70,12 @@ impl Source {
 pub(crate) struct Seen {
     /// The number of the list.
     pub(super) epoch: u8,
-    /// When the bytes arrived that show them.
+    /// When the bytes that show them arrived.
     pub(super) at: Instant,
 }
 
 impl Seen {
-    /// A list of which a part was just read.
+    /// Creates the value for a part of a list that was just read.
     pub(super) fn now(epoch: u8) -> Self {
         let at = Instant::now();
         Self { epoch, at }
@@ -118,7 +118,7 @@ where
 
 /// Facts of an object in a namespace.
 pub(super) trait Changing {
-    /// Returns what the object of this kind means for its namespace.
+    /// Returns the change that the object of this kind means for its namespace.
     fn change(self, kind: Kind, gone: Option<DeletedAt>, epoch: u8) -> Change;
 }
 

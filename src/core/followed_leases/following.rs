@@ -44,8 +44,8 @@ pub(crate) struct Following {
     last_leader: Option<Box<str>>,
     /// The holder of the Lease when users were told last who leads, or why no pod does.
     told_of: Option<Box<str>>,
-    /// True from when this process begins to write until it is found for the first time who leads, or until a pod is withdrawn:
-    /// if no pod leads by then, none did before either.
+    /// True from the time at which this process begins to write until it finds for the first time who leads, or withdraws a pod. If
+    /// no pod leads by then, none did before either.
     since_start: bool,
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Settled {
 pub(crate) struct News {
     /// The status has changed.
     pub(crate) status: bool,
-    /// The status has changed, or the holder that users were told of.
+    /// The status has changed, or the holder is another one than users were told of.
     pub(crate) told: bool,
-    /// True if that was so before this process began to write.
+    /// True if the status was the same before this process began to write.
     pub(crate) standing: bool,
 }
 
@@ -110,7 +110,7 @@ impl Following {
         self.members.remove(&pod);
     }
 
-    /// Returns whether it is decided which pods these are. Until then, those that adopted slices show stay, unless they are gone.
+    /// Returns whether the pods have been decided on. Until then, those that adopted slices show stay, unless they are gone.
     pub(crate) fn is_decided(&self) -> bool {
         self.decided
     }

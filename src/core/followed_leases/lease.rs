@@ -16,18 +16,18 @@
 //! A watch may have been cut without notice. So before a published pod is removed because its time has run out, the
 //! Lease is read once more.
 //!
-//! There may be several sources at once: a read beside a watch, and the list of all namespaces beside the watch of one, whose
-//! place it takes. Each is judged by versions, so that one that is late sets nothing back. Versions go backwards when the API
-//! server's store is restored from a copy, and what is then shown has to be believed. A list tells the two apart, since it
-//! shows the store as it was at a moment after it was asked for. If it is older than a version that was shown after that, it
-//! is merely late. If it is older than one that had been shown before, the store has been restored.
+//! There may be several sources at once: a read beside a watch, and the list of all namespaces beside the watch of one, which
+//! it replaces. Each is judged by versions, so that a late source sets nothing back. Versions go backwards when the API
+//! server's store is restored from a copy, and then the lower ones have to be believed. A list tells the two apart, since it
+//! shows the store as it was at a moment after the list was asked for. If it is older than a version that was shown after that
+//! moment, it is merely late. If it is older than one that had been shown before, the store has been restored.
 
 use crate::core::election::Record;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a Lease that has never been seen may stay unknown before it is read: client-go's default duration, which
-/// also counts for a Lease without one.
+/// How long a Lease that has never been seen may stay unknown before it is read. This is client-go's default duration, which
+/// also counts for a Lease without a duration.
 const UNSEEN: Duration = Duration::from_secs(15);
 /// The pause before a read that has failed is repeated. It doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub struct LeaseFacts {
 const TEXT: usize = 256;
 
 impl LeaseFacts {
-    /// Returns the units of work that it takes to take the Lease in, besides those for what depends on it.
+    /// Returns the units of work that it takes to take the Lease in, without those for the Services that follow it.
     pub fn units(&self) -> u64 {
         (self.record.holder.len() / TEXT) as u64
     }
@@ -60,9 +60,9 @@ impl LeaseFacts {
 /// The answer to a read of one Lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseAnswer {
-    /// The Lease.
+    /// The Lease was found.
     Found(LeaseFacts),
-    /// There is none of this name.
+    /// There is no Lease of this name.
     Missing,
     /// The API server refused the read, with this message.
     Refused(Box<str>),
@@ -82,7 +82,8 @@ pub struct LeaseChange {
 }
 
 impl LeaseChange {
-    /// Returns the units of work that it takes to take in the Lease that it shows. A list is taken in by steps.
+    /// Returns the units of work that it takes to take in the Lease that it shows. Lists count nothing here, since they are taken in
+    /// by steps.
     pub fn units(&self) -> u64 {
         match &self.event {
             LeaseEvent::Seen(facts) | LeaseEvent::Read(_, LeaseAnswer::Found(facts)) => facts.units(),
@@ -148,18 +149,18 @@ pub enum LeaseRequest {
     Follow(u64),
     /// Read one of them, under this number.
     Read(u64, Arc<str>),
-    /// Follow them no longer.
+    /// Stop following them.
     Leave,
 }
 
 /// The leader, as a Lease shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict<'a> {
-    /// Not known yet.
+    /// It is not known yet whether any process leads.
     Unknown,
     /// No process leads.
     Nobody(Vacancy),
-    /// The process with this identity.
+    /// The process with this identity leads.
     Held(&'a str),
 }
 
@@ -185,7 +186,7 @@ pub enum LeaseEffect {
     Judge,
     /// The Lease was seen to change, so its holder is alive.
     Renewed {
-        /// False if it is the holder of before.
+        /// True if it has another holder than before.
         moved: bool,
     },
 }
@@ -417,7 +418,7 @@ impl FollowedLease {
         self.failures
     }
 
-    /// Looks at it later than it would.
+    /// Delays the next look at it.
     pub fn postpone(&mut self, by: Duration) {
         self.wake = self.wake.map(|wake| wake + by);
     }
@@ -432,8 +433,8 @@ impl FollowedLease {
         asks
     }
 
-    /// Looks at it, once [`Self::wake`] has come. `published` says whether a pod is published for it. Returns whether to
-    /// read it, and what has changed.
+    /// Looks at it, once the time of [`Self::wake`] has come. `published` says whether a pod is published for it. Returns whether to
+    /// read it, and the effect on the Services that follow it.
     pub fn due(&mut self, now: Duration, published: bool) -> (bool, LeaseEffect) {
         if self.wake().is_none_or(|wake| wake > now) {
             return (false, LeaseEffect::None);
@@ -508,8 +509,8 @@ pub fn duration(record: &Record) -> Duration {
     }
 }
 
-/// Returns the name of a pod, host or node that an identity begins with: what precedes the first `_`, which none of these
-/// contains. client-go and controller-runtime append `_` and a UUID to the hostname.
+/// Returns the name of a pod, host or node that an identity begins with: the part before the first `_`, a character that no
+/// such name contains. client-go and controller-runtime append `_` and a UUID to the hostname.
 pub fn holder_name(identity: &str) -> &str {
     identity.split('_').next().unwrap_or_default()
 }

@@ -14,13 +14,14 @@ use std::time::Duration;
 const AT_ONCE: usize = 16;
 /// The most reads of one namespace in flight.
 const AT_ONCE_OF_ONE: usize = 4;
-/// Reads in all that may be sent at once,
+/// The number of reads that may be sent at once after a pause.
 const BURST: u32 = 200;
-/// and then per second. Each is a look into etcd.
+/// The number of reads per second. Each of them reads from etcd.
 const QPS: f64 = 100.0;
-/// The pause after an answer that asks for one and does not say how long. It doubles with each further one in a row,
+/// The pause after an answer that asks for one and does not say how long. It doubles with each further such answer in a row, up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// up to this.
+/// The longest pause that this process chooses by itself.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause that is kept, whatever the API server asks for.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub(crate) struct LeaseRead {
 /// The outcome of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReadOutcome {
-    /// There was an answer, or none in time. If that proves nothing, the namespace asks again.
+    /// The read has ended, with an answer or without one. If that proves nothing, the namespace asks again.
     Done,
     /// The API server is too busy, and may have said for how long: the read is to be sent again.
     Throttled(Option<Duration>),
@@ -52,7 +53,7 @@ struct Tenant {
     in_flight: usize,
     /// True if it is in [`LeaseReads::turns`].
     has_turn: bool,
-    /// The number that counts. Reads under another one are not sent again.
+    /// The present number of its request to follow. Reads under another number are not sent again.
     generation: Option<u64>,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct LeaseReads {
     pause: Duration,
     /// The number of pauses in a row that the API server has asked for.
     pauses: u32,
-    /// Draws how much longer a pause is, so that not all clients of a server come back at once.
+    /// Draws the jitter of pauses, so that not all clients of a server come back at once.
     random: fastrand::Rng,
 }
 
@@ -85,7 +86,7 @@ impl LeaseReads {
         }
     }
 
-    /// Adds a read. A namespace has at most one of each Lease.
+    /// Adds a read. A namespace has at most one read of each Lease.
     pub(crate) fn want(&mut self, read: LeaseRead) {
         let tenant = self.tenants.entry(read.namespace.clone()).or_default();
         tenant.generation = Some(read.generation);
@@ -93,8 +94,8 @@ impl LeaseReads {
         self.take_turn(&read.namespace);
     }
 
-    /// Forgets the reads of a namespace that wait: it begins to follow its Leases under another number, or ceases to.
-    /// Reads in flight are not sent again.
+    /// Forgets the waiting reads of a namespace, which begins to follow its Leases under another number or ceases to follow them.
+    /// Its reads in flight are not sent again.
     pub(crate) fn forget(&mut self, namespace: &str) {
         let Some(tenant) = self.tenants.get_mut(namespace) else {
             return;
@@ -107,7 +108,8 @@ impl LeaseReads {
         self.drop_if_idle(namespace);
     }
 
-    /// Returns the next read, which is in flight from here on; or when there may be one, if nothing happens before.
+    /// Returns the next read, which is in flight from then on. If there is none now, returns when there may be one, provided that
+    /// nothing happens before.
     pub(crate) fn next(&mut self, now: Duration) -> Result<LeaseRead, Option<Duration>> {
         // While the API server is too busy, one read is enough to see whether it still is.
         let places = if self.pauses > 0 { 1 } else { AT_ONCE };
@@ -175,7 +177,7 @@ impl LeaseReads {
         }
     }
 
-    /// Has a namespace wait for its turn, if it has something to send and may have more in flight.
+    /// Gives a namespace a turn, if it has something to send and may have more in flight.
     fn take_turn(&mut self, namespace: &Arc<str>) {
         if let Some(tenant) = self.tenants.get_mut(namespace)
             && !tenant.has_turn

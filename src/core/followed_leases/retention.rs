@@ -1,12 +1,13 @@
-//! How long Leases are followed on that no Service follows any more.
+//! How long Leases are still followed after the last Service has ceased to follow them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a Lease is followed on after the last Service has ceased to follow it, and with it the watch of the namespace's
-/// Leases: to begin to follow takes a list of all of them, which may be megabytes, and one annotation of one Service may
-/// come and go many times a second. The time doubles with each list that comes soon after the last one.
+/// How long a Lease is still followed after the last Service has ceased to follow it, and for how long the watch of the
+/// namespace's Leases is therefore kept. To begin to follow takes a list of all of them, which may be megabytes, and one
+/// annotation of one Service may come and go many times a second. The time doubles with each list that comes soon after the
+/// last one.
 const KEPT: Duration = Duration::from_secs(60);
 /// The longest such time.
 const KEPT_LONGEST: Duration = Duration::from_secs(960);
@@ -14,7 +15,7 @@ const KEPT_LONGEST: Duration = Duration::from_secs(960);
 /// The Leases that no Service follows any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retention {
-    /// By when they are forgotten.
+    /// The Leases, by the times at which they are forgotten.
     kept: BTreeSet<(Duration, Arc<str>)>,
     /// How long they are kept.
     keeps_for: Duration,
@@ -45,23 +46,23 @@ impl Retention {
         until
     }
 
-    /// Takes a Lease back that was kept until then, since a Service follows it again.
+    /// Takes back a Lease that was kept until then, since a Service follows it again.
     pub(super) fn take_back(&mut self, name: Arc<str>, until: Duration) {
         self.kept.remove(&(until, name));
     }
 
-    /// Returns when the first of them is to be forgotten.
+    /// Returns when the next Lease is to be forgotten.
     pub(super) fn next(&self) -> Option<Duration> {
         self.kept.first().map(|(until, _)| *until)
     }
 
-    /// Takes one that is to be forgotten by now.
+    /// Takes a Lease that is to be forgotten by now.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<Arc<str>> {
         self.next().filter(|until| *until <= now)?;
         self.pop()
     }
 
-    /// Takes one, whether its time has come or not.
+    /// Takes a Lease, whether its time has come or not.
     pub(super) fn pop(&mut self) -> Option<Arc<str>> {
         self.kept.pop_first().map(|(_, name)| name)
     }

@@ -17,11 +17,11 @@ const LONGEST_SPREAD: Duration = Duration::from_secs(2);
 /// A change that concerns all Leases, and how far it has been applied. Nothing else may be applied in between.
 #[derive(Clone, Debug)]
 pub(crate) enum LeaseRound {
-    /// This process has begun to follow them, at this time: those after this name are left.
+    /// This process has begun to follow the Leases, at this time: those after this name are left.
     Begun(Duration, Option<Arc<str>>),
-    /// They were listed as of this moment, and the list came at this time: these are left.
+    /// The Leases were listed as of this moment, and the list came at this time: these are left.
     Listed(ListMoment, Duration, IntoIter<LeaseFacts>),
-    /// They were listed likewise: those after this name are left, of which some may not have been shown.
+    /// The whole list has been applied, and Leases that it did not show are looked for: those after this name are left.
     Unlisted(ListMoment, Duration, Option<Arc<str>>),
     /// This process no longer follows the outputs: those after this name are left to be forgotten.
     Forgotten(Option<Arc<str>>),
@@ -43,7 +43,7 @@ impl LeaseRound {
         Self::Forgotten(None)
     }
 
-    /// Returns the units of work of the next step of so many Leases, besides one for each.
+    /// Returns the units of work of the next step of `count` Leases, besides one for each.
     pub(crate) fn units(&self, count: usize) -> u64 {
         match self {
             Self::Listed(_, _, all) => all.as_slice().iter().take(count).map(LeaseFacts::units).sum(),
@@ -89,8 +89,8 @@ impl FollowedLeases {
         })
     }
 
-    /// Applies a change to as many Leases as `count` says. Returns the Services that this concerns, Lease by Lease, and what is
-    /// left.
+    /// Applies a change to the next `count` Leases. Returns the Services that this concerns, Lease by Lease, and the rest of the
+    /// round.
     pub(crate) fn step(
         &mut self,
         round: LeaseRound,
@@ -139,14 +139,14 @@ impl FollowedLeases {
         }
     }
 
-    /// Returns the names of some Leases, after one.
+    /// Returns the names of the `count` Leases that follow one in order.
     fn some_after(&self, after: Option<&Arc<str>>, count: usize) -> Vec<Arc<str>> {
         let from = after.map_or(Unbounded, |name| Excluded(&**name));
         let some = self.followed.range::<str, _>((from, Unbounded)).take(count);
         some.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Applies a change to those of some Leases, after one, whose last list passes the test. Returns the Services that this
+    /// Applies a change to those of the `count` Leases after one whose last list passes the test. Returns the Services that this
     /// concerns, and the last of these Leases, if more may be left.
     fn apply_to_some(
         &mut self,
@@ -168,7 +168,7 @@ impl FollowedLeases {
         (passing, last_of(names, count))
     }
 
-    /// Forgets what is known of some Leases, after one. Returns what is left.
+    /// Forgets what is known of the `count` Leases after one. Returns the rest of the round.
     fn forget_some(&mut self, after: Option<&Arc<str>>, count: usize, now: Duration) -> Option<LeaseRound> {
         for _ in 0..count {
             let Some(name) = self.retention.pop() else {
@@ -205,7 +205,7 @@ fn spread(name: &str, at: Duration) -> Duration {
     LONGEST_SPREAD.mul_f64(f64::from(FxBuildHasher.hash_one((name, at)) as u32) / f64::from(u32::MAX))
 }
 
-/// Returns the last of some names, if there are as many as were asked for.
+/// Returns the last of these names, if there are `count` of them, as were asked for.
 fn last_of(mut names: Vec<Arc<str>>, count: usize) -> Option<Arc<str>> {
     if names.len() < count {
         return None;

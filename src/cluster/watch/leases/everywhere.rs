@@ -60,7 +60,7 @@ impl Members {
         self.0.lock().of.contains_key(namespace)
     }
 
-    /// Follows the Leases of a namespace no longer.
+    /// Stops following the Leases of a namespace.
     pub(crate) fn leave(&self, namespace: &str) {
         self.0.lock().of.remove(namespace);
     }
@@ -79,11 +79,11 @@ pub(crate) enum Everywhere {
     Refused,
 }
 
-/// Is told what has become of the watch.
+/// Receives the outcome of starting the watch.
 pub(crate) type Tell = Box<dyn Fn(Everywhere) + Send + Sync>;
 
 impl LeaseReader {
-    /// Has the watch follow the Leases of a namespace too. Returns false if it cannot.
+    /// Makes the watch follow the Leases of a namespace too. Returns false if it cannot.
     pub(crate) fn join(&self, members: &Members, namespace: &Arc<str>, generation: u64) -> bool {
         let now = *self.leadership.borrow();
         {
@@ -205,7 +205,7 @@ impl Subject for Watched {
                 leases.entry(lease.namespace).or_default().push(lease.facts);
             }
         }
-        // The watch of a single namespace has gone on meanwhile, and may have shown what is newer.
+        // The watch of a single namespace has gone on meanwhile, and may have shown something newer.
         let asked = self.reader.time_of(listing.asked);
         for (namespace, generation) in members {
             let leases = leases.remove(&namespace).unwrap_or_default();
