@@ -65,9 +65,9 @@ pub struct Pacing {
     pub watch: WatchLimits,
     /// The time a change of a slice that exists waits to be batched with others.
     pub slice_batch: Duration,
-    /// The same for Endpoints.
+    /// The time that a change of an Endpoints object that exists waits to be batched with others.
     pub endpoints_batch: Duration,
-    /// The same for slices that mirror Endpoints.
+    /// The time that a change of a slice that mirrors Endpoints, and exists, waits to be batched with others.
     pub mirrored_batch: Duration,
 }
 
@@ -114,7 +114,7 @@ pub struct Landing {
     pub took: Duration,
     /// The pause that the API server asks for.
     pub quiet: Option<Duration>,
-    /// Whether a shard is left to say whether the object is due again.
+    /// True if the object's shard still exists, which then reports whether the object is due again.
     pub has_shard: bool,
 }
 

@@ -15,12 +15,12 @@ use crate::core::namespace::Kind;
 /// Ways to request a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// As the first events of a watch, which costs the server the least memory. Servers support it since 1.27 behind a
-    /// feature gate, and by default since 1.34.
+    /// Requests the list as the first events of a watch, which costs the server the least memory. Servers support it
+    /// since 1.27 behind a feature gate, and by default since 1.34.
     Stream,
-    /// In pages.
+    /// Requests the list in pages.
     Pages,
-    /// In one piece: for a list that is so slow that its pages expire.
+    /// Requests the list in one piece, if it is so slow that its pages expire.
     Whole,
 }
 
@@ -29,7 +29,7 @@ impl Way {
     pub(super) fn after(self, error: &Cause) -> Self {
         match (self, error) {
             (Self::Pages, Cause::Expired) => Self::Whole,
-            // Every other way costs a server that is too busy more.
+            // A server that is too busy would have more work with any other way.
             (way, error) if error.pause().is_some() => way,
             _ => Self::Pages,
         }

@@ -297,7 +297,7 @@ impl FollowedLease {
     pub fn seen(&mut self, version: u64, record: &Record, at: Duration) -> LeaseEffect {
         self.overtaken = true;
         match &mut self.observed {
-            // Not yet listed, so it may be of any age.
+            // The Leases are not listed yet, so this one may be of any age.
             ObservedLease::Unknown => LeaseEffect::None,
             ObservedLease::Unreadable => self.first_sight(version, record, at),
             ObservedLease::Missing { version: known }

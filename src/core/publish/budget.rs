@@ -2,11 +2,12 @@
 //!
 //! The cost of a write is its size times the number of its watchers: an API server spends CPU time on each event for each
 //! watcher, and each node receives and decodes it. So the bucket counts bytes times watchers. Three quarters of it are
-//! kept for removals, which may also use the rest; what they leave of theirs is for all.
+//! kept for removals, which may also use the rest; the part that removals leave over is for all writes.
 //!
-//! The size of an object is known only when its request has been built, so a write that is granted pays for the usual size,
-//! and the difference is made up for then. A write is granted while the bucket is not empty; what it costs beyond that delays
-//! the next ones. A huge one would delay them by seconds, so its namespace owes the excess: see [`debts`].
+//! The size of an object is known only when its request has been built, so a write pays for the usual size when it is granted,
+//! and the difference is settled when it is built. A write is granted while the bucket is not empty; the part of its cost that
+//! the bucket lacks delays the next ones. A huge write would delay them by seconds, so its namespace owes the excess: see
+//! [`debts`].
 
 mod debts;
 
@@ -73,8 +74,8 @@ pub struct WatchLimits {
     pub total: f64,
     /// Bytes per second that one watcher may receive; zero or less means no limit.
     pub each: f64,
-    /// Bytes per second that the API servers may send to all watchers where those are so few that [`Self::each`] allows
-    /// less.
+    /// Bytes per second that the API servers may send to all watchers together, where [`Self::each`] would allow less because
+    /// there are few.
     pub few: f64,
     /// The largest number of writes of a resource whose events have not come back, while there are watchers.
     pub places: u16,
@@ -338,7 +339,7 @@ impl WatchBudget {
         wait.max(self.until_group())
     }
 
-    /// Returns how long it takes until so many bytes have come in, of which that part counts as long as anything is owed.
+    /// Returns how long it takes until this many bytes have come in. While anything is owed, only `part` of them counts.
     fn time_to(&self, bytes: f64, part: f64) -> Duration {
         let part = if self.debts.len() > 0 { part } else { 1.0 };
         let time = Duration::try_from_secs_f64(bytes / (self.rate() * part));
@@ -403,7 +404,7 @@ impl WatchBudget {
         }
     }
 
-    /// Returns whether a namespace has to wait with a write, because it owes something.
+    /// Returns whether a write of a namespace has to wait, because the namespace is in debt.
     pub(super) fn holds(&self, tenant: u64, removes: bool, now: Duration) -> bool {
         self.debts.hold(tenant, removes, now)
     }
@@ -418,7 +419,7 @@ impl WatchBudget {
         self.debts.worst()
     }
 
-    /// Returns when the next namespace no longer has to wait, if nothing is written before.
+    /// Returns when the next namespace stops having to wait, if nothing is written before.
     pub(super) fn owed_until(&self, now: Duration) -> Option<Duration> {
         let owed = self.debts.missing()? * self.watchers;
         // Once the budget is full, all of it is for those that owe.
@@ -439,7 +440,7 @@ impl WatchBudget {
         self.debts.clear();
     }
 
-    /// Gives back what was paid for a write that the API server has not carried out, and what its namespace owes for it.
+    /// Gives back the payment for a write that the API server has not carried out, and takes its part off the namespace's debt.
     pub(super) fn refund(&mut self, namespace: &str, cost: FinalCost) {
         self.charge(cost.paid.of_removals, -cost.paid.bytes);
         if cost.owed > 0.0 {

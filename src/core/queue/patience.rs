@@ -20,7 +20,7 @@ const LONGEST: [Duration; CLASSES] = [
     Duration::from_secs(70),
 ];
 
-/// One divided by this is the part of the backlog's time for which additions are overtaken by all removals. With a half,
+/// All removals overtake additions for the backlog's time divided by this. With half of the backlog's time,
 /// additions that no removal takes along wait three times as long as others while changes come at several times the pace
 /// of writes; with a tenth, they would hardly be overtaken at all.
 pub(super) const PART_OF_BACKLOG: u32 = 6;

@@ -62,12 +62,12 @@ pub(super) struct Waiting {
     pub allowed: Classes,
     /// The classes that have any.
     pub classes: Classes,
-    /// The classes whose oldest object has waited for so long that new removals do not go before it.
+    /// The classes whose oldest object has waited long enough that new removals do not go before it.
     pub aged: Classes,
 }
 
 impl Waiting {
-    /// Returns the part of a write that a promise gains meanwhile.
+    /// Returns the part of a write that a promise gains with each write.
     fn part(self, promise: Promise) -> u16 {
         let endpoints = self.classes.and(Classes::ENDPOINTS);
         match promise {

@@ -68,8 +68,8 @@ impl<T> Ring<T> {
         self.replace(id, |(round, _)| (round, age));
     }
 
-    /// Gives a member its turn, `in_order` if it is the one whose turn it is: if it has had one in this round, that begins
-    /// the next. A member that has a turn out of order has its next one in the next round all the same.
+    /// Gives a member a turn; `in_order` says that it is the member whose turn it is. If it has had its turn of this round, the next
+    /// round begins. A member that has a turn out of order has its next one in the next round all the same.
     pub(super) fn take_turn(&mut self, id: u64, in_order: bool) {
         if let Some(member) = self.members.get(&id).filter(|_| in_order) {
             self.round = self.round.max(member.turn.0);

@@ -23,7 +23,7 @@ enum Pods<P, A> {
     Many(Box<Many<P, A>>),
 }
 
-/// What [`Members::set`] was last given for a pod.
+/// The entry of a pod, as [`Members::set`] was last given it.
 #[derive(Clone, Debug)]
 struct One<P, A> {
     address: A,

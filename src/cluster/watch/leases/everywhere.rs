@@ -1,5 +1,5 @@
-//! One watch of the Leases of all namespaces, in place of one for each namespace in which Leases are followed. Each watch
-//! has a connection of its own here, so many namespaces would need as many.
+//! A single watch of the Leases of all namespaces, which replaces the watches of single namespaces where these are many. Each
+//! watch has a connection of its own.
 //!
 //! A namespace can join while everything is being listed, since it then gets the list. At any other time it has a watch of
 //! its own, until enough such namespaces have come together for another list.

@@ -16,9 +16,9 @@ use std::time::Duration;
 /// A slice that gives way to others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Leaving {
-    /// One that was published for an annotation.
+    /// A slice that was published for an annotation.
     Custom(SliceId),
-    /// One that mirrors Endpoints.
+    /// A slice that mirrors Endpoints.
     Mirrored(MirroredSliceId),
 }
 
@@ -490,7 +490,7 @@ impl Replacement {
             work.addresses_visited += 1;
             self.others.there.counts.contains_key(&held.ips[*at])
         };
-        // Where one was missing, the comparison goes on there. All are compared once more before it counts.
+        // The comparison goes on at the address that was missing last time. The slice is covered only if all are there now.
         let order = (waiting.missing..held.ips.len()).chain(0..waiting.missing);
         let missing = order.into_iter().find(|at| !there(at));
         waiting.missed = missing.map(|at| held.ips[at]);
@@ -570,7 +570,7 @@ impl Replacement {
         }
         let stays = |leaving: &Leaving| match replacing {
             Replacing::Nothing => false,
-            // Where the others are complete, it may turn out to hold nothing ready.
+            // While the others are complete, a read may still show that this slice holds no ready endpoint.
             Replacing::Ours { complete, hold } => {
                 let known = matches!(leaving, Leaving::Mirrored(_))
                     || (self.leaving.get(leaving)).is_some_and(|waiting| waiting.held.is_some());

@@ -123,7 +123,7 @@ impl Debts {
             self.by_end.pop_first();
             self.of.remove(&tenant);
         }
-        // So that the number does not lose its precision.
+        // A number that grew for ever would lose its precision.
         self.paid = 0.0;
         bytes
     }

@@ -6,8 +6,8 @@
 //!
 //! Both look the same until more writes are on their way. On a server that is behind, each of them makes the next echo
 //! later; if only our watch is late, echoes stay as late as they were. So the number of writes that may be without an
-//! echo is doubled when the echo of a write that was one of so many is hardly later than the quickest of the last
-//! echoes, and halved when one is much later. If the quickest echo itself becomes later, our own writes may be the
+//! echo is doubled when as many were on their way and an echo is still hardly later than the quickest of the last
+//! echoes, and halved when an echo is much later. If the quickest echo itself becomes later, our own writes may be the
 //! reason, and the number begins anew with few.
 //!
 //! Such writes have a rate of their own ([`super::super::fan_out`]), which is what kube-controller-manager allows itself
