@@ -328,8 +328,8 @@ impl Placement<'_> {
         }
     }
 
-    /// Looks at the slices that give way and have changed, and at those that take their place, until the budget is spent. Returns
-    /// true when all is done.
+    /// Looks at the slices that give way, and at those that take their place, of the Services whose slices have changed, until the
+    /// budget is spent. Returns true when nothing is left.
     pub(super) fn step_replacements(&mut self, budget: &mut TurnBudget) -> bool {
         while let Some(name) = self.replacements.changed.first().cloned() {
             if budget.is_spent() {
