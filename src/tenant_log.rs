@@ -3,6 +3,7 @@
 //!
 //! There is one log, so the limits are global to the process, as the subscriber and the recorder of metrics are.
 
+use crate::clock;
 use crate::core::log_shares::{LeftOut, LogShares};
 use crate::metrics::LogMetrics;
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ static LOG: LazyLock<Shared> = LazyLock::new(|| Shared {
 });
 
 fn now() -> Duration {
-    Instant::now().saturating_duration_since(LOG.start)
+    clock::since(LOG.start)
 }
 
 /// The subject of a line. A namespace has a share for each, so that lines about one subject do not use up those about

@@ -9,6 +9,7 @@
 //! The writer receives nothing. A comparison costs as much as its Service is large, so a Service that keeps changing is
 //! compared a few times within the time that a difference must last, and an unchanged one not at all.
 
+use crate::clock;
 use crate::core::bucket::TokenBucket;
 use crate::core::excerpt::Excerpt;
 use crate::core::hash::{KeyedMap, KeyedSet};
@@ -91,7 +92,7 @@ impl DriftTracker {
     }
 
     fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.0.start)
+        clock::since(self.0.start)
     }
 
     /// Records the sync state of a Service when it has changed.

@@ -4,6 +4,7 @@
 //! unwritten ones are dropped.
 
 use super::messages::{EventHandle, EventMsg};
+use crate::clock;
 use crate::cluster::events::{EventAnswer, EventClient};
 use crate::core::events::{EventLog, EventOutcome, Key, Moment, Pending, Taken};
 use crate::core::time::Time;
@@ -115,7 +116,7 @@ impl Actor for Events {
         message: EventMsg,
         state: &mut EventState,
     ) -> Result<(), ActorProcessingErr> {
-        let now = Instant::now().saturating_duration_since(state.start);
+        let now = clock::since(state.start);
         match message {
             EventMsg::Wake => {
                 let wall = state.clock.now();

@@ -1,6 +1,7 @@
 //! Runs the watches and reads of Leases that shards ask for: one watch in each namespace where a Service follows a Lease,
 //! and one of all namespaces where those are many.
 
+use crate::clock;
 use crate::cluster::watch::{Everywhere, LeaseReader, Members};
 use crate::core::followed_leases::lease::LeaseRequest;
 use crate::core::followed_leases::reads::{LeaseRead, LeaseReads, ReadOutcome};
@@ -55,7 +56,7 @@ impl LeaseHandle {
 
     /// Returns the current time on that clock.
     pub(super) fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.0.start)
+        clock::since(self.0.start)
     }
 }
 
@@ -193,7 +194,7 @@ impl Actor for Leases {
 
 impl LeaseState {
     fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.start)
+        clock::since(self.start)
     }
 
     /// Sends the reads that may go now, and sets a timer for the next one.
@@ -231,9 +232,7 @@ impl LeaseState {
             return;
         }
         self.follow_alone(namespace, generation, actor);
-        let refused = self
-            .refused
-            .is_some_and(|at| Instant::now().saturating_duration_since(at) < REFUSED);
+        let refused = self.refused.is_some_and(|at| clock::since(at) < REFUSED);
         if self.watches.len() >= MANY && !refused {
             self.follow_everywhere(actor);
         }

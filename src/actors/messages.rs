@@ -1,6 +1,7 @@
 //! Messages between the actors, and the handles that reach the writer and the actor that writes Events.
 
 use super::inbox::Inbox;
+use crate::clock;
 use crate::cluster::events::EventAnswer;
 use crate::cluster::objects::Answer;
 use crate::core::events::{Inbox as Notices, Key, Notice, Taken as TakenNotices};
@@ -198,7 +199,7 @@ impl WriterHandle {
 
     /// Returns the current time on the clock of reports and of the publisher.
     pub(super) fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.0.start)
+        clock::since(self.0.start)
     }
 
     /// Takes what comes next. Returns true when something is left, and the writer has to be woken again.

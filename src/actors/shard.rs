@@ -6,6 +6,7 @@ use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use super::standing::StandingProblems;
+use crate::clock;
 use crate::cluster::encodings::Encodings;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
@@ -241,7 +242,7 @@ impl ShardState {
     /// Finishes handling a message: publishes how far the shard has applied its inbox, and tells the root when the shard is
     /// empty.
     fn finish(&mut self, replied: bool, began: Instant) {
-        let took = Instant::now().saturating_duration_since(began);
+        let took = clock::since(began);
         self.part.update(&mut self.core, took);
         self.inbox.applied(self.sequence);
         let empty = self.core.is_empty() && self.comparison.as_ref().is_none_or(Comparison::is_empty);

@@ -1,6 +1,7 @@
 //! The encoding that is used for each resource: protobuf or JSON.
 
 use super::codec::Encoding;
+use crate::clock;
 use crate::core::namespace::Kind;
 use crate::metrics::FallbackMetrics;
 use http::{HeaderValue, StatusCode};
@@ -116,7 +117,7 @@ impl Encodings {
 
     /// Returns the time in milliseconds since the start.
     fn now(&self) -> u64 {
-        Instant::now().saturating_duration_since(self.0.start).as_millis() as u64
+        clock::since(self.0.start).as_millis() as u64
     }
 
     /// Returns the media types to accept for a resource.

@@ -9,6 +9,7 @@ use super::encodings::{Encodings, Form, media_type};
 use super::fence::{Closed, Fence};
 use super::http::{self, Head};
 use super::transport::{Transport, read_all};
+use crate::clock;
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
@@ -162,7 +163,7 @@ impl ObjectClient {
             Err(failure) => failed(&asked, &failure),
         };
         Answer {
-            took: Instant::now().saturating_duration_since(start),
+            took: clock::since(start),
             ..answer
         }
     }

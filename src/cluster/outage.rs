@@ -7,6 +7,7 @@ mod shared;
 pub(crate) use shared::SharedOutage;
 
 use super::cause::Cause;
+use crate::clock;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -138,7 +139,7 @@ impl OutageLog {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Account, Duration) -> T) -> T {
-        let now = Instant::now().saturating_duration_since(self.0.start);
+        let now = clock::since(self.0.start);
         let mut account = self.0.account.lock();
         let before = account.wake();
         let result = change(&mut account, now);

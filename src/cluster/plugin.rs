@@ -15,6 +15,7 @@ use self::process::Run;
 use self::runs::Runs;
 use super::client_error::ClientError;
 use super::plugin_errors::{failed, subject};
+use crate::clock;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use jiff::Timestamp;
@@ -207,7 +208,7 @@ impl Plugin {
                 None => drop(changed.await),
                 Some(end) => {
                     if timeout_at(end, changed).await.is_err() {
-                        return Err(hangs(Instant::now().saturating_duration_since(since)));
+                        return Err(hangs(clock::since(since)));
                     }
                 }
             }

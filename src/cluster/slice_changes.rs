@@ -6,6 +6,7 @@ use super::encodings::{Encodings, Form};
 use super::event_stream::EventStream;
 use super::http;
 use super::pages::ANSWER;
+use crate::clock;
 use crate::core::facts::{CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, MANAGED_BY, MIRRORED_BY, SliceMeta};
 use crate::core::namespace::Kind;
 use kube::Client;
@@ -42,7 +43,7 @@ pub(crate) async fn follow(client: Client, encodings: Encodings, news: mpsc::Sen
     while !news.is_closed() {
         let started = Instant::now();
         match watch(&client, &encodings, &news, &mut from).await {
-            Ok(()) if Instant::now().saturating_duration_since(started) >= PAUSE => continue,
+            Ok(()) if clock::since(started) >= PAUSE => continue,
             Ok(()) => {}
             Err(cause) => {
                 from = None;

@@ -25,6 +25,7 @@ use self::view::View;
 use super::flags::TopArgs;
 use super::inspect::naming;
 use super::logging::one_line;
+use crate::clock;
 use crate::cluster::connect::{PLUGIN_DEADLINE, connect_and_tell};
 use crate::cluster::encodings::Encodings;
 use crate::cluster::lease::Location;
@@ -152,10 +153,6 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     }
 }
 
-fn since(start: Instant) -> Duration {
-    Instant::now().saturating_duration_since(start)
-}
-
 fn learn(model: &mut Model, news: News, now: Duration) {
     match news {
         News::Metrics(outcome) => model.scraped(outcome, now),
@@ -171,9 +168,9 @@ async fn once(mut model: Model, mut news: mpsc::Receiver<News>) -> ExitCode {
     while scrapes < 2 {
         let Some(news) = news.recv().await else { break };
         scrapes += u32::from(matches!(news, News::Metrics(_)));
-        learn(&mut model, news, since(start));
+        learn(&mut model, news, clock::since(start));
     }
-    let now = since(start);
+    let now = clock::since(start);
     model.hot.advance(now);
     let text = View::of(&model, Sort::default(), "", now).to_text(PRINTED);
     let mut out = io::stdout().lock();
@@ -241,11 +238,11 @@ async fn live(mut model: Model, mut news: mpsc::Receiver<News>) -> io::Result<()
             _ = ticks.tick() => {}
             // A storm of changes is counted here, and drawn at the next tick.
             Some(news) = news.recv() => {
-                learn(&mut model, news, since(start));
+                learn(&mut model, news, clock::since(start));
                 continue;
             }
         }
-        let now = since(start);
+        let now = clock::since(start);
         model.hot.advance(now);
         let view = View::of(&model, choice.sort, &choice.filter, now);
         screen.0.draw(|frame| screen::draw(frame, &view, &mut choice))?;

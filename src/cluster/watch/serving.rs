@@ -2,6 +2,7 @@
 //! is listed, and who gets it.
 
 use super::initial::Way;
+use crate::clock;
 use crate::cluster::cause::Cause;
 use crate::cluster::event_stream::EventStream;
 use crate::core::leadership::Demand;
@@ -109,7 +110,7 @@ pub(super) async fn serve<S: Subject>(
     loop {
         serving.act(subject, random);
         let wake = serving.list_watch.wake().map(|wake| serving.start + wake);
-        let (list_watch, now) = (&mut serving.list_watch, || since(serving.start));
+        let (list_watch, now) = (&mut serving.list_watch, || clock::since(serving.start));
         tokio::select! {
             biased;
             _ = demands.changed() => list_watch.demanded(*demands.borrow_and_update(), now()),
@@ -188,7 +189,7 @@ impl<S: Subject> Serving<S> {
     /// Starts all actions that are due now.
     fn act(&mut self, subject: &mut S, random: &mut fastrand::Rng) {
         let was_open = matches!(self.stream, Stream::Open(_));
-        while let Some(action) = self.list_watch.act(since(self.start)) {
+        while let Some(action) = self.list_watch.act(clock::since(self.start)) {
             match action {
                 Action::List => {
                     let again = std::mem::take(&mut self.listed);
@@ -208,7 +209,7 @@ impl<S: Subject> Serving<S> {
                 }
                 Action::Rewound { under } => {
                     let demand = subject.rewound(under);
-                    self.list_watch.demanded(demand, since(self.start));
+                    self.list_watch.demanded(demand, clock::since(self.start));
                 }
             }
         }
@@ -237,14 +238,14 @@ impl<S: Subject> Serving<S> {
                     subject.listed(listing, asked);
                 }
                 self.list_watch
-                    .listed(version, objects, since(self.start), random.f64());
+                    .listed(version, objects, clock::since(self.start), random.f64());
             }
             Progress::Listed(Err(error)) => {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
                 subject.failed(&error);
                 self.list_watch
-                    .list_failed(error.pause(), since(self.start), random.f64());
+                    .list_failed(error.pause(), clock::since(self.start), random.f64());
             }
             Progress::Opened(Ok(body)) => {
                 subject.succeeded();
@@ -282,7 +283,7 @@ impl<S: Subject> Serving<S> {
                 error.pause().map_or(End::Broken, End::Busy)
             }
         };
-        self.list_watch.ended(end, since(self.start), random.f64());
+        self.list_watch.ended(end, clock::since(self.start), random.f64());
         subject.closed();
     }
 }
@@ -293,11 +294,6 @@ async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
         Some(work) => work.await,
         None => pending().await,
     }
-}
-
-/// Returns the time passed since then.
-fn since(start: Instant) -> Duration {
-    Instant::now().saturating_duration_since(start)
 }
 
 /// Sleeps until then.
