@@ -6,12 +6,12 @@ use super::encodings::{Encodings, Form};
 use super::event_stream::EventStream;
 use super::http;
 use super::pages::ANSWER;
+use super::watch::ALL_SLICES;
 use crate::clock;
-use crate::core::facts::{CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, MANAGED_BY, MIRRORED_BY, SliceMeta};
+use crate::core::facts::SliceMeta;
 use crate::core::namespace::Kind;
 use kube::Client;
 use kube::client::Body;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -77,11 +77,8 @@ async fn watch(
             .map_err(|_| Silent(ANSWER))??;
         codec::list_version(&list)?.to_string()
     };
-    // The slices that endpointd and the controllers that it replaces write.
-    let ours = format!("{LABEL_MANAGED_BY} in ({MANAGED_BY},{MIRRORED_BY},{CUSTOM_MANAGED_BY})");
     let uri = format!(
-        "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600&labelSelector={}",
-        utf8_percent_encode(&ours, NON_ALPHANUMERIC)
+        "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600{ALL_SLICES}"
     );
     let mut stream = EventStream::new(answer(client, encodings, Form::Metadata, &uri).await?);
     *from = Some(version);

@@ -11,7 +11,7 @@ mod sources;
 
 pub(crate) use handler::WatchHandler;
 pub(crate) use leases::{Everywhere, LeaseReader, Members};
-pub(crate) use sources::Source;
+pub(crate) use sources::{ALL_SLICES, Source};
 
 use self::events::take_events;
 use self::initial::{Listing, Way};
