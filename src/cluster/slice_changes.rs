@@ -1,11 +1,11 @@
 //! Follows changes of `EndpointSlices` by their metadata, without reading what exists.
 
-use super::cause::{Cause, Silent};
+use super::cause::Cause;
 use super::codec::{self, EventKind, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::event_stream::EventStream;
 use super::http;
-use super::pages::ANSWER;
+use super::pages;
 use super::watch::ALL_SLICES;
 use crate::clock;
 use crate::core::facts::SliceMeta;
@@ -15,7 +15,7 @@ use kube::client::Body;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// A watch that shows nothing for this long is restarted: the server sends a bookmark a minute.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -71,11 +71,10 @@ async fn watch(
     let version = if let Some(version) = from.take() {
         version
     } else {
-        let list = answer(client, encodings, Form::MetadataList, &format!("{path}?limit=1")).await?;
-        let list = timeout(ANSWER, list.collect_bytes())
-            .await
-            .map_err(|_| Silent(ANSWER))??;
-        codec::list_version(&list)?.to_string()
+        let uri = format!("{path}?limit=1");
+        pages::version(answer(client, encodings, Form::MetadataList, &uri))
+            .await?
+            .to_string()
     };
     let uri = format!(
         "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600{ALL_SLICES}"
@@ -119,7 +118,5 @@ async fn watch(
 }
 
 async fn answer(client: &Client, encodings: &Encodings, form: Form, uri: &str) -> Result<Body, Cause> {
-    let read = http::read(client, encodings, Kind::Slice, form, uri);
-    let answer = timeout(ANSWER, read).await.map_err(|_| Silent(ANSWER))??;
-    answer.map_err(|(head, status)| Cause::answered(&head, status))
+    pages::answer(http::read(client, encodings, Kind::Slice, form, uri)).await
 }

@@ -19,7 +19,7 @@ use self::reader::Reader;
 use self::serving::{Listed, Shown, Subject, Work, serve};
 use self::sources::{Item, Seen};
 use super::cause::Cause;
-use super::codec::{self, NamedNode, Namespaced};
+use super::codec::{NamedNode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
@@ -250,22 +250,11 @@ impl<L: Item, W: Item> Subject for OneKind<L, W> {
             at,
         };
         W::hand_on(&*reader.handler, self.kind(), shown.items, seen);
-        let version = match shown.version.as_deref().map(codec::version).transpose() {
-            Ok(version) => version,
-            Err(error) => {
-                return Shown {
-                    version: None,
-                    end: Err(error.into()),
-                };
-            }
-        };
-        if let (Some(version), Some(output)) = (version, self.kind().output()) {
+        let shown = Shown::until(shown.version.as_deref(), shown.end);
+        if let (Some(version), Some(output)) = (shown.version, self.kind().output()) {
             reader.handler.shown(output, version, at);
         }
-        Shown {
-            version,
-            end: shown.end,
-        }
+        shown
     }
 
     fn is_current(&mut self) {

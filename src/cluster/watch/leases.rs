@@ -12,11 +12,11 @@ use super::initial::Way;
 use super::reader::complain;
 use super::serving::{Listed, Shown, Subject, Work, serve};
 use crate::cluster::Status;
-use crate::cluster::cause::{Cause, Silent};
+use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http::{self, Head};
 use crate::cluster::outage::SharedOutage;
-use crate::cluster::pages::{self, ANSWER, PAGE};
+use crate::cluster::pages::{self, ANSWER, PAGE, READING};
 use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList};
 use crate::core::followed_leases::reads::{LeaseRead, ReadOutcome};
 use crate::core::inbox::{Change, Delivery};
@@ -34,8 +34,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// The timeout of a read.
-const READING: Duration = Duration::from_secs(10);
 /// How many namespaces are listed at once. Each has one list at a time, so they take turns.
 const AT_ONCE: usize = 16;
 
@@ -156,12 +154,15 @@ impl LeaseReader {
         complain("leases", &self.undecodable, errors);
     }
 
+    /// Reads the version that a list of one Lease shows.
+    async fn version(self, uri: String) -> Result<u64, Cause> {
+        pages::version(self.answer(&uri)).await
+    }
+
     /// Returns the body of the answer to a request, once the server has begun to answer.
     async fn answer(&self, uri: &str) -> Result<Body, Cause> {
         let _asking = self.outages.asks();
-        let answer = timeout(ANSWER, http::read_json(&self.client, uri));
-        let answer = answer.await.map_err(|_| Silent(ANSWER))??;
-        answer.map_err(|(head, status)| Cause::answered(&head, status))
+        pages::answer(http::read_json(&self.client, uri)).await
     }
 
     async fn get(&self, namespace: &str, name: &str) -> Result<LeaseAnswer, Throttled> {
@@ -260,7 +261,7 @@ impl Subject for Following {
 
     fn version(&mut self) -> Work<u64> {
         let uri = format!("{}?limit=1", http::leases(&self.namespace));
-        read_version(self.reader.clone(), uri).boxed()
+        self.reader.clone().version(uri).boxed()
     }
 
     fn opened(&mut self, _: u64) {}
@@ -307,26 +308,7 @@ fn events_of(reader: &LeaseReader, events: &[u8], mut each: impl FnMut(Arc<str>,
         };
         each(lease.namespace, event);
     }
-    match shown.version.as_deref().map(codec::version).transpose() {
-        Ok(version) => Shown {
-            version,
-            end: shown.end,
-        },
-        Err(error) => Shown {
-            version: None,
-            end: Err(error.into()),
-        },
-    }
-}
-
-/// Reads the version that a list of one Lease shows.
-async fn read_version(reader: LeaseReader, uri: String) -> Result<u64, Cause> {
-    let reading = async {
-        let body = reader.answer(&uri).await?;
-        let body = body.collect_bytes().await?;
-        Ok(codec::list_version(&body)?)
-    };
-    timeout(READING, reading).await.map_err(|_| Silent(READING))?
+    Shown::until(shown.version.as_deref(), shown.end)
 }
 
 /// Lists the Leases of a namespace. As no version is asked for, the list shows the current state of the store.

@@ -4,6 +4,7 @@
 use super::initial::Way;
 use crate::clock;
 use crate::cluster::cause::Cause;
+use crate::cluster::codec;
 use crate::cluster::event_stream::EventStream;
 use crate::core::leadership::Demand;
 use crate::core::leadership::list_watch::{Action, End, ListWatch};
@@ -40,6 +41,19 @@ pub(super) struct Shown {
     pub(super) version: Option<u64>,
     /// The reason why the watch cannot go on past them, if it cannot.
     pub(super) end: Result<(), Cause>,
+}
+
+impl Shown {
+    /// Creates the result of events up to one of this version, with the reason why the watch cannot go on, if it cannot.
+    pub(super) fn until(version: Option<&str>, end: Result<(), Cause>) -> Self {
+        match version.map(codec::version).transpose() {
+            Ok(version) => Self { version, end },
+            Err(error) => Self {
+                version: None,
+                end: Err(error.into()),
+            },
+        }
+    }
 }
 
 /// Something that is listed and watched.

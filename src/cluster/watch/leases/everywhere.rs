@@ -4,7 +4,7 @@
 //! A namespace can join while everything is being listed, since it then gets the list. At any other time it has a watch of
 //! its own, until enough such namespaces have come together for another list.
 
-use super::{LeaseReader, events_of, read_version};
+use super::{LeaseReader, events_of};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http;
@@ -225,7 +225,8 @@ impl Subject for Watched {
     }
 
     fn version(&mut self) -> Work<u64> {
-        read_version(self.reader.clone(), format!("{}?limit=1", http::ALL_LEASES)).boxed()
+        let uri = format!("{}?limit=1", http::ALL_LEASES);
+        self.reader.clone().version(uri).boxed()
     }
 
     fn opened(&mut self, _: u64) {
