@@ -76,12 +76,10 @@ pub(super) enum Remark {
 impl Resource {
     /// Returns whether a `Status` is about the object of this name.
     fn is_subject(&self, status: &Status, name: &str) -> bool {
-        status.kind == "Status"
-            && status.details.as_ref().is_some_and(|details| {
-                (details.kind == self.plural || details.kind == self.kind)
-                    && (details.group.is_empty() || details.group == self.group)
-                    && details.name == name
-            })
+        status.about(name).is_some_and(|details| {
+            (details.kind == self.plural || details.kind == self.kind)
+                && (details.group.is_empty() || details.group == self.group)
+        })
     }
 }
 

@@ -189,19 +189,13 @@ struct Throttled(Option<Duration>);
 /// the API server: the Lease is only missing, or may not be read, if the answer names it.
 fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Throttled> {
     let pause = head.pause(status);
-    let is_about_it = || {
-        status
-            .details
-            .as_ref()
-            .is_some_and(|details| details.name == name)
-    };
     match head.code {
         StatusCode::TOO_MANY_REQUESTS => Err(Throttled(pause)),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if pause.is_some() => {
             Err(Throttled(pause))
         }
-        StatusCode::NOT_FOUND if status.reason == "NotFound" && is_about_it() => Ok(LeaseAnswer::Missing),
-        StatusCode::FORBIDDEN if status.reason == "Forbidden" && is_about_it() => {
+        StatusCode::NOT_FOUND if status.missing() == Some(name) => Ok(LeaseAnswer::Missing),
+        StatusCode::FORBIDDEN if status.reason == "Forbidden" && status.about(name).is_some() => {
             Ok(LeaseAnswer::Refused(status.message.as_str().into()))
         }
         _ => Ok(LeaseAnswer::Failed),
