@@ -155,7 +155,7 @@ pub enum Phase {
     /// Being adopted: it belongs to its Service, but its content is not known yet and must be fetched.
     Adopting {
         /// True if the Service waits for it, since planning without it would publish its endpoints twice.
-        blocks: bool,
+        awaited: bool,
     },
     /// Ours, but it had no Service when everything had been listed: deleted if the API server has no such Service
     /// either.

@@ -106,7 +106,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         if flight == RequestKind::Fetch && effect != AnswerEffect::Failed {
             let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
-            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { blocks: false };
+            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { awaited: false };
             let now = object.remote.as_ref().map(|remote| remote.version);
             let changed = effect == AnswerEffect::Read && before == Phase::Managed && now != version;
             let contested = object.is_contested();

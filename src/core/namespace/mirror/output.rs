@@ -78,7 +78,7 @@ impl MirroredSlice {
     }
 
     /// Returns whether the other slices of the Service wait until it has been read, since it may show the same.
-    pub(super) fn holds_others(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         matches!(self.object.phase, Phase::Adopting { .. }) && !self.is_unreadable()
     }
 
@@ -400,7 +400,7 @@ impl Mirroring<'_> {
     pub(super) fn is_adopting_mirrored(&self, service: &str) -> bool {
         let mirror = self.mirrors.by_name.get(service);
         let mut unread = mirror.into_iter().flat_map(|mirror| mirror.unread.iter());
-        unread.any(|id| self.mirrors.objects[id].holds_others())
+        unread.any(|id| self.mirrors.objects[id].is_awaited())
     }
 
     /// Adds a slice that was not known and whose content is not known yet.
@@ -409,7 +409,7 @@ impl Mirroring<'_> {
         let phase = if meta.service.is_empty() {
             Phase::Unmanaged
         } else {
-            Phase::Adopting { blocks: true }
+            Phase::Adopting { awaited: true }
         };
         let mut slice = MirroredSlice::new(Arc::from(&*meta.name), meta.service.clone(), phase);
         slice.object.remote = Some(meta.remote());

@@ -327,7 +327,7 @@ impl Placement<'_> {
                     self.adopt(id, family, facts);
                 }
                 (_, None) => {
-                    self.release_hold(id);
+                    self.end_awaiting(id);
                     let slice = &mut self.slices.objects[id];
                     slice.object.remote = Some(facts.meta.remote());
                     slice.set_owner(Some(facts.meta.owner));
