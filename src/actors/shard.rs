@@ -15,7 +15,7 @@ use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
 use crate::core::work::TurnBudget;
 use crate::metrics::{ShardMetrics, ShardPart};
-use crate::tenant_log::{self, Subject};
+use crate::tenant_log::{self, Topic};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -263,12 +263,12 @@ impl ShardState {
     /// Logs what became of a Service's annotations, and writes its Event.
     fn publish_annotated(&self, notice: Notice) {
         let namespace = self.core.namespace();
-        let subject = if notice.reason == "OptedOut" {
-            Subject::Withdrawals
+        let topic = if notice.reason == "OptedOut" {
+            Topic::Withdrawals
         } else {
-            Subject::Annotations
+            Topic::Annotations
         };
-        if tenant_log::admits_about(namespace, subject) {
+        if tenant_log::admits_about(namespace, topic) {
             let (service, reason) = (&notice.involved.name, notice.reason);
             tracing::info!(%namespace, %service, reason, "{}", notice.message);
         }
@@ -285,7 +285,7 @@ impl ShardState {
     /// Logs that a pod begins or ceases to be published as the holder of a Lease.
     fn log_leader(&self, notification: Notification) {
         let namespace = self.core.namespace();
-        if !tenant_log::admits_about(namespace, Subject::Leaders) {
+        if !tenant_log::admits_about(namespace, Topic::Leaders) {
             return;
         }
         match notification {
@@ -318,17 +318,17 @@ impl ShardState {
 
     /// Counts notifications that were left out, where those are counted that are told.
     fn count_left_out(&self, kind: NotificationKind, count: u64) {
-        let (event, subject) = match kind {
+        let (event, topic) = match kind {
             NotificationKind::Event => (true, None),
-            NotificationKind::Annotation => (true, Some(Subject::Annotations)),
-            NotificationKind::Leader => (false, Some(Subject::Leaders)),
-            NotificationKind::Object => (false, Some(Subject::Objects)),
+            NotificationKind::Annotation => (true, Some(Topic::Annotations)),
+            NotificationKind::Leader => (false, Some(Topic::Leaders)),
+            NotificationKind::Object => (false, Some(Topic::Objects)),
         };
         if event && self.comparison.is_none() {
             self.events.leave_out(count);
         }
-        if let Some(subject) = subject {
-            tenant_log::leave_out(self.core.namespace(), subject, count);
+        if let Some(topic) = topic {
+            tenant_log::leave_out(self.core.namespace(), topic, count);
         }
     }
 
@@ -366,7 +366,7 @@ impl ShardState {
             Notification::Rival { .. } => true,
             // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
             // users to look for them.
-            Notification::Contested { .. } => tenant_log::admits_about(namespace, Subject::Contested),
+            Notification::Contested { .. } => tenant_log::admits_about(namespace, Topic::Contested),
             _ => tenant_log::admits(namespace),
         };
         if !admitted {

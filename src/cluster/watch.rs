@@ -16,7 +16,7 @@ pub(crate) use sources::{ALL_SLICES, Source};
 use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
-use self::serving::{Listed, Shown, Subject, Work, serve};
+use self::serving::{Followed, Listed, Shown, Work, serve};
 use self::sources::{Item, Seen};
 use super::cause::Cause;
 use super::codec::{NamedNode, Namespaced};
@@ -177,7 +177,7 @@ impl<L: Item, W: Item> OneKind<L, W> {
     }
 }
 
-impl<L: Item, W: Item> Subject for OneKind<L, W> {
+impl<L: Item, W: Item> Followed for OneKind<L, W> {
     type Listing = Listing<L>;
 
     fn resource(&self) -> &'static str {

@@ -10,7 +10,7 @@ use super::events::take_events;
 use super::handler::WatchHandler;
 use super::initial::Way;
 use super::reader::complain;
-use super::serving::{Listed, Shown, Subject, Work, serve};
+use super::serving::{Followed, Listed, Shown, Work, serve};
 use crate::cluster::Status;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Namespaced, Undecodable};
@@ -216,7 +216,7 @@ struct Leases {
     all: Vec<LeaseFacts>,
 }
 
-impl Subject for Following {
+impl Followed for Following {
     type Listing = Leases;
 
     fn resource(&self) -> &'static str {

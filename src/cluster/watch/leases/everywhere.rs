@@ -10,7 +10,7 @@ use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::watch::initial::Way;
-use crate::cluster::watch::serving::{Listed, Shown, Subject, Work, serve};
+use crate::cluster::watch::serving::{Followed, Listed, Shown, Work, serve};
 use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts, LeaseList};
 use crate::core::leadership::Demand;
 use futures::FutureExt as _;
@@ -152,7 +152,7 @@ impl Watched {
     }
 }
 
-impl Subject for Watched {
+impl Followed for Watched {
     type Listing = Leases;
 
     fn resource(&self) -> &'static str {
