@@ -72,11 +72,11 @@ pub struct Encodings(Arc<State>);
 struct State {
     preferred: Encoding,
     start: Instant,
-    resources: [Resource; Kind::COUNT],
+    resources: [KindEncoding; Kind::COUNT],
 }
 
 #[derive(Debug)]
-struct Resource {
+struct KindEncoding {
     /// The time until which JSON is used, in milliseconds since the start; 0 after an answer in protobuf.
     json_until: AtomicU64,
     /// Set once the log says so.
@@ -84,7 +84,7 @@ struct Resource {
     metrics: FallbackMetrics,
 }
 
-impl Resource {
+impl KindEncoding {
     fn new(kind: Kind) -> Self {
         Self {
             json_until: AtomicU64::new(0),
@@ -100,7 +100,7 @@ impl Encodings {
         Self(Arc::new(State {
             preferred,
             start: Instant::now(),
-            resources: Kind::ALL.map(Resource::new),
+            resources: Kind::ALL.map(KindEncoding::new),
         }))
     }
 
