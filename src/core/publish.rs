@@ -36,7 +36,7 @@ use super::object::{ObjectKey, Output};
 use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Completed, Sign, Window};
-use fan_out::{FanOut, Paid};
+use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
 use reports::{Reply, Reported};
 use signals::Signal;
@@ -164,7 +164,7 @@ pub struct Publisher {
     writes: bool,
     /// The present term, and for each granted object without a request yet, the term of its grant and what was paid.
     term: Term,
-    granted: HashedMap<ObjectKey, (Term, Paid)>,
+    granted: HashedMap<ObjectKey, (Term, GrantCost)>,
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,

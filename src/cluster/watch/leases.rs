@@ -89,19 +89,19 @@ impl LeaseReader {
             return;
         };
         let mut random = fastrand::Rng::with_seed(self.seed ^ generation);
-        let mut following = Following {
+        let mut leases = NamespaceLeases {
             reader: self,
             namespace,
             generation,
         };
-        following.hand_on(vec![LeaseEvent::Begun]);
+        leases.hand_on(vec![LeaseEvent::Begun]);
         // Its state is never asked to be proven: each Lease is read once more before it makes a pod leave.
         let (_demand, demands) = watch::channel(Demand::default());
         let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
         tokio::select! {
             biased;
             _ = leadership.wait_for(over) => {}
-            () = serve(&mut following, demands, &mut random) => {}
+            () = serve(&mut leases, demands, &mut random) => {}
         }
     }
 
@@ -154,6 +154,21 @@ impl LeaseReader {
         complain("leases", &self.undecodable, errors);
     }
 
+    /// Lists the Leases of a path. As no version is asked for, the list shows the current state of the store.
+    async fn list(&self, path: &str, query: &str, size: usize) -> Result<ListedLeases, Cause> {
+        let asked = Instant::now();
+        let mut all = Vec::new();
+        let get = |uri: String| async move { self.answer(&uri).await };
+        let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
+            self.complain(&errors);
+            all.extend(items);
+            Ok(())
+        };
+        let version = pages::read(path, query, size, Some(ANSWER), get, take).await?;
+        let version = codec::version(&version)?;
+        Ok(ListedLeases { asked, version, all })
+    }
+
     /// Reads the version that a list of one Lease shows.
     async fn version(self, uri: String) -> Result<u64, Cause> {
         pages::version(self.answer(&uri)).await
@@ -203,43 +218,50 @@ fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Thro
 }
 
 /// The Leases of one namespace, followed under one number.
-struct Following {
+struct NamespaceLeases {
     reader: LeaseReader,
     namespace: Arc<str>,
     generation: u64,
 }
 
-/// All Leases of a namespace, at a version.
-struct Leases {
+/// All Leases of a namespace, or of all, at a version.
+struct ListedLeases {
     asked: Instant,
     version: u64,
-    all: Vec<LeaseFacts>,
+    all: Vec<Namespaced<LeaseFacts>>,
 }
 
-impl Followed for Following {
-    type Listing = Leases;
+impl Followed for NamespaceLeases {
+    type Listing = ListedLeases;
 
     fn resource(&self) -> &'static str {
         "leases"
     }
 
-    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<Leases> {
+    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<ListedLeases> {
         if again {
             tracing::debug!(namespace = %self.namespace, "listing the Leases again, because their watch cannot be resumed");
         }
         let size = if way == Way::Whole { 0 } else { PAGE };
-        list(self.reader.clone(), self.namespace.clone(), size).boxed()
+        let (reader, path) = (self.reader.clone(), http::leases(&self.namespace));
+        async move {
+            // The semaphore is never closed.
+            let _permit = reader.lists.acquire().await.ok();
+            reader.list(&path, "", size).await
+        }
+        .boxed()
     }
 
-    fn shows(listing: &Leases) -> Listed {
+    fn shows(listing: &ListedLeases) -> Listed {
         Listed {
             version: listing.version,
             objects: listing.all.len(),
         }
     }
 
-    fn listed(&mut self, listing: Leases, _: Demand) {
-        let Leases { asked, version, all } = listing;
+    fn listed(&mut self, listing: ListedLeases, _: Demand) {
+        let ListedLeases { asked, version, all } = listing;
+        let all = all.into_iter().map(|lease| lease.facts).collect();
         let list = LeaseList::new(self.reader.time_of(asked), version, all);
         self.hand_on(vec![LeaseEvent::Listed(list)]);
     }
@@ -285,7 +307,7 @@ impl Followed for Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for NamespaceLeases {
     fn drop(&mut self) {
         self.reader.outages.left(&self.namespace);
     }
@@ -305,25 +327,7 @@ fn events_of(reader: &LeaseReader, events: &[u8], mut each: impl FnMut(Arc<str>,
     Shown::until(shown.version.as_deref(), shown.end)
 }
 
-/// Lists the Leases of a namespace. As no version is asked for, the list shows the current state of the store.
-async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<Leases, Cause> {
-    // The semaphore is never closed.
-    let _permit = reader.lists.acquire().await.ok();
-    let asked = Instant::now();
-    let mut all = Vec::new();
-    let reader = &reader;
-    let get = |uri: String| async move { reader.answer(&uri).await };
-    let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
-        reader.complain(&errors);
-        all.extend(items.into_iter().map(|lease| lease.facts));
-        Ok(())
-    };
-    let version = pages::read(&http::leases(&namespace), "", size, Some(ANSWER), get, take).await?;
-    let version = codec::version(&version)?;
-    Ok(Leases { asked, version, all })
-}
-
-impl Following {
+impl NamespaceLeases {
     fn hand_on(&self, events: Vec<LeaseEvent>) {
         self.reader.hand_on(&self.namespace, self.generation, events);
     }

@@ -22,7 +22,7 @@ use losses::Losses;
 
 use super::context::Context;
 use super::endpoints::{EndpointsNews, EndpointsObjects};
-use super::lifecycle::{Metadata as _, Notices as _, Objects};
+use super::lifecycle::{Notices as _, ObjectMeta as _, Objects};
 use super::services::Services;
 use super::slices::Slices;
 use super::withdraw::{MOST_WAIT, MirrorWaits, Ready, Released};

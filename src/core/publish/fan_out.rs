@@ -53,7 +53,7 @@ pub(super) struct Allowed {
 
 /// The account of a grant, until its request is known.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Paid {
+pub(super) struct GrantCost {
     of_budget: budget::Paid,
     /// It goes without a place, if something is written.
     beyond: bool,
@@ -276,7 +276,12 @@ impl FanOut {
     }
 
     /// Records that an object was granted. Its cost is settled when its request is known.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
+    pub(super) fn granted(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        priority: Priority,
+        now: Duration,
+    ) -> GrantCost {
         let resource = Resource::from(key.object.output);
         let (removals, others) = self.echoes.allow(resource);
         let has_place = if priority == Priority::Remove {
@@ -306,7 +311,7 @@ impl FanOut {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
             Resource::Endpoints => budget::Paid::NOTHING,
         };
-        Paid { of_budget, beyond }
+        GrantCost { of_budget, beyond }
     }
 
     /// Records that a write goes without a place.
@@ -324,7 +329,13 @@ impl FanOut {
     }
 
     /// Records the request that an object was granted for.
-    pub(super) fn built(&mut self, key: &Hashed<ObjectKey>, paid: Paid, request: &Request, now: Duration) {
+    pub(super) fn built(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        paid: GrantCost,
+        request: &Request,
+        now: Duration,
+    ) {
         let size = match request {
             Request::Fetch | Request::Probe => return self.nothing(key, paid, now),
             Request::Create(body) | Request::Update(body) => Size::Bytes(body.len()),
@@ -342,7 +353,7 @@ impl FanOut {
     }
 
     /// Records that nothing is written for an object that was granted.
-    pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
+    pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: GrantCost, now: Duration) {
         self.budget.correct(paid.of_budget, None, now);
         self.answered(key, WriteEffect::Nothing, now);
     }

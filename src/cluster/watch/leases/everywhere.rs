@@ -4,11 +4,10 @@
 //! A namespace can join while everything is being listed, since it then gets the list. At any other time it has a watch of
 //! its own, until enough such namespaces have come together for another list.
 
-use super::{LeaseReader, events_of};
+use super::{LeaseReader, ListedLeases, events_of};
 use crate::cluster::cause::Cause;
-use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http;
-use crate::cluster::pages::{self, ANSWER, PAGE};
+use crate::cluster::pages::PAGE;
 use crate::cluster::watch::initial::Way;
 use crate::cluster::watch::serving::{Followed, Listed, Shown, Work, serve};
 use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts, LeaseList};
@@ -109,7 +108,7 @@ impl LeaseReader {
             return;
         };
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut watched = Watched {
+        let mut watched = AllLeases {
             reader: self,
             members,
             tell,
@@ -125,20 +124,13 @@ impl LeaseReader {
 }
 
 /// The Leases of all namespaces, for the members.
-struct Watched {
+struct AllLeases {
     reader: LeaseReader,
     members: Arc<Members>,
     tell: Tell,
 }
 
-/// All Leases, at a version.
-struct Leases {
-    asked: Instant,
-    version: u64,
-    all: Vec<Namespaced<LeaseFacts>>,
-}
-
-impl Watched {
+impl AllLeases {
     fn begin(&self, term: u64) {
         let all = {
             let mut state = self.members.0.lock();
@@ -152,48 +144,32 @@ impl Watched {
     }
 }
 
-impl Followed for Watched {
-    type Listing = Leases;
+impl Followed for AllLeases {
+    type Listing = ListedLeases;
 
     fn resource(&self) -> &'static str {
         "leases"
     }
 
-    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<Leases> {
+    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<ListedLeases> {
         if again {
             tracing::debug!("listing all Leases again, because their watch cannot be resumed");
         }
         self.members.0.lock().gathers = true;
         let size = if way == Way::Whole { 0 } else { PAGE };
         let reader = self.reader.clone();
-        async move {
-            let asked = Instant::now();
-            // Others may join until all of it has come, so nothing is left out yet.
-            let mut all = Vec::new();
-            let get = |uri: String| {
-                let reader = reader.clone();
-                async move { reader.answer(&uri).await }
-            };
-            let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
-                reader.complain(&errors);
-                all.extend(items);
-                Ok(())
-            };
-            let version = pages::read(http::ALL_LEASES, LEFT_OUT, size, Some(ANSWER), get, take).await?;
-            let version = codec::version(&version)?;
-            Ok(Leases { asked, version, all })
-        }
-        .boxed()
+        // Others may join until all of it has come, so nothing is left out yet.
+        async move { reader.list(http::ALL_LEASES, LEFT_OUT, size).await }.boxed()
     }
 
-    fn shows(listing: &Leases) -> Listed {
+    fn shows(listing: &ListedLeases) -> Listed {
         Listed {
             version: listing.version,
             objects: listing.all.len(),
         }
     }
 
-    fn listed(&mut self, listing: Leases, _: Demand) {
+    fn listed(&mut self, listing: ListedLeases, _: Demand) {
         let members = {
             let mut state = self.members.0.lock();
             state.gathers = false;
@@ -265,7 +241,7 @@ impl Followed for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for AllLeases {
     fn drop(&mut self) {
         // This watch lists nothing more, so no namespace may join it from now on.
         self.members.0.lock().gathers = false;

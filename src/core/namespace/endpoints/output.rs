@@ -2,9 +2,7 @@
 
 use super::server::Verdict;
 use super::{Endpoints, EndpointsDesk, EndpointsNews, GONE_WITH_ITS_SERVICE};
-use crate::core::body::{
-    AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
-};
+use crate::core::body::{AddressBody, Encode, EndpointsBody, Metadata, PodReference, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
@@ -12,7 +10,8 @@ use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Content, Gone, Lifecycle, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
+    BuiltRequest, Content, Gone, Lifecycle, ObjectMeta, Objects, Outcome, Published, Publishing, Trouble,
+    Whole,
 };
 use crate::core::namespace::services::{ServiceEndpoints, address_of, by_uid};
 use crate::core::object::{ObjectName, ObjectState, Phase, Remote, RequestKind};
@@ -29,7 +28,7 @@ impl Named for Endpoints {
     }
 }
 
-impl Metadata for EndpointsMeta {
+impl ObjectMeta for EndpointsMeta {
     fn name(&self) -> &str {
         &self.name
     }
@@ -537,7 +536,7 @@ impl EndpointsDesk<'_> {
             .find(&service.name)
             .map(|id| &self.endpoints.objects[id].object);
         EndpointsBody {
-            metadata: BodyMetadata {
+            metadata: Metadata {
                 namespace: &self.ctx.namespace,
                 name: &service.name,
                 subject: Subject::EndpointsOf(service),

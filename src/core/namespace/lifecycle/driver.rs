@@ -2,7 +2,7 @@
 
 use super::notices::Notices as _;
 use super::{
-    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, ObjectEvent, Objects, Outcome,
+    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, ObjectEvent, ObjectMeta as _, Objects, Outcome,
     Published, Publishing, Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects,
     objects_mut, set_back,
 };

@@ -3,7 +3,7 @@
 use super::notices::involved_endpoints;
 use super::{Mirroring, Mirrors};
 use crate::core::address::Family;
-use crate::core::body::{Encode, Metadata as BodyMetadata, SliceBody, Subject};
+use crate::core::body::{Encode, Metadata, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{Extras, Owners, SliceFacts, SliceMeta};
@@ -11,7 +11,7 @@ use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{MirroredGroup, MirroredObject, observed_fingerprint};
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Gone, Lifecycle, Metadata as _, Objects, Published, Publishing, Trouble,
+    BuiltRequest, Gone, Lifecycle, ObjectMeta as _, Objects, Published, Publishing, Trouble,
 };
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
@@ -205,7 +205,7 @@ impl Publishing for Mirroring<'_> {
             return None;
         }
         let body = encoder.mirrored(SliceBody {
-            metadata: BodyMetadata {
+            metadata: Metadata {
                 namespace: &self.ctx.namespace,
                 name: &slice.name,
                 subject: Subject::Mirrors(content),

@@ -6,7 +6,7 @@ use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::PodChange;
 use crate::core::namespace::Placement;
-use crate::core::namespace::lifecycle::{Lifecycle as _, Metadata as _};
+use crate::core::namespace::lifecycle::{Lifecycle as _, ObjectMeta as _};
 use crate::core::namespace::services::{desired, is_fit};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
