@@ -118,7 +118,7 @@ impl LeaseReader {
         } = read;
         let answer = match timeout(READING, self.get(&namespace, &name)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(Throttled(pause))) => return ReadOutcome::Throttled(pause),
+            Ok(Err(Busy(pause))) => return ReadOutcome::Throttled(pause),
             Err(_) => LeaseAnswer::Failed,
         };
         self.hand_on(&namespace, generation, vec![LeaseEvent::Read(name, answer)]);
@@ -180,7 +180,7 @@ impl LeaseReader {
         pages::answer(http::read_json(&self.client, uri)).await
     }
 
-    async fn get(&self, namespace: &str, name: &str) -> Result<LeaseAnswer, Throttled> {
+    async fn get(&self, namespace: &str, name: &str) -> Result<LeaseAnswer, Busy> {
         let uri = format!("{}/{name}", http::leases(namespace));
         let body = match http::read_json(&self.client, &uri).await {
             Ok(Ok(body)) => body,
@@ -198,17 +198,15 @@ impl LeaseReader {
 
 /// The API server is too busy, and may say for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Throttled(Option<Duration>);
+struct Busy(Option<Duration>);
 
 /// Interprets a refused read. Anything that does not know the path may answer 404, and a proxy may answer 403 without having asked
 /// the API server: the Lease is only missing, or may not be read, if the answer names it.
-fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Throttled> {
+fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Busy> {
     let pause = head.pause(status);
     match head.code {
-        StatusCode::TOO_MANY_REQUESTS => Err(Throttled(pause)),
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if pause.is_some() => {
-            Err(Throttled(pause))
-        }
+        StatusCode::TOO_MANY_REQUESTS => Err(Busy(pause)),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if pause.is_some() => Err(Busy(pause)),
         StatusCode::NOT_FOUND if status.missing() == Some(name) => Ok(LeaseAnswer::Missing),
         StatusCode::FORBIDDEN if status.reason == "Forbidden" && status.about(name).is_some() => {
             Ok(LeaseAnswer::Refused(status.message.as_str().into()))

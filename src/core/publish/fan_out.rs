@@ -34,10 +34,10 @@ const QUIET_QPS: f64 = 0.75;
 const KEPT: Duration = Duration::from_secs(5);
 /// Additions go beyond the places all the same for so long when echoes become late, and again after pauses: only with several
 /// writes on their way can it be found out that our own watch is late by itself.
-const PROBE: Duration = Duration::from_millis(500);
+const TRIAL: Duration = Duration::from_millis(500);
 /// The first of these pauses, each of which is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest one, after which fewer than one in a hundred removals meet a probe on a server that is behind.
+/// The longest one, after which fewer than one in a hundred removals meet a trial on a server that is behind.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
@@ -68,8 +68,8 @@ pub(super) struct FanOut {
     quiet: [TokenBucket; 2],
     /// When a removal was last granted, of each resource.
     removed: [Option<Duration>; 2],
-    /// The last probe since echoes are late, of each resource.
-    probes: [Option<Probe>; 2],
+    /// The last trial since echoes are late, of each resource.
+    trials: [Option<Trial>; 2],
     /// When one may go, of each resource, if that was refused when last asked and nothing comes before.
     beyond_at: [Option<Duration>; 2],
     /// The largest number of places while there are other watchers.
@@ -87,14 +87,14 @@ pub(super) struct FanOut {
 
 /// A time in which additions go beyond the places.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+struct Trial {
     since: Duration,
     /// From then to the next one.
     pause: Duration,
 }
 
-impl Probe {
-    /// Returns the last probe after an addition has gone beyond the places.
+impl Trial {
+    /// Returns the last trial after an addition has gone beyond the places.
     fn after(last: Option<Self>, now: Duration) -> Self {
         match last {
             Some(last) if now < last.next() => last,
@@ -122,7 +122,7 @@ impl FanOut {
             beyond: [(); 2].map(|()| TokenBucket::new(UPSTREAM_QPS, 1)),
             quiet: [(); 2].map(|()| TokenBucket::new(QUIET_QPS, 1)),
             removed: [None; 2],
-            probes: [None; 2],
+            trials: [None; 2],
             beyond_at: [None; 2],
             places: limits.places,
             budget,
@@ -199,9 +199,9 @@ impl FanOut {
         if now >= removed + KEPT || self.echoes.is_late_by_itself(resource) {
             return None;
         }
-        let probe = self.probes[resource as usize]?;
-        let probes = now < probe.since + PROBE || now >= probe.next();
-        (!probes).then_some((removed + KEPT).min(probe.next()))
+        let trial = self.trials[resource as usize]?;
+        let trials = now < trial.since + TRIAL || now >= trial.next();
+        (!trials).then_some((removed + KEPT).min(trial.next()))
     }
 
     /// Returns whether another write may go without a place at that rate, or when it may.
@@ -305,7 +305,7 @@ impl FanOut {
             self.written.insert(key.clone(), now);
         } else {
             self.written.remove(key);
-            self.probes[resource as usize] = None;
+            self.trials[resource as usize] = None;
         }
         let of_budget = match resource {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
@@ -323,8 +323,8 @@ impl FanOut {
         // Where it is refused, the queue had nothing that could go otherwise.
         let _ = self.bucket(resource, beyond).take(now);
         if priority != Priority::Remove {
-            let probe = &mut self.probes[resource as usize];
-            *probe = Some(Probe::after(*probe, now));
+            let trial = &mut self.trials[resource as usize];
+            *trial = Some(Trial::after(*trial, now));
         }
     }
 
