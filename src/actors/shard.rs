@@ -35,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The interval at which pods on nodes that do not exist are looked for. After eight looks, two minutes, a node is
 /// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
 /// then deletes one pod after another. Users need not be told of those.
-const NODE_PATIENCE: Duration = Duration::from_secs(15);
+const NODE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Arguments for starting a shard.
 #[derive(Debug)]
@@ -235,7 +235,7 @@ impl ShardState {
     fn await_nodes(&mut self, myself: &ActorRef<ShardMsg>) {
         if self.core.has_unknown_nodes() && !self.looks_at_nodes {
             self.looks_at_nodes = true;
-            drop(myself.send_after(NODE_PATIENCE, || ShardMsg::NodesDue));
+            drop(myself.send_after(NODE_INTERVAL, || ShardMsg::NodesDue));
         }
     }
 

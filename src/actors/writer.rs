@@ -336,7 +336,7 @@ impl WriterState {
         let Answer {
             outcome,
             why,
-            quiet,
+            pause,
             took,
             load,
         } = answer;
@@ -351,7 +351,7 @@ impl WriterState {
             load,
             effect,
             took,
-            quiet,
+            pause,
             has_shard,
         };
         self.publisher.answered(key, landing, now);

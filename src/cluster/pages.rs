@@ -54,7 +54,7 @@ pub(super) async fn version(answer: impl Future<Output = Result<Body, Cause>>) -
     within(Some(READING), reading).await?
 }
 
-/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `patience`. `query`
+/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `silence`. `query`
 /// are its selectors, each after an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about
 /// those that cannot be decoded. Returns the version that the list shows.
 ///
@@ -63,7 +63,7 @@ pub(super) async fn read<T, B, Answer>(
     path: &str,
     query: &str,
     size: usize,
-    patience: Option<Duration>,
+    silence: Option<Duration>,
     get: impl Fn(String) -> Answer,
     mut each: impl FnMut(Vec<T>, Vec<Undecodable>) -> Result<(), Cause>,
 ) -> Result<String, Cause>
@@ -79,7 +79,7 @@ where
         let mut body = get(uri).await?;
         let mut objects = 0;
         let mut reader = ListReader::default();
-        while let Some(frame) = within(patience, body.frame()).await? {
+        while let Some(frame) = within(silence, body.frame()).await? {
             if let Ok(data) = frame?.into_data() {
                 reader.feed(&data);
             }

@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct Reader {
     client: Client,
     encodings: Encodings,
-    patience: Option<Duration>,
+    silence: Option<Duration>,
     slow: Option<Telling>,
 }
 
@@ -139,7 +139,7 @@ impl Reader {
         Self {
             client,
             encodings,
-            patience: Some(ANSWER),
+            silence: Some(ANSWER),
             slow: None,
         }
     }
@@ -147,8 +147,8 @@ impl Reader {
     /// Sets how long the server may be silent, before it begins to answer and while it does; `None` for any time. By
     /// default it is a minute.
     #[must_use]
-    pub fn waiting(self, patience: Option<Duration>) -> Self {
-        Self { patience, ..self }
+    pub fn waiting(self, silence: Option<Duration>) -> Self {
+        Self { silence, ..self }
     }
 
     /// Has `told` called when a request has had no answer for this long, or the answer does not go on for as long.
@@ -241,7 +241,7 @@ impl Reader {
             let body = self
                 .answer(ReadResource::Namespace, &uri, &format!("get {what}"))
                 .await?;
-            within(self.patience, body.collect()).await??;
+            within(self.silence, body.collect()).await??;
             Ok::<_, Cause>(())
         };
         match outcome.await {
@@ -265,7 +265,7 @@ impl Reader {
         let name = uri.rsplit('/').next().unwrap_or_default();
         let outcome = async {
             let body = self.answer(resource, uri, &format!("get {what}")).await?;
-            let object = within(self.patience, body.collect()).await??;
+            let object = within(self.silence, body.collect()).await??;
             Ok::<_, Cause>(codec::object(&object.to_bytes())?)
         };
         match outcome.await {
@@ -316,7 +316,7 @@ impl Reader {
         }
         let what = &*format!("list {}{}", resource.as_str(), list.place);
         let get = |uri: String| async move { self.answer(resource, &uri, what).await };
-        let read = pages::read(list.path, &query, size, self.patience, get, |items, errors| {
+        let read = pages::read(list.path, &query, size, self.silence, get, |items, errors| {
             // A missing object would make others look wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
                 return Err(Cause::Malformed(error.to_string()));
@@ -343,7 +343,7 @@ impl Reader {
     async fn tries(&self, resource: ReadResource, uri: &str) -> Result<Body, Cause> {
         let mut tries = 1;
         loop {
-            let (wait, cause) = match within(self.patience, self.ask(resource, uri)).await {
+            let (wait, cause) = match within(self.silence, self.ask(resource, uri)).await {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
                 Ok(Err((_, cause))) => return Err(cause),

@@ -221,7 +221,7 @@ pub enum EventOutcome {
     /// The API server did not answer, or asks for a pause.
     Failed {
         /// The length of the pause.
-        quiet: Option<Duration>,
+        pause: Option<Duration>,
         /// True if the failure concerns this Event or its namespace only, and not the API server.
         alone: bool,
     },
@@ -459,8 +459,8 @@ impl EventLog {
         match outcome {
             // A failure of one namespace, such as of a webhook of its own, is no reason for the others to wait.
             EventOutcome::Failed { alone: true, .. } => {}
-            EventOutcome::Failed { quiet, .. } => {
-                let pause = pause_after(self.failures).max(quiet.unwrap_or_default());
+            EventOutcome::Failed { pause, .. } => {
+                let pause = pause_after(self.failures).max(pause.unwrap_or_default());
                 self.pause = self.pause.max(now + pause.min(LONGEST_PAUSE));
                 self.failures += 1;
             }

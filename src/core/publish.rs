@@ -113,7 +113,7 @@ pub struct Landing {
     /// How long it was out.
     pub took: Duration,
     /// The pause that the API server asks for.
-    pub quiet: Option<Duration>,
+    pub pause: Option<Duration>,
     /// Whether a shard is left to say whether the object is due again.
     pub has_shard: bool,
 }
@@ -407,14 +407,14 @@ impl Publisher {
             load,
             effect,
             took,
-            quiet,
+            pause,
             has_shard,
         } = landing;
         self.fan_out.answered(key, effect, now);
         // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
-        match quiet {
-            Some(quiet) => self.pauses.asked(hash_of(&*key.namespace), quiet, now),
+        match pause {
+            Some(pause) => self.pauses.asked(hash_of(&*key.namespace), pause, now),
             None if load == Load::Answered && !reads => self.pauses.carried_out(),
             None => {}
         }

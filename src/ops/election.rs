@@ -40,7 +40,7 @@ pub struct Candidacy {
     /// The wall clock, for the timestamps in the Lease.
     pub wall: WallClock,
     /// How long this process may make no progress before it stops renewing the Lease.
-    pub patience: Duration,
+    pub stalled_after: Duration,
 }
 
 /// Creates an identity like client-go's: the host's name, and a UUID.
@@ -99,7 +99,7 @@ impl Elector {
             timing,
             clock,
             wall,
-            patience: _,
+            stalled_after: _,
         } = candidacy;
         tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "leader election started; waiting for the lease");
         let metrics = LeaseMetrics::new(&location.name);

@@ -152,7 +152,9 @@ impl RunMode {
     /// Creates the progress record that the election checks, if there is an election.
     fn progress(&self) -> Option<Progress> {
         match self {
-            Self::Candidate(_, candidacy) => Some(Progress::new(candidacy.clock.clone(), candidacy.patience)),
+            Self::Candidate(_, candidacy) => {
+                Some(Progress::new(candidacy.clock.clone(), candidacy.stalled_after))
+            }
             Self::Alone | Self::DryRun(_) => None,
         }
     }

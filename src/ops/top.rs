@@ -49,7 +49,7 @@ const UNREAD: u8 = 2;
 /// The number of observations that may wait to be counted. Beyond it the watch of slices is read more slowly.
 const WAITING: usize = 1024;
 /// How long a request for metrics or the Lease may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the screen is drawn again if nothing but time has passed, and how often the keyboard's thread checks
 /// whether the program ends.
 const REDRAW: Duration = Duration::from_millis(250);
@@ -65,7 +65,7 @@ enum News {
 
 /// Runs `endpointd top`.
 pub(crate) async fn run(args: TopArgs) -> ExitCode {
-    let scraper = match Scraper::new(&args.page(), PATIENCE) {
+    let scraper = match Scraper::new(&args.page(), TIMEOUT) {
         Ok(scraper) => scraper,
         Err(error) => {
             eprintln!("error: {}", one_line(&error));
@@ -128,7 +128,7 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let (shown, mut slices) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(follow(client.clone(), encodings.clone(), shown));
-    let reader = Reader::new(client, encodings).waiting(Some(PATIENCE));
+    let reader = Reader::new(client, encodings).waiting(Some(TIMEOUT));
     let (lease, leases, url) = (args.lease.location(), tell.clone(), server.clone());
     tasks.spawn(async move {
         let mut ticks = interval(args.interval);

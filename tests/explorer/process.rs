@@ -562,7 +562,7 @@ impl Process {
             load,
             effect: WriteEffect::of(&outcome, load),
             took: Duration::ZERO,
-            quiet: None,
+            pause: None,
             has_shard: true,
         };
         self.to_shard.push_back(ToShard::Outcome(object.clone(), outcome));

@@ -101,7 +101,7 @@ impl Reader {
         let body = self
             .answer(ReadResource::Discovery, path, "list API resources")
             .await?;
-        let body = within(self.patience, body.collect()).await??.to_bytes();
+        let body = within(self.silence, body.collect()).await??.to_bytes();
         Ok(serde_json::from_slice(&body).map_err(DecodeError::from)?)
     }
 
@@ -114,7 +114,7 @@ impl Reader {
             let mut body: Answer = self.answer(ReadResource::EndpointSelector, &uri, what).await?;
             let mut objects = 0;
             let mut reader = ListReader::<SelectorMeta>::default();
-            while let Some(frame) = within(self.patience, body.frame()).await? {
+            while let Some(frame) = within(self.silence, body.frame()).await? {
                 if let Ok(data) = frame?.into_data() {
                     reader.feed(&data);
                 }

@@ -379,7 +379,7 @@ fn a_create_whose_answer_was_lost_is_put_right() {
     log.done(
         &write.key,
         EventOutcome::Failed {
-            quiet: None,
+            pause: None,
             alone: false,
         },
         at(1).now,
@@ -399,7 +399,7 @@ fn a_create_whose_answer_was_lost_is_put_right() {
 fn nothing_is_tried_for_ever() {
     let answers: [fn(bool) -> EventOutcome; 3] = [
         |_| EventOutcome::Failed {
-            quiet: None,
+            pause: None,
             alone: false,
         },
         |_| EventOutcome::Rejected,
@@ -446,7 +446,7 @@ fn pauses_grow_end_and_are_capped() {
         log.done(
             &write.key,
             EventOutcome::Failed {
-                quiet: None,
+                pause: None,
                 alone: false,
             },
             now,
@@ -460,10 +460,10 @@ fn pauses_grow_end_and_are_capped() {
     assert_eq!(drain(&mut log, now).len(), 12);
     log.record(notice("s0", "m"), 1, at(2000));
     let write = log.next(at(2000).now).unwrap();
-    let quiet = Some(Duration::from_secs(7));
+    let pause = Some(Duration::from_secs(7));
     log.done(
         &write.key,
-        EventOutcome::Failed { quiet, alone: false },
+        EventOutcome::Failed { pause, alone: false },
         at(2000).now,
     );
     assert_eq!(
@@ -472,10 +472,10 @@ fn pauses_grow_end_and_are_capped() {
         "what the server asks for counts"
     );
     let write = log.next(at(2007).now).unwrap();
-    let quiet = Some(Duration::from_secs(86_400));
+    let pause = Some(Duration::from_secs(86_400));
     log.done(
         &write.key,
-        EventOutcome::Failed { quiet, alone: false },
+        EventOutcome::Failed { pause, alone: false },
         at(2007).now,
     );
     assert_eq!(log.next_due(), Some(at(2067).now), "but not for a day");
@@ -513,7 +513,7 @@ fn what_fails_in_one_namespace_does_not_make_others_wait() {
     };
     log.record(in_namespace("a"), 1, at(1));
     let failed = EventOutcome::Failed {
-        quiet: None,
+        pause: None,
         alone: true,
     };
     let write = log.next(at(1).now).unwrap();
