@@ -1,6 +1,6 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
-use super::server::Verdict;
+use super::server::Agreement;
 use super::{Endpoints, EndpointsDesk, EndpointsNews, GONE_WITH_ITS_SERVICE};
 use crate::core::body::{AddressBody, Encode, EndpointsBody, Metadata, PodReference, Subject};
 use crate::core::compact::table::Named;
@@ -288,7 +288,7 @@ impl EndpointsDesk<'_> {
     fn reconcile_observed(&mut self, id: EndpointsId, mut facts: EndpointsFacts) {
         self.endpoints.objects[id].mirrorable = facts.meta.may_be_mirrored();
         self.tell_mirrors(&mut facts);
-        let verdict = self.services.find(&facts.meta.name).map(|id| {
+        let agreement = self.services.find(&facts.meta.name).map(|id| {
             let service = &mut self.services[id];
             if self.ctx.starting
                 && facts.meta.ours
@@ -299,13 +299,13 @@ impl EndpointsDesk<'_> {
                 // The object is older than this process, so the Service's creation is long past.
                 service.trigger = None;
             }
-            let verdict = self.judge_endpoints(id, &facts);
+            let agreement = self.compare_endpoints(id, &facts);
             self.ctx.work.ports_read += 4 * self.listed_ports(id);
-            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id].endpoints, &verdict) {
+            if let (Some(endpoints), Agreement::Same(_)) = (&mut self.services[id].endpoints, &agreement) {
                 // It was compared with the current members.
                 (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
             }
-            verdict
+            agreement
         });
         let entry = &mut self.endpoints.objects[id];
         let EndpointsFacts { meta, extras, .. } = facts;
@@ -314,8 +314,8 @@ impl EndpointsDesk<'_> {
         let empty = extras.is_empty();
         entry.object.set_extras((!empty).then_some(extras));
         entry.published = None;
-        match (entry.object.phase, verdict) {
-            (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
+        match (entry.object.phase, agreement) {
+            (Phase::Managed, Some(Agreement::Same(fingerprint))) => {
                 entry.published = fingerprint;
                 entry.object.rewrite = false;
                 entry.object.found_in_sync();
@@ -324,7 +324,7 @@ impl EndpointsDesk<'_> {
                     entry.object.succeed();
                 }
             }
-            (Phase::Managed, Some(Verdict::Differs(priority))) => {
+            (Phase::Managed, Some(Agreement::Differs(priority))) => {
                 entry.object.rewrite = true;
                 entry.object.priority = entry.object.priority.min(priority);
             }
