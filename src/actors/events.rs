@@ -6,7 +6,7 @@
 use super::messages::{EventHandle, EventMsg};
 use crate::clock;
 use crate::cluster::events::{EventAnswer, EventClient};
-use crate::core::events::{EventLog, EventOutcome, Key, Moment, Pending, Taken};
+use crate::core::events::{EventLog, EventOutcome, Key, Moment, RepeatedNotice, TakenNotices};
 use crate::core::time::Time;
 use crate::metrics::EventMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -120,7 +120,7 @@ impl Actor for Events {
         match message {
             EventMsg::Wake => {
                 let wall = state.clock.now();
-                let Taken {
+                let TakenNotices {
                     role,
                     notices,
                     dropped,
@@ -131,7 +131,7 @@ impl Actor for Events {
                         state.log = EventLog::default();
                     }
                 }
-                for Pending { notice, times } in notices {
+                for RepeatedNotice { notice, times } in notices {
                     state.log.record(notice, times, Moment { now, wall });
                 }
                 state.metrics.dropped(dropped);

@@ -4,7 +4,7 @@ use super::handle::Handle;
 use super::inbox::Inbox;
 use crate::cluster::events::EventAnswer;
 use crate::cluster::objects::Answer;
-use crate::core::events::{Inbox as Notices, Key, Notice, Taken as TakenNotices};
+use crate::core::events::{Key, Notice, NoticeInbox, TakenNotices};
 use crate::core::hash::Hashed;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
@@ -175,7 +175,7 @@ pub type EventHandle = Handle<EventMsg, NoticeBox>;
 /// Holds notices until the actor that writes Events takes them.
 #[derive(Debug, Default)]
 pub struct NoticeBox {
-    inbox: Mutex<Notices>,
+    inbox: Mutex<NoticeInbox>,
     /// Set while a wake-up is in the mailbox.
     woken: AtomicBool,
 }

@@ -17,7 +17,7 @@ use super::excerpt;
 use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
-pub use inbox::{Inbox, Pending, Taken};
+pub use inbox::{NoticeInbox, RepeatedNotice, TakenNotices};
 use lru::SharedLru;
 use queue::{Due, EventQueue};
 use std::sync::Arc;

@@ -262,7 +262,7 @@ fn ten_thousand_events_of_a_namespace_do_not_keep_others_out() {
 
 #[test]
 fn a_full_inbox_loses_what_the_loudest_said() {
-    let mut inbox = Inbox::default();
+    let mut inbox = NoticeInbox::default();
     let mut quiet = notice("quiet", "m");
     quiet.involved.namespace = "quiet".into();
     inbox.record(quiet.clone());
@@ -274,7 +274,7 @@ fn a_full_inbox_loses_what_the_loudest_said() {
     let taken = inbox.take();
     let (pending, dropped) = (taken.notices, taken.dropped);
     assert_eq!((pending.len(), dropped), (4096, 2 * (10_000 - 4095)));
-    let first = Pending {
+    let first = RepeatedNotice {
         notice: quiet,
         times: 2,
     };
@@ -283,12 +283,12 @@ fn a_full_inbox_loses_what_the_loudest_said() {
         (&*pending[4095].notice.involved.name, pending[4095].times),
         ("s4094", 2)
     );
-    assert_eq!(inbox.take(), Taken::default());
+    assert_eq!(inbox.take(), TakenNotices::default());
 }
 
 #[test]
 fn notices_of_a_new_term_outlive_the_loss_of_the_last_one() {
-    let mut inbox = Inbox::default();
+    let mut inbox = NoticeInbox::default();
     inbox.record(notice("old", "m"));
     inbox.change_role(Role::Standby);
     inbox.record(notice("between", "m"));

@@ -95,16 +95,16 @@ pub enum Taken {
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,
-    by_namespace: HashedMap<Arc<str>, Waiting>,
+    by_namespace: HashedMap<Arc<str>, NamespaceReports>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Hashed<Arc<str>>>,
     /// The last one of `by_namespace` that became empty: its memory serves the next one.
-    spare: Waiting,
+    spare: NamespaceReports,
 }
 
 /// The reports of a namespace's objects that wait, at least one.
 #[derive(Clone, Default, Debug)]
-struct Waiting {
+struct NamespaceReports {
     by_object: HashedMap<ObjectName, Reported>,
     /// The keys of `by_object`.
     order: VecDeque<Hashed<ObjectName>>,
@@ -190,7 +190,7 @@ impl Reports {
     }
 }
 
-impl Waiting {
+impl NamespaceReports {
     fn take(&mut self) -> Option<(ObjectName, Reported)> {
         let object = self.order.pop_front()?;
         let reported = self

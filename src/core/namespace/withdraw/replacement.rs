@@ -141,7 +141,7 @@ pub(super) enum Replacing {
 
 /// A slice that waits for others.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct LeavingState {
     until: Duration,
     /// Its content, if it was read.
     held: Option<Ready>,
@@ -274,7 +274,7 @@ pub(super) enum Next {
 /// The slices of one Service that give way, and what is known of those that take their place.
 #[derive(Clone, Debug)]
 pub(super) struct Replacement {
-    leaving: BTreeMap<Leaving, Waiting>,
+    leaving: BTreeMap<Leaving, LeavingState>,
     by_time: BTreeSet<(Duration, Leaving)>,
     /// The number of them that have not been read.
     unread: usize,
@@ -323,7 +323,7 @@ impl Replacement {
         if self.leaving.contains_key(&leaving) {
             return;
         }
-        let waiting = Waiting {
+        let waiting = LeavingState {
             until,
             held: None,
             missing: 0,
