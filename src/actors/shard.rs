@@ -1,6 +1,6 @@
 //! The shard: one actor per namespace, which owns the namespace's state.
 
-use super::drift::{Comparison, DriftTracker};
+use super::drift::{DriftTracker, ShardDryRun};
 use super::inbox::Inbox;
 use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
@@ -61,7 +61,7 @@ pub(crate) struct ShardArguments {
     /// Receives its requests about Leases.
     pub leases: LeaseHandle,
     /// Set in a dry run: receives what the shard would write, and nothing else does.
-    pub ledger: Option<DriftTracker>,
+    pub drift: Option<DriftTracker>,
     /// Receives the problems that were there before this process led.
     pub standing: StandingProblems,
     /// Metrics shared by all shards.
@@ -90,7 +90,7 @@ pub(crate) struct ShardState {
     looks_at_nodes: bool,
     standing: StandingProblems,
     /// Set in a dry run.
-    comparison: Option<Comparison>,
+    dry_run: Option<ShardDryRun>,
     part: ShardPart,
 }
 
@@ -131,8 +131,8 @@ impl ShardState {
         match message {
             ShardMsg::Wake => {
                 let (mut pending, sequence, woken) = self.inbox.take();
-                if let Some(comparison) = &mut self.comparison {
-                    comparison.take(&mut pending, &self.core);
+                if let Some(dry_run) = &mut self.dry_run {
+                    dry_run.take(&mut pending, &self.core);
                 }
                 self.sequence = sequence;
                 let mut applying = pending.begin();
@@ -163,8 +163,8 @@ impl ShardState {
                 return (vec![(object, reply)], None);
             }
             ShardMsg::Look => {
-                if let Some(comparison) = &mut self.comparison {
-                    comparison.look(&mut self.core);
+                if let Some(dry_run) = &mut self.dry_run {
+                    dry_run.look(&mut self.core);
                 }
             }
             ShardMsg::Due => {
@@ -245,7 +245,7 @@ impl ShardState {
         let took = clock::since(began);
         self.part.update(&mut self.core, took);
         self.inbox.applied(self.sequence);
-        let empty = self.core.is_empty() && self.comparison.as_ref().is_none_or(Comparison::is_empty);
+        let empty = self.core.is_empty() && self.dry_run.as_ref().is_none_or(ShardDryRun::is_empty);
         self.inbox.set_empty(empty);
         if replied {
             self.inbox.replied();
@@ -277,7 +277,7 @@ impl ShardState {
 
     /// Writes an Event, but not in a dry run.
     fn record_event(&self, notice: Notice) {
-        if self.comparison.is_none() {
+        if self.dry_run.is_none() {
             self.events.record(notice);
         }
     }
@@ -324,7 +324,7 @@ impl ShardState {
             NotificationKind::Leader => (false, Some(Topic::Leaders)),
             NotificationKind::Object => (false, Some(Topic::Objects)),
         };
-        if event && self.comparison.is_none() {
+        if event && self.dry_run.is_none() {
             self.events.leave_out(count);
         }
         if let Some(topic) = topic {
@@ -340,7 +340,7 @@ impl ShardState {
             | Notification::Annotated(Notice { warning: false, .. })
             | Notification::TookOver { .. }
             | Notification::Withdrew { .. }
-                if self.comparison.is_some() => {}
+                if self.dry_run.is_some() => {}
             Notification::LeftOut { kind, count } => self.count_left_out(kind, count),
             Notification::Event(notice) => self.events.record(notice),
             Notification::Annotated(notice) => self.publish_annotated(notice),
@@ -450,7 +450,7 @@ impl Actor for Shard {
             root,
             events,
             leases,
-            ledger,
+            drift,
             standing,
             metrics,
         } = arguments;
@@ -469,7 +469,7 @@ impl Actor for Shard {
             timer: None,
             looks_at_nodes: false,
             standing,
-            comparison: ledger.map(Comparison::new),
+            dry_run: drift.map(ShardDryRun::new),
             part: ShardPart::new(metrics),
         })
     }
@@ -484,13 +484,13 @@ impl Actor for Shard {
         let began = Instant::now();
         state.inbox.turns(began);
         let (said, noticed) = state.take(message).await;
-        if let Some(comparison) = &mut state.comparison
-            && let Some(delay) = comparison.arm(&state.core)
+        if let Some(dry_run) = &mut state.dry_run
+            && let Some(delay) = dry_run.arm(&state.core)
         {
             // The timer's handle is dropped: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
-        if state.comparison.is_none() {
+        if state.dry_run.is_none() {
             state.plan(said, noticed.unwrap_or(began)).await;
         }
         state.ask_for_leases(&myself);

@@ -333,7 +333,7 @@ impl Actors {
         )
         .following(leases.clone());
         let router = Arc::new(match tracker {
-            Some(tracker) => router.comparing(tracker),
+            Some(tracker) => router.tracking(tracker),
             None => router,
         });
         // The cell is new, so this cannot fail.
