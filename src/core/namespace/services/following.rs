@@ -1,6 +1,7 @@
-//! Services whose annotated selector cannot be used: no pods are added, and those that are published are followed until
-//! they are gone or not ready, whatever their labels. So a mistake in a selector neither empties a Service nor keeps
-//! addresses in it that other pods may get.
+//! Services that publish others than the pods that they select. If an annotated selector cannot be used, no pods are
+//! added, and those that are published are followed until they are gone or not ready, whatever their labels. So a mistake
+//! in a selector neither empties a Service nor keeps addresses in it that other pods may get. Of a Service that follows a
+//! Lease, `leading` decides which pod is followed.
 
 use super::Services;
 use super::members::desired;
