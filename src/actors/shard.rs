@@ -150,7 +150,8 @@ impl ShardState {
                         self.yield_turn().await;
                     }
                     let (kind, before) = (Kind::from(object.output), self.core.work().total());
-                    let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
+                    let reply =
+                        Report::to_grant(self.core.build_request(&object, &mut self.encodings.of(kind)));
                     self.turn.spend(self.core.work().total() - before);
                     replies.push((object, reply));
                 }
@@ -158,7 +159,7 @@ impl ShardState {
             }
             ShardMsg::Outcome(object, outcome, why) => {
                 let before = self.core.work().total();
-                let reply = self.core.reply_to_outcome(&object, outcome, why.as_deref());
+                let reply = Report::to_outcome(self.core.apply_outcome(&object, outcome, why.as_deref()));
                 self.turn.spend(self.core.work().total() - before);
                 return (vec![(object, reply)], None);
             }
