@@ -1,5 +1,6 @@
-//! The one loop that drives every list and watch. [`ListWatch`] decides when to list, watch and prove; [`Followed`] knows what
-//! is listed, and who gets it.
+//! The one loop that drives every list and its watch. [`ListWatch`] decides when to list, watch and prove; [`Followed`] knows what
+//! is listed, and who gets it. Two watches without a list have loops of their own: that of our Lease (`cluster::lease`) and
+//! that of `endpointd top` (`cluster::slice_changes`).
 
 use super::initial::Way;
 use crate::clock;
