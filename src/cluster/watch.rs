@@ -23,9 +23,8 @@ use super::codec::{NamedNode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::leadership::Demand;
+use crate::core::leadership::{Demand, Leadership};
 use crate::core::namespace::Kind;
-use crate::core::role::Leadership;
 use crate::metrics::WatchMetrics;
 use futures::FutureExt as _;
 use kube::Client;
@@ -125,15 +124,15 @@ impl Watch {
         }
         loop {
             let follows = |leadership: &Leadership| leadership.role.follows_outputs();
-            let Ok(term) = leadership
+            let Ok(wins) = leadership
                 .wait_for(follows)
                 .await
-                .map(|leadership| leadership.term)
+                .map(|leadership| leadership.wins)
             else {
                 // The sender is gone, so the role cannot change any more.
                 return;
             };
-            let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
+            let over = |leadership: &Leadership| !follows(leadership) || leadership.wins != wins;
             tokio::select! {
                 biased;
                 () = until(&mut leadership, over) => {}

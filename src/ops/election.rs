@@ -10,7 +10,8 @@ use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::lease::{ElectionEvent, LeaseClient, Location, follow};
 use crate::cluster::outage::OutageLog;
 use crate::core::election::{Ask, Election, Reply, Timing};
-use crate::core::role::{Leadership, Role};
+use crate::core::leadership::Leadership;
+use crate::core::role::Role;
 use crate::metrics::LeaseMetrics;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;
@@ -225,11 +226,11 @@ impl Elector {
         }
         self.listeners.writer.change_role(role);
         self.listeners.events.change_role(role);
-        let term = before.term + u64::from(role.writes());
-        self.listeners.leadership.send_replace(Leadership { role, term });
+        let wins = before.wins + u64::from(role.writes());
+        self.listeners.leadership.send_replace(Leadership { role, wins });
         self.metrics.leads(role.writes());
         match role {
-            Role::Leader => tracing::info!(term, "this process holds the lease; it starts to write"),
+            Role::Leader => tracing::info!(term = wins, "this process holds the lease; it starts to write"),
             Role::Standby | Role::DryRun => self.log_loss(),
         }
     }

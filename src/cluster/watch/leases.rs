@@ -20,8 +20,7 @@ use crate::cluster::pages::{self, ANSWER, PAGE, READING};
 use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList};
 use crate::core::followed_leases::reads::{LeaseRead, ReadOutcome};
 use crate::core::inbox::{Change, Delivery};
-use crate::core::leadership::Demand;
-use crate::core::role::Leadership;
+use crate::core::leadership::{Demand, Leadership};
 use crate::metrics::undecodable_leases;
 use ::http::StatusCode;
 use futures::FutureExt as _;
@@ -85,7 +84,7 @@ impl LeaseReader {
     pub(crate) async fn follow(self, namespace: Arc<str>, generation: u64) {
         let mut leadership = self.leadership.clone();
         let follows = |leadership: &Leadership| leadership.role.follows_outputs();
-        let Ok(term) = leadership.wait_for(follows).await.map(|now| now.term) else {
+        let Ok(wins) = leadership.wait_for(follows).await.map(|now| now.wins) else {
             return;
         };
         let mut random = fastrand::Rng::with_seed(self.seed ^ generation);
@@ -97,7 +96,7 @@ impl LeaseReader {
         leases.hand_on(vec![LeaseEvent::Begun]);
         // Its state is never asked to be proven: each Lease is read once more before it makes a pod leave.
         let (_demand, demands) = watch::channel(Demand::default());
-        let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
+        let over = |leadership: &Leadership| !follows(leadership) || leadership.wins != wins;
         tokio::select! {
             biased;
             _ = leadership.wait_for(over) => {}

@@ -5,9 +5,9 @@ use crate::actors::inbox::Inbox;
 use crate::actors::messages::{EventHandle, EventMsg, RootMsg, ShardMsg, WriterHandle, WriterMsg};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
+use crate::core::leadership::Leadership;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
-use crate::core::role::Leadership;
 use crate::metrics::LeaseState;
 use crate::ops::progress::Progress;
 use parking_lot::Mutex;
@@ -85,7 +85,7 @@ pub struct Parts {
     pub events: EventHandle,
     /// The router, which knows the shards.
     pub router: Arc<Router>,
-    /// The current role and term.
+    /// The current role.
     pub leadership: watch::Receiver<Leadership>,
     /// The renewals of the Lease, if there is an election.
     pub renewal: Option<Renewal>,

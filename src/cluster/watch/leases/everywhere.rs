@@ -11,7 +11,7 @@ use crate::cluster::pages::PAGE;
 use crate::cluster::watch::initial::Way;
 use crate::cluster::watch::serving::{Followed, Listed, Shown, Work, serve};
 use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts, LeaseList};
-use crate::core::leadership::Demand;
+use crate::core::leadership::{Demand, Leadership};
 use futures::FutureExt as _;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -35,8 +35,8 @@ pub(crate) struct Members(Mutex<State>);
 struct State {
     /// Set while everything is listed, so that others can join.
     gathers: bool,
-    /// The term in which it lists, once that has begun.
-    term: Option<u64>,
+    /// The [`Leadership::wins`] of the term in which it lists, once that has begun.
+    wins: Option<u64>,
     /// The namespaces, each with the number of its request.
     of: HashMap<Arc<str>, u64>,
 }
@@ -47,7 +47,7 @@ impl Members {
         let of = namespaces.iter().filter(|(namespace, _)| may_join(namespace));
         Self(Mutex::new(State {
             gathers: true,
-            term: None,
+            wins: None,
             of: of
                 .map(|(namespace, generation)| (namespace.clone(), *generation))
                 .collect(),
@@ -88,7 +88,7 @@ impl LeaseReader {
         {
             let mut state = members.0.lock();
             // A list from an earlier term proves nothing.
-            let outdated = state.term.is_some_and(|term| term != now.term);
+            let outdated = state.wins.is_some_and(|wins| wins != now.wins);
             if !state.gathers || outdated || !may_join(namespace) {
                 return false;
             }
@@ -103,8 +103,8 @@ impl LeaseReader {
     /// Follows the Leases of all members, as [`LeaseReader::follow`] follows those of one namespace.
     pub(crate) async fn follow_everywhere(self, members: Arc<Members>, tell: Tell) {
         let mut leadership = self.leadership.clone();
-        let follows = |now: &crate::core::role::Leadership| now.role.follows_outputs();
-        let Ok(term) = leadership.wait_for(follows).await.map(|now| now.term) else {
+        let follows = |now: &Leadership| now.role.follows_outputs();
+        let Ok(wins) = leadership.wait_for(follows).await.map(|now| now.wins) else {
             return;
         };
         let mut random = fastrand::Rng::with_seed(self.seed);
@@ -113,11 +113,11 @@ impl LeaseReader {
             members,
             tell,
         };
-        watched.begin(term);
+        watched.begin(wins);
         let (_demand, demands) = watch::channel(Demand::default());
         tokio::select! {
             biased;
-            _ = leadership.wait_for(|now| !follows(now) || now.term != term) => {}
+            _ = leadership.wait_for(|now| !follows(now) || now.wins != wins) => {}
             () = serve(&mut watched, demands, &mut random) => {}
         }
     }
@@ -131,10 +131,10 @@ struct AllLeases {
 }
 
 impl AllLeases {
-    fn begin(&self, term: u64) {
+    fn begin(&self, wins: u64) {
         let all = {
             let mut state = self.members.0.lock();
-            state.term = Some(term);
+            state.wins = Some(wins);
             state.of.clone()
         };
         for (namespace, generation) in all {
