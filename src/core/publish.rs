@@ -36,7 +36,7 @@ use super::object::{ObjectKey, Output};
 use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Completed, Sign, Window};
-use fan_out::{FanOut, Paid};
+use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
 use reports::{Reply, Reported};
 use signals::Signal;
@@ -113,7 +113,7 @@ pub struct Landing {
     /// How long it was out.
     pub took: Duration,
     /// The pause that the API server asks for.
-    pub quiet: Option<Duration>,
+    pub pause: Option<Duration>,
     /// True if the object's shard still exists, which then reports whether the object is due again.
     pub has_shard: bool,
 }
@@ -165,7 +165,7 @@ pub struct Publisher {
     /// The present term.
     term: Term,
     /// The term in which each object without a request yet was granted, and what was paid for it.
-    granted: HashedMap<ObjectKey, (Term, Paid)>,
+    granted: HashedMap<ObjectKey, (Term, GrantCost)>,
     /// True if nothing is to be granted any more.
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
@@ -408,14 +408,14 @@ impl Publisher {
             load,
             effect,
             took,
-            quiet,
+            pause,
             has_shard,
         } = landing;
         self.fan_out.answered(key, effect, now);
         // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
-        match quiet {
-            Some(quiet) => self.pauses.asked(hash_of(&*key.namespace), quiet, now),
+        match pause {
+            Some(pause) => self.pauses.asked(hash_of(&*key.namespace), pause, now),
             None if load == Load::Answered && !reads => self.pauses.carried_out(),
             None => {}
         }

@@ -33,7 +33,7 @@ impl Priority {
     /// All priorities, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
 
-    /// Returns the name in metrics.
+    /// Returns the name in metrics, as their label `lane`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Remove => "remove",
@@ -68,6 +68,7 @@ impl Urgency {
         }
     }
 
+    /// Returns the class: the priority, of slices or of Endpoints.
     fn class(self) -> usize {
         match (self.priority, self.yields) {
             (Priority::Remove, false) => REMOVALS,

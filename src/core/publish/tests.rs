@@ -70,7 +70,7 @@ fn landing(load: Load, took: Duration) -> Landing {
         load,
         effect: WriteEffect::Nothing,
         took,
-        quiet: None,
+        pause: None,
         has_shard: true,
     }
 }
@@ -255,7 +255,7 @@ fn a_pause_that_is_asked_for_in_one_namespace_held_up_all_others() {
     let refuse = |publisher: &mut Publisher, key: &Hashed<ObjectKey>, now: Duration| {
         publisher.replied(key, Reply::Built(update()), now);
         let refused = Landing {
-            quiet: Some(30 * SECOND),
+            pause: Some(30 * SECOND),
             ..landing(Load::Overloaded, MS)
         };
         publisher.answered(key, refused, now);

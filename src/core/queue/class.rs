@@ -83,14 +83,14 @@ impl Classes {
 /// Service, the one that has waited longest goes first.
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Class<K> {
-    tenants: Ring<Share<K>>,
+    tenants: Ring<NamespaceObjects<K>>,
     /// The namespaces, by when the first of their objects was wanted.
     oldest: BTreeSet<(Age, u64)>,
 }
 
 /// The objects of one namespace that may go, in one class.
 #[derive(Clone, Debug)]
-struct Share<K> {
+struct NamespaceObjects<K> {
     groups: Ring<Line<K>>,
     ages: BTreeSet<Age>,
 }
@@ -133,7 +133,7 @@ impl<K> Line<K> {
     }
 }
 
-impl<K> Default for Share<K> {
+impl<K> Default for NamespaceObjects<K> {
     fn default() -> Self {
         Self {
             groups: Ring::default(),
@@ -151,7 +151,7 @@ impl<K> Default for Class<K> {
     }
 }
 
-impl<K> Share<K> {
+impl<K> NamespaceObjects<K> {
     /// Returns the age of the object that goes next.
     fn next_age(&self) -> Option<Age> {
         let line = self.groups.get(self.groups.first(|_| true)?)?;
@@ -163,44 +163,44 @@ impl<K> Class<K> {
     /// Adds an object of a group of a namespace.
     pub(in crate::core) fn insert(&mut self, tenant: u64, group: u64, age: Age, key: K) {
         if self.tenants.get(tenant).is_none() {
-            self.tenants.join(tenant, age, Share::default());
+            self.tenants.join(tenant, age, NamespaceObjects::default());
         }
-        self.change(tenant, |share| {
-            share.ages.insert(age);
-            match share.groups.get_mut(group) {
+        self.change(tenant, |objects| {
+            objects.ages.insert(age);
+            match objects.groups.get_mut(group) {
                 Some(line) => {
                     line.insert(age, key);
                     let first = line.first.0;
-                    share.groups.set_age(group, first);
+                    objects.groups.set_age(group, first);
                 }
-                None => share.groups.join(group, age, Line::new(age, key)),
+                None => objects.groups.join(group, age, Line::new(age, key)),
             }
         });
     }
 
     /// Removes an object. The turns of its namespace and of its group stay as they are.
     pub(in crate::core) fn remove(&mut self, tenant: u64, group: u64, age: Age) {
-        self.change(tenant, |share| {
-            share.ages.remove(&age);
-            if let Some(line) = share.groups.get_mut(group) {
+        self.change(tenant, |objects| {
+            objects.ages.remove(&age);
+            if let Some(line) = objects.groups.get_mut(group) {
                 if line.remove(age) {
                     let first = line.first.0;
-                    share.groups.set_age(group, first);
+                    objects.groups.set_age(group, first);
                 } else {
-                    share.groups.leave(group);
+                    objects.groups.leave(group);
                 }
             }
         });
     }
 
     /// Changes the objects that a namespace has in this class.
-    fn change(&mut self, tenant: u64, change: impl FnOnce(&mut Share<K>)) {
-        let Some(share) = self.tenants.get_mut(tenant) else {
+    fn change(&mut self, tenant: u64, change: impl FnOnce(&mut NamespaceObjects<K>)) {
+        let Some(objects) = self.tenants.get_mut(tenant) else {
             return;
         };
-        let before = share.ages.first().copied();
-        change(share);
-        let (after, next) = (share.ages.first().copied(), share.next_age());
+        let before = objects.ages.first().copied();
+        change(objects);
+        let (after, next) = (objects.ages.first().copied(), objects.next_age());
         if before != after {
             if let Some(before) = before {
                 self.oldest.remove(&(before, tenant));
@@ -250,9 +250,9 @@ impl<K> Class<K> {
 
     /// Gives a namespace its turn, `in_order` if it is the one whose turn it is. Its next object stays until it is removed.
     pub(in crate::core) fn take_turn(&mut self, tenant: u64, in_order: bool) {
-        self.change(tenant, |share| {
-            if let Some(group) = share.groups.first(|_| true) {
-                share.groups.take_turn(group, true);
+        self.change(tenant, |objects| {
+            if let Some(group) = objects.groups.first(|_| true) {
+                objects.groups.take_turn(group, true);
             }
         });
         self.tenants.take_turn(tenant, in_order);
