@@ -113,6 +113,11 @@ impl Replacements {
         self.by_service.get_mut(service)
     }
 
+    /// Has the next plan look at the slices of a Service that give way.
+    pub(super) fn check(&mut self, service: &str) {
+        let _ = self.change(service);
+    }
+
     /// Returns whether the next plan has anything to do here.
     pub(super) fn has_to_plan(&self) -> bool {
         !self.changed.is_empty()
@@ -291,7 +296,7 @@ impl Placement<'_> {
 
     /// Has the next plan let those slices of a Service go that others have taken the place of, or whose time has come.
     pub(super) fn check_replacement(&mut self, name: &str) {
-        let _ = self.replacements.change(name);
+        self.replacements.check(name);
     }
 
     /// Notes that slices may be due, and so may have changed as far as others wait for them.
