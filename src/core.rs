@@ -10,6 +10,7 @@ pub mod backoff;
 pub mod body;
 pub(crate) mod bucket;
 pub(crate) mod compact;
+pub(crate) mod deadlines;
 pub mod election;
 pub mod events;
 pub(crate) mod excerpt;

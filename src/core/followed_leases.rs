@@ -19,6 +19,7 @@ pub(crate) use rounds::{Applied, LeaseRound};
 use self::lease::{FollowedLease, Leader, LeaseEffect, LeaseRequest, Vacancy, holder_name, is_lease_name};
 use self::retention::Retention;
 use super::compact::small::SmallSet;
+use super::deadlines::Deadlines;
 use super::hash::KeyedMap;
 use super::ids::{PodId, ServiceId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,7 +39,8 @@ pub(crate) struct FollowedLeases {
     /// The Leases by name. They are sorted, so that work on all of them is done in steps, in an order that does not depend on
     /// hashes.
     followed: BTreeMap<Arc<str>, Followed>,
-    wakes: BTreeSet<(Duration, Arc<str>)>,
+    /// When to look at them next.
+    wakes: Deadlines<Arc<str>>,
     /// Leases that no Service follows any more.
     retention: Retention,
     requests: Vec<LeaseRequest>,
@@ -50,12 +52,8 @@ pub(crate) struct FollowedLeases {
 #[derive(Clone, Debug, Default)]
 struct Followed {
     lease: FollowedLease,
-    /// Its entry in [`FollowedLeases::wakes`].
-    wake: Option<Duration>,
     /// Its entry in [`FollowedLeases::by_holder`].
     holder: Option<Box<str>>,
-    /// Its entry in [`FollowedLeases::retention`].
-    until: Option<Duration>,
     /// The number of the last list that showed it.
     listed_in: u64,
     services: SmallSet<ServiceId>,
@@ -122,9 +120,7 @@ impl FollowedLeases {
         }
         let (begun, listed) = (self.begun, self.listed);
         let followed = self.followed.entry(name.clone()).or_default();
-        if let Some(until) = followed.until.take() {
-            self.retention.take_back(name.clone(), until);
-        }
+        self.retention.take_back(name);
         followed.services.insert(service);
         if listed {
             if followed.lease.ask() {
@@ -144,17 +140,16 @@ impl FollowedLeases {
         };
         followed.services.remove(&service);
         followed.vacant.remove(&service);
-        if followed.services.is_empty() && followed.until.is_none() {
-            followed.until = Some(self.retention.keep(name.clone(), now));
+        if followed.services.is_empty() {
+            self.retention.keep(name, now);
         }
     }
 
     /// Forgets a Lease that no Service follows, and leaves the watch with the last one.
     fn drop_lease(&mut self, name: &Arc<str>, now: Duration) {
         self.index_holder(name, None);
-        if let Some(wake) = self.followed.remove(name).and_then(|followed| followed.wake) {
-            self.wakes.remove(&(wake, name.clone()));
-        }
+        self.followed.remove(name);
+        self.wakes.remove(name);
         if self.followed.is_empty() {
             self.retention.leave(now);
             self.requests.push(LeaseRequest::Leave);
@@ -171,8 +166,10 @@ impl FollowedLeases {
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        let wake = self.wakes.first().map(|(time, _)| *time);
-        [wake, self.retention.next()].into_iter().flatten().min()
+        [self.wakes.next(), self.retention.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Looks at one of the Leases whose time has come, and returns the Services that this concerns, or forgets a Lease that no
@@ -182,14 +179,9 @@ impl FollowedLeases {
             self.drop_lease(&name, now);
             return Some(Concerned::default());
         }
-        let (wake, name) = self.wakes.first().cloned()?;
-        if wake > now {
-            return None;
-        }
-        self.wakes.pop_first();
+        let name = self.wakes.pop_due(now)?;
         let followed = self.followed.get_mut(&name);
         let followed = followed.expect("only a Lease that is followed is looked at");
-        followed.wake = None;
         let published = followed.services.len() > followed.vacant.len();
         let (reads, effect) = followed.lease.due(now, published);
         if reads {
@@ -228,17 +220,15 @@ impl FollowedLeases {
 
     /// Updates when a Lease is looked at next.
     fn rearm(&mut self, name: &Arc<str>) {
-        let Some(followed) = self.followed.get_mut(name) else {
+        let Some(followed) = self.followed.get(name) else {
             return;
         };
-        let wake = followed.lease.wake();
-        if followed.wake == wake {
-            return;
+        match followed.lease.wake() {
+            Some(wake) => self.wakes.set(name.clone(), wake),
+            None => {
+                self.wakes.remove(name);
+            }
         }
-        if let Some(old) = std::mem::replace(&mut followed.wake, wake) {
-            self.wakes.remove(&(old, name.clone()));
-        }
-        self.wakes.extend(wake.map(|wake| (wake, name.clone())));
     }
 
     /// Updates the name under which a Lease is found by the pod that holds it.

@@ -342,8 +342,8 @@ pub(crate) fn all() -> Vec<Case> {
     }
     // One object, two changes, and a change of leader, without a fault and with each.
     for outputs in [SLICES, ENDPOINTS] {
+        let kind = if outputs.slices { "slice" } else { "Endpoints" };
         for changes in [[Flip(0), Flip(0)], [Flip(0), Toggle(0)], [Toggle(0), Toggle(0)]] {
-            let kind = if outputs.slices { "slice" } else { "Endpoints" };
             let case = Case {
                 name: format!("{kind}, succession: {}", shown(&[], &changes)),
                 outputs,
@@ -352,9 +352,12 @@ pub(crate) fn all() -> Vec<Case> {
                 ..slice_and_endpoints(&[], &changes)
             };
             for fault in Fault::ALL {
+                // Its states are more than a third of all others': the same with one change is played always.
+                let large = outputs.slices && fault == Fault::ForeignDelete;
                 cases.push(Case {
                     name: format!("{}, {fault:?}", case.name),
                     fault: Some(fault),
+                    long: case.long || large,
                     ..case.clone()
                 });
             }
@@ -366,6 +369,15 @@ pub(crate) fn all() -> Vec<Case> {
             });
             cases.push(case);
         }
+        let fault = Fault::ForeignDelete;
+        let case = slice_and_endpoints(&[], &[Flip(0)]);
+        cases.push(Case {
+            name: format!("{kind}, succession: flip0, {fault:?}"),
+            outputs,
+            succession: true,
+            fault: Some(fault),
+            ..case
+        });
     }
     cases.extend(with_echoes());
     cases.extend(of_mirroring());
@@ -418,10 +430,11 @@ fn of_mirroring() -> Vec<Case> {
                 ..mirrored(&edits[..2])
             });
         }
-        // Where one is made again, three objects wait for a window of two.
+        // Where one is made again, three objects wait for a window of two: it has as many states as ten others.
         cases.push(Case {
             name: format!("{}, lost and won again", case.name),
             relapse: true,
+            long: edits[1] == Edit::Again,
             ..mirrored(&edits[..2])
         });
         cases.push(case);

@@ -1,7 +1,7 @@
 //! Entries by number, in pieces of bounded size: a table that grows never copies more than one piece.
 
 use std::fmt;
-use std::iter::{Chain, FilterMap, Flatten};
+use std::iter::{Chain, FilterMap, FlatMap};
 use std::ops::{Index, IndexMut};
 use std::vec::IntoIter;
 
@@ -17,16 +17,23 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Slab<T> {
     /// The entries with the lowest numbers.
     first: Vec<Entry<T>>,
-    /// All others, in pieces of the same size, which stay where they are. One that was emptied is kept.
-    more: Vec<Vec<Entry<T>>>,
+    /// All others, which stay where they are. A piece that was emptied is kept.
+    more: Vec<Piece<T>>,
+    /// The number after the highest one that was ever used.
+    end: u32,
     /// The free number that is used next, or [`NONE`].
     free: u32,
     len: u32,
 }
 
+/// The entries of a piece. Their number is part of the type, so that a lookup does not have to compare with it.
+type Piece<T> = Box<[Entry<T>; PIECE]>;
+
 /// The entries of a slab by value, in the order of their numbers.
-pub(crate) type IntoEntries<T> =
-    FilterMap<Chain<IntoIter<Entry<T>>, Flatten<IntoIter<Vec<Entry<T>>>>>, fn(Entry<T>) -> Option<T>>;
+pub(crate) type IntoEntries<T> = FilterMap<
+    Chain<IntoIter<Entry<T>>, FlatMap<IntoIter<Piece<T>>, Vec<Entry<T>>, fn(Piece<T>) -> Vec<Entry<T>>>>,
+    fn(Entry<T>) -> Option<T>,
+>;
 
 /// The place of a number.
 #[derive(Clone, Debug)]
@@ -50,6 +57,7 @@ impl<T> Default for Slab<T> {
         Self {
             first: Vec::new(),
             more: Vec::new(),
+            end: 0,
             free: NONE,
             len: 0,
         }
@@ -69,8 +77,7 @@ impl<T> Slab<T> {
 
     /// Returns a number that is above those of all entries.
     pub(crate) fn end(&self) -> usize {
-        let full = self.more.len().saturating_sub(1) * PIECE;
-        self.first.len() + full + self.more.last().map_or(0, Vec::len)
+        self.end as usize
     }
 
     /// Returns the number that the next entry gets.
@@ -84,20 +91,21 @@ impl<T> Slab<T> {
 
     #[inline]
     fn at(&self, number: usize) -> Option<&Entry<T>> {
-        if number < FIRST {
-            return self.first.get(number);
+        if let Some(entry) = self.first.get(number) {
+            return Some(entry);
         }
-        let beyond = number - FIRST;
-        self.more.get(beyond / PIECE)?.get(beyond % PIECE)
+        // A number below `FIRST` that is not there becomes one beyond all pieces.
+        let beyond = number.wrapping_sub(FIRST);
+        Some(&self.more.get(beyond / PIECE)?[beyond % PIECE])
     }
 
     #[inline]
     fn at_mut(&mut self, number: usize) -> Option<&mut Entry<T>> {
-        if number < FIRST {
+        if number < self.first.len() {
             return self.first.get_mut(number);
         }
-        let beyond = number - FIRST;
-        self.more.get_mut(beyond / PIECE)?.get_mut(beyond % PIECE)
+        let beyond = number.wrapping_sub(FIRST);
+        Some(&mut self.more.get_mut(beyond / PIECE)?[beyond % PIECE])
     }
 
     /// Returns an entry, if it is there.
@@ -131,7 +139,9 @@ impl<T> Slab<T> {
     }
 
     fn push(&mut self, entry: Entry<T>) {
-        if self.first.len() < FIRST {
+        let number = self.end();
+        self.end += 1;
+        if number < FIRST {
             let len = self.first.len();
             if len == self.first.capacity() {
                 // Doubling would cost the most memory of all.
@@ -140,14 +150,15 @@ impl<T> Slab<T> {
             self.first.push(entry);
             return;
         }
-        match self.more.last_mut() {
-            Some(last) if last.len() < PIECE => last.push(entry),
-            _ => {
-                let mut piece = Vec::with_capacity(PIECE);
-                piece.push(entry);
-                self.more.push(piece);
-            }
+        if (number - FIRST).is_multiple_of(PIECE) {
+            let mut piece = Vec::with_capacity(PIECE);
+            piece.resize_with(PIECE, || Entry::Free(NONE));
+            let Ok(piece) = piece.into_boxed_slice().try_into() else {
+                unreachable!("it has as many entries as a piece");
+            };
+            self.more.push(piece);
         }
+        *self.at_mut(number).expect("the last piece has room") = entry;
     }
 
     /// Removes an entry, if it is there.
@@ -175,16 +186,23 @@ impl<T> Slab<T> {
     /// Returns all entries by value, in the order of their numbers. The memory of a piece is given back when its last entry was
     /// taken.
     pub(crate) fn into_entries(self) -> IntoEntries<T> {
-        let entries = self.first.into_iter().chain(self.more.into_iter().flatten());
-        entries.filter_map(|entry| match entry {
-            Entry::Used(value) => Some(value),
-            Entry::Free(_) => None,
-        })
+        let by_value: fn(Piece<T>) -> Vec<Entry<T>> = |piece| (piece as Box<[_]>).into_vec();
+        let more = self.more.into_iter().flat_map(by_value);
+        self.first
+            .into_iter()
+            .chain(more)
+            .filter_map(|entry| match entry {
+                Entry::Used(value) => Some(value),
+                Entry::Free(_) => None,
+            })
     }
 
     /// Returns all entries with their numbers, in the order of these.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        let entries = self.first.iter().chain(self.more.iter().flatten());
+        let entries = self
+            .first
+            .iter()
+            .chain(self.more.iter().flat_map(|piece| piece.iter()));
         entries
             .enumerate()
             .filter_map(|(number, entry)| Some((number, entry.used()?)))

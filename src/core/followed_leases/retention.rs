@@ -1,6 +1,6 @@
 //! How long Leases are still followed after the last Service has ceased to follow them.
 
-use std::collections::BTreeSet;
+use crate::core::deadlines::Deadlines;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const KEPT_LONGEST: Duration = Duration::from_secs(960);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retention {
     /// The Leases, by the times at which they are forgotten.
-    kept: BTreeSet<(Duration, Arc<str>)>,
+    kept: Deadlines<Arc<str>>,
     /// How long they are kept.
     keeps_for: Duration,
     /// When the watch was last left.
@@ -39,32 +39,31 @@ impl Retention {
         self.left = Some(now);
     }
 
-    /// Keeps a Lease. Returns until when.
-    pub(super) fn keep(&mut self, name: Arc<str>, now: Duration) -> Duration {
-        let until = now + self.keeps_for;
-        self.kept.insert((until, name));
-        until
+    /// Keeps a Lease, unless it is kept already.
+    pub(super) fn keep(&mut self, name: &Arc<str>, now: Duration) {
+        if self.kept.get(name).is_none() {
+            self.kept.set(name.clone(), now + self.keeps_for);
+        }
     }
 
-    /// Takes back a Lease that was kept until then, since a Service follows it again.
-    pub(super) fn take_back(&mut self, name: Arc<str>, until: Duration) {
-        self.kept.remove(&(until, name));
+    /// Takes back a Lease, since a Service follows it again.
+    pub(super) fn take_back(&mut self, name: &str) {
+        self.kept.remove(name);
     }
 
     /// Returns when the next Lease is to be forgotten.
     pub(super) fn next(&self) -> Option<Duration> {
-        self.kept.first().map(|(until, _)| *until)
+        self.kept.next()
     }
 
     /// Takes a Lease that is to be forgotten by now.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<Arc<str>> {
-        self.next().filter(|until| *until <= now)?;
-        self.pop()
+        self.kept.pop_due(now)
     }
 
     /// Takes a Lease, whether its time has come or not.
     pub(super) fn pop(&mut self) -> Option<Arc<str>> {
-        self.kept.pop_first().map(|(_, name)| name)
+        self.kept.pop()
     }
 
     /// Returns whether there are none.

@@ -13,13 +13,13 @@ use super::lifecycle::Objects;
 use super::rounds::{Round, Visit};
 use super::services::Services;
 use super::{EndpointsEvent, Kind};
+use crate::core::deadlines::Deadlines;
 use crate::core::facts::EndpointsFacts;
 use crate::core::ids::{EndpointsId, ServiceId};
 use crate::core::inputs::Inputs;
 use crate::core::object::{ObjectState, Phase, Remote};
 use crate::core::queue::Priority;
 use crate::core::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -68,10 +68,8 @@ impl Endpoints {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndpointsObjects {
     objects: Objects<Endpoints>,
-    /// Objects that wait, and until when. One that is gone may still be here, until another with its number waits.
-    waiting: BTreeMap<EndpointsId, Duration>,
-    /// The same, by time.
-    deadlines: BTreeSet<(Duration, EndpointsId)>,
+    /// Objects that wait. One that is gone may still be here, until another with its number waits.
+    waiting: Deadlines<EndpointsId>,
     /// The news for mirrors, in the order in which it happened.
     news: Vec<EndpointsNews>,
 }
@@ -126,24 +124,19 @@ impl EndpointsObjects {
     /// Has an object wait before it is written or deleted.
     fn wait(&mut self, id: EndpointsId, until: Duration) {
         self.objects[id].object.gives_way = true;
-        if let Some(former) = self.waiting.insert(id, until) {
-            self.deadlines.remove(&(former, id));
-        }
-        self.deadlines.insert((until, id));
+        self.waiting.set(id, until);
     }
 
     /// Returns when to call [`Self::end_wait`] next.
     pub(super) fn next_wait_to_end(&self) -> Option<Duration> {
-        self.deadlines.first().map(|(until, _)| *until)
+        self.waiting.next()
     }
 
     /// Queues an object that has waited for long enough. Returns false if there is none.
     pub(super) fn end_wait(&mut self, now: Duration) -> bool {
-        let Some(&(until, id)) = self.deadlines.first().filter(|(until, _)| *until <= now) else {
+        let Some(id) = self.waiting.pop_due(now) else {
             return false;
         };
-        self.deadlines.remove(&(until, id));
-        self.waiting.remove(&id);
         if let Some(entry) = self.objects.get_mut(id)
             && std::mem::take(&mut entry.object.gives_way)
         {
@@ -272,7 +265,6 @@ impl EndpointsDesk<'_> {
     pub(super) fn forget_endpoints(&mut self) {
         let endpoints = std::mem::take(&mut self.endpoints.objects);
         self.endpoints.waiting.clear();
-        self.endpoints.deadlines.clear();
         self.services.queue(Round::drop(endpoints));
         self.services.visit_all(Visit::RenewEndpoints);
     }

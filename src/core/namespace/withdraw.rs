@@ -117,6 +117,11 @@ impl Replacements {
         self.by_service.get_mut(service)
     }
 
+    /// Has the next plan look at the slices of a Service that give way.
+    pub(super) fn check(&mut self, service: &str) {
+        let _ = self.change(service);
+    }
+
     /// Returns whether the next plan has anything to do here.
     pub(super) fn has_to_plan(&self) -> bool {
         !self.changed.is_empty()
@@ -297,7 +302,7 @@ impl Placement<'_> {
     /// Makes the next plan look at the slices of a Service that give way, so that those are let go that were replaced or whose time
     /// has come.
     pub(super) fn check_replacement(&mut self, name: &str) {
-        let _ = self.replacements.change(name);
+        self.replacements.check(name);
     }
 
     /// Notes the slices that may be due: they may have changed in a way that matters to slices that wait for them.

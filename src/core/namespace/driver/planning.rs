@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 /// A plan in progress.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Planning {
     /// The number of the next Service whose trigger time is to be forgotten. Used when this process begins to write.
     untriggered: usize,
@@ -102,20 +102,16 @@ impl NamespaceState {
             return true;
         }
         let resumed = self.planning.is_some();
-        let mut planning = self.planning.take().unwrap_or_else(|| {
-            // They must not pile up where they are not counted and taken.
-            self.services.take_syncs();
-            self.mirrors.take_syncs();
-            Box::new(Planning {
-                untriggered: 0,
-                start: None,
-                dirty: None,
-                mirrors: None,
-                preparation: None,
-                assignment: None,
-                releasing: false,
-            })
-        });
+        // Most plans are done in one step: one is put on the heap only if another step is left.
+        let mut planning = match self.planning.take() {
+            Some(planning) => *planning,
+            None => {
+                // They must not pile up where they are not counted and taken.
+                self.services.take_syncs();
+                self.mirrors.take_syncs();
+                Planning::default()
+            }
+        };
         // The objects that the step before has left come first.
         let mut done = !resumed || self.collect_wants(wants, budget);
         done = done && self.evaluate_some(&mut planning, budget);
@@ -126,7 +122,7 @@ impl NamespaceState {
         done = done && self.release_some(&mut planning, budget);
         done &= self.collect_wants(wants, budget);
         if !done {
-            self.planning = Some(planning);
+            self.planning = Some(Box::new(planning));
         }
         done
     }
@@ -286,8 +282,7 @@ impl NamespaceState {
         if self.services.take_concluded(id) {
             self.want_objects_of(id);
         }
-        let name = self.services[id].facts.name.clone();
-        self.placement().check_replacement(&name);
+        self.replacements.check(&self.services[id].facts.name);
         self.pass_on();
     }
 }

@@ -77,8 +77,20 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
 
     /// Handles the answer to an object's request. Returns the object if it is due again.
     /// A kind that has more to do at this moment has a method of the same name, which calls this one.
-    fn apply_outcome(&mut self, name: &str, mut outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
-        let id = objects(self).in_flight(name)?;
+    fn apply_outcome(&mut self, name: &str, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+        let id = objects(self).find(name)?;
+        self.answered(id, name, outcome, why)
+    }
+
+    /// Handles the answer to a request of an object that had this name when the request was sent. Returns the object if it is
+    /// due again. Nothing happens if no request is in flight.
+    fn answered(
+        &mut self,
+        id: Id<Self>,
+        name: &str,
+        mut outcome: Outcome,
+        why: Option<&str>,
+    ) -> Option<WorkItem> {
         let object = object_mut(self, id);
         let (before, failures) = (object.phase, object.failures);
         let flight = object.flight.take()?;
@@ -172,8 +184,10 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
                 return false;
             }
         }
-        let wanted = std::mem::take(&mut objects_mut(self).wanted);
-        add_due(self, wanted.into_iter(), items);
+        if !objects(self).wanted.is_empty() {
+            let wanted = std::mem::take(&mut objects_mut(self).wanted);
+            add_due(self, wanted.into_iter(), items);
+        }
         true
     }
 

@@ -14,9 +14,10 @@
 //! begun to write lets no write wait, because it does not know for how long the process before it has waited.
 
 use super::Services;
+use crate::core::deadlines::Deadlines;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::context::Context;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The longest time for which a write waits.
@@ -34,7 +35,6 @@ pub(in crate::core::namespace) enum Reason {
 #[derive(Clone, Copy, Debug)]
 struct Deferral {
     reason: Reason,
-    until: Duration,
     /// True if a ready endpoint has come: the next evaluation of the Service ends the wait.
     over: bool,
 }
@@ -43,21 +43,19 @@ struct Deferral {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deferrals {
     by_service: BTreeMap<ServiceId, Deferral>,
-    /// The same, by the time at which the wait is over.
-    deadlines: BTreeSet<(Duration, ServiceId)>,
+    /// When their waits end.
+    ends: Deadlines<ServiceId>,
 }
 
 impl Deferrals {
-    fn insert(&mut self, id: ServiceId, deferral: Deferral) {
-        self.remove(id);
+    fn insert(&mut self, id: ServiceId, deferral: Deferral, until: Duration) {
         self.by_service.insert(id, deferral);
-        self.deadlines.insert((deferral.until, id));
+        self.ends.set(id, until);
     }
 
     fn remove(&mut self, id: ServiceId) -> Option<Deferral> {
-        let deferral = self.by_service.remove(&id)?;
-        self.deadlines.remove(&(deferral.until, id));
-        Some(deferral)
+        self.ends.remove(&id)?;
+        self.by_service.remove(&id)
     }
 
     fn get(&self, id: ServiceId) -> Option<&Deferral> {
@@ -75,9 +73,8 @@ impl Services {
         if ctx.starting || ctx.pending_lists.any() {
             return;
         }
-        let until = ctx.now + LONGEST;
-        let over = false;
-        self.deferrals.insert(id, Deferral { reason, until, over });
+        let deferral = Deferral { reason, over: false };
+        self.deferrals.insert(id, deferral, ctx.now + LONGEST);
     }
 
     /// Forgets that the writes for a Service wait.
@@ -101,7 +98,8 @@ impl Services {
         let deferral = self.deferrals.get(id);
         deferral.is_some_and(|deferral| {
             let concerns = deferral.reason == Reason::Going || !on_server;
-            concerns && !deferral.over && ctx.now < deferral.until
+            let waits = self.deferrals.ends.get(&id).is_some_and(|end| ctx.now < end);
+            concerns && !deferral.over && waits
         })
     }
 
@@ -146,15 +144,13 @@ impl Services {
 
     /// Returns when to call [`Self::take_waited`] next.
     pub(in crate::core::namespace) fn next_wait_to_end(&self) -> Option<Duration> {
-        self.deferrals.deadlines.first().map(|(until, _)| *until)
+        self.deferrals.ends.next()
     }
 
     /// Takes a Service whose objects have waited for long enough.
     pub(in crate::core::namespace) fn take_waited(&mut self, now: Duration) -> Option<ServiceId> {
-        let &(until, id) = self.deferrals.deadlines.first()?;
-        (until <= now).then(|| {
-            self.deferrals.remove(id);
-            id
-        })
+        let id = self.deferrals.ends.pop_due(now)?;
+        self.deferrals.by_service.remove(&id);
+        Some(id)
     }
 }

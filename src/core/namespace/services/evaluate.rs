@@ -177,6 +177,9 @@ impl Placement<'_> {
     fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
         let queued = std::mem::take(&mut self.services.table[service].family(family).pending().to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
+        if queued.is_empty() {
+            return arrivals;
+        }
         // Pods of one template share their ports, so each distinct port list is resolved once.
         let mut by_port_set: IdMap<u32, usize> = IdMap::default();
         let mut by_ports: KeyedMap<SlicePorts, usize> = KeyedMap::default();
@@ -219,6 +222,9 @@ impl Placement<'_> {
                 .pending()
                 .empties,
         );
+        if empties.is_empty() {
+            return;
+        }
         self.ctx.work.slices_touched += empties.len() as u64;
         empties.sort_unstable_by(|a, b| self.reuse_key(*a).cmp(&self.reuse_key(*b)));
         empties.dedup();

@@ -220,16 +220,14 @@ impl Placement<'_> {
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
-        let id = self.slices.objects.find(name);
-        let due = Lifecycle::apply_outcome(self, name, outcome, why);
-        if let Some(id) = id {
-            self.slices.recount(id);
-            self.decide(id);
-            // While the request was in flight, the slice may have become another controller's.
-            let phase = self.slices.objects.get(id).map(|slice| slice.object.phase);
-            if phase == Some(Phase::Unmanaged) {
-                self.learn_content(id);
-            }
+        let id = self.slices.objects.find(name)?;
+        let due = self.answered(id, name, outcome, why);
+        self.slices.recount(id);
+        self.decide(id);
+        // While the request was in flight, the slice may have become another controller's.
+        let phase = self.slices.objects.get(id).map(|slice| slice.object.phase);
+        if phase == Some(Phase::Unmanaged) {
+            self.learn_content(id);
         }
         self.note_turn(name);
         due
