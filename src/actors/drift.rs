@@ -9,7 +9,6 @@
 //! The writer receives nothing. A comparison costs as much as its Service is large, so a Service that keeps changing is
 //! compared a few times within the time that a difference must last, and an unchanged one not at all.
 
-use crate::clock;
 use crate::core::bucket::TokenBucket;
 use crate::core::excerpt::Excerpt;
 use crate::core::hash::{KeyedMap, KeyedSet};
@@ -18,7 +17,7 @@ use crate::core::namespace::NamespaceState;
 use crate::inspect::dry_run::{DryRun, ServiceDrift};
 use crate::inspect::findings::Finding;
 use crate::metrics::DryRunMetrics;
-use crate::tenant_log;
+use crate::{clock, tenant_log};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
