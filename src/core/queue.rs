@@ -297,6 +297,16 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
     }
 
+    /// Gives a namespace no turn until it is released. Its objects that may go stay in their order.
+    pub(super) fn hold(&mut self, tenant: u64) {
+        self.ready.hold(tenant);
+    }
+
+    /// Gives a namespace turns again, beginning with the next round.
+    pub(super) fn release(&mut self, tenant: u64) {
+        self.ready.release(tenant);
+    }
+
     /// Sets the time from one write to the next while objects wait for their turn.
     pub fn set_pace(&mut self, pace: Option<Duration>) {
         self.pace = pace;

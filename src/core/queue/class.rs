@@ -1,6 +1,7 @@
 //! The objects of one class that may go, by namespace and by Service.
 
 use super::ring::{Age, Ring};
+use crate::core::hash::IdMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
@@ -86,6 +87,8 @@ pub(in crate::core) struct Class<K> {
     tenants: Ring<NamespaceObjects<K>>,
     /// The namespaces, by when the first of their objects was wanted.
     oldest: BTreeSet<(Age, u64)>,
+    /// The objects of namespaces that have no turn for now.
+    held: IdMap<u64, NamespaceObjects<K>>,
 }
 
 /// The objects of one namespace that may go, in one class.
@@ -147,6 +150,7 @@ impl<K> Default for Class<K> {
         Self {
             tenants: Ring::default(),
             oldest: BTreeSet::new(),
+            held: IdMap::default(),
         }
     }
 }
@@ -157,6 +161,30 @@ impl<K> NamespaceObjects<K> {
         let line = self.groups.get(self.groups.first(|_| true)?)?;
         Some(line.first.0)
     }
+
+    fn insert(&mut self, group: u64, age: Age, key: K) {
+        self.ages.insert(age);
+        match self.groups.get_mut(group) {
+            Some(line) => {
+                line.insert(age, key);
+                let first = line.first.0;
+                self.groups.set_age(group, first);
+            }
+            None => self.groups.join(group, age, Line::new(age, key)),
+        }
+    }
+
+    fn remove(&mut self, group: u64, age: Age) {
+        self.ages.remove(&age);
+        if let Some(line) = self.groups.get_mut(group) {
+            if line.remove(age) {
+                let first = line.first.0;
+                self.groups.set_age(group, first);
+            } else {
+                drop(self.groups.leave(group));
+            }
+        }
+    }
 }
 
 impl<K> Class<K> {
@@ -165,32 +193,48 @@ impl<K> Class<K> {
         if self.tenants.get(tenant).is_none() {
             self.tenants.join(tenant, age, NamespaceObjects::default());
         }
-        self.change(tenant, |objects| {
-            objects.ages.insert(age);
-            match objects.groups.get_mut(group) {
-                Some(line) => {
-                    line.insert(age, key);
-                    let first = line.first.0;
-                    objects.groups.set_age(group, first);
-                }
-                None => objects.groups.join(group, age, Line::new(age, key)),
-            }
-        });
+        self.change(tenant, |objects| objects.insert(group, age, key));
+    }
+
+    /// Adds an object of a namespace that has no turn for now.
+    pub(in crate::core) fn insert_held(&mut self, tenant: u64, group: u64, age: Age, key: K) {
+        self.held.entry(tenant).or_default().insert(group, age, key);
+    }
+
+    /// Takes the turn of a namespace away.
+    pub(in crate::core) fn hold(&mut self, tenant: u64) {
+        let Some(objects) = self.tenants.leave(tenant) else {
+            return;
+        };
+        if let Some(first) = objects.ages.first() {
+            self.oldest.remove(&(*first, tenant));
+        }
+        self.held.insert(tenant, objects);
+    }
+
+    /// Gives a namespace a turn again. Returns whether it has something in this class.
+    pub(in crate::core) fn release(&mut self, tenant: u64) -> bool {
+        let Some(objects) = self.held.remove(&tenant) else {
+            return false;
+        };
+        let (Some(next), Some(first)) = (objects.next_age(), objects.ages.first().copied()) else {
+            return false;
+        };
+        self.oldest.insert((first, tenant));
+        self.tenants.join(tenant, next, objects);
+        true
     }
 
     /// Removes an object. The turns of its namespace and of its group stay as they are.
     pub(in crate::core) fn remove(&mut self, tenant: u64, group: u64, age: Age) {
-        self.change(tenant, |objects| {
-            objects.ages.remove(&age);
-            if let Some(line) = objects.groups.get_mut(group) {
-                if line.remove(age) {
-                    let first = line.first.0;
-                    objects.groups.set_age(group, first);
-                } else {
-                    objects.groups.leave(group);
-                }
+        if let Some(objects) = self.held.get_mut(&tenant) {
+            objects.remove(group, age);
+            if objects.ages.is_empty() {
+                self.held.remove(&tenant);
             }
-        });
+            return;
+        }
+        self.change(tenant, |objects| objects.remove(group, age));
     }
 
     /// Changes the objects that a namespace has in this class.
@@ -211,7 +255,7 @@ impl<K> Class<K> {
         }
         match next {
             Some(next) => self.tenants.set_age(tenant, next),
-            None => self.tenants.leave(tenant),
+            None => drop(self.tenants.leave(tenant)),
         }
     }
 
@@ -233,7 +277,7 @@ impl<K> Class<K> {
     }
 
     pub(in crate::core) fn is_empty(&self) -> bool {
-        self.tenants.is_empty()
+        self.tenants.is_empty() && self.held.is_empty()
     }
 
     /// Returns whether a namespace has an object in this class.
