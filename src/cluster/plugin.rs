@@ -4,7 +4,8 @@
 //! request if its credential has expired by then. So it is run here. There is one run at a time, and all that need the
 //! credential wait for it; a run that takes too long is killed; and the next one begins after a pause, which grows while runs
 //! fail or the API server refuses what they return. A credential is replaced before it expires, and until then requests go on
-//! with the one that there is; it is also replaced once an answer is 401, since it may have been revoked.
+//! with the one that there is; it is also replaced once an answer is 401, since it may have been revoked. Requests wait a moment for
+//! its successor then, but not for as long as a plugin may hang.
 
 mod process;
 mod runs;
@@ -204,11 +205,13 @@ impl Plugin {
             };
             // The sender is as old as this.
             let changed = ended.changed();
-            match end {
+            match end.into_iter().chain(next.again).min() {
                 None => drop(changed.await),
-                Some(end) => {
-                    if timeout_at(end, changed).await.is_err() {
-                        return Err(hangs(clock::since(since)));
+                Some(until) => {
+                    let passed = timeout_at(until, changed).await.is_err();
+                    let now = Instant::now();
+                    if passed && end.is_some_and(|end| end <= now) {
+                        return Err(hangs(now.saturating_duration_since(since)));
                     }
                 }
             }

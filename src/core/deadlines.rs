@@ -73,6 +73,11 @@ impl<K: Clone + Ord> Deadlines<K> {
         Some(key)
     }
 
+    /// Returns the number of things that are due at some time.
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
     /// Returns whether nothing is ever due.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_key.is_empty()

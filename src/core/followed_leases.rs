@@ -133,16 +133,24 @@ impl FollowedLeases {
         self.rearm(name);
     }
 
-    /// Ends what [`Self::follow`] began. If no other Service follows the Lease, it is still followed for a while.
-    pub(crate) fn unfollow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) {
+    /// Ends what [`Self::follow`] began. If no other Service follows the Lease, it is still followed for a while, unless there are
+    /// too many such Leases. Returns the number of those that are forgotten because of that.
+    pub(crate) fn unfollow(&mut self, service: ServiceId, name: &Arc<str>, now: Duration) -> u64 {
         let Some(followed) = self.followed.get_mut(name) else {
-            return;
+            return 0;
         };
         followed.services.remove(&service);
         followed.vacant.remove(&service);
-        if followed.services.is_empty() {
-            self.retention.keep(name, now);
+        if !followed.services.is_empty() {
+            return 0;
         }
+        self.retention.keep(name, now);
+        let mut forgotten = 0;
+        while let Some(name) = self.retention.pop_excess(self.followed.len()) {
+            self.drop_lease(&name, now);
+            forgotten += 1;
+        }
+        forgotten
     }
 
     /// Forgets a Lease that no Service follows, and leaves the watch with the last one.

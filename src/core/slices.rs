@@ -69,6 +69,11 @@ impl Conditions {
             _ => Priority::Rest,
         }
     }
+
+    /// Returns whether clients may send traffic to the endpoint: an endpoint that is only serving gets it where none is ready.
+    pub fn gets_traffic(self) -> bool {
+        self.0 & (Self::READY | Self::SERVING) != 0
+    }
 }
 
 /// An endpoint's place in a slice.
@@ -80,8 +85,21 @@ pub struct Slot {
     pub published: Conditions,
     /// True if anything other than the conditions differs from the server's copy.
     pub stale: bool,
+    /// True if the server's copy has another address than the pod.
+    pub other_address: bool,
     /// True if this slot is counted in [`Slice::dirty`].
     pub dirty: bool,
+}
+
+impl Slot {
+    /// Returns the priority of writing the endpoint with the desired conditions. An address that gets traffic is removed when
+    /// another takes its place, although the endpoint stays ready.
+    pub fn priority_to(&self, desired: Conditions) -> Priority {
+        if self.other_address && self.published.gets_traffic() {
+            return Priority::Remove;
+        }
+        self.published.priority_to(desired)
+    }
 }
 
 /// The content of a slice that another controller has on the API server, as far as it is known.
@@ -287,6 +305,7 @@ impl Slice {
                 pod: slot.pod,
                 published: desired(slot.pod),
                 stale: false,
+                other_address: false,
                 dirty: false,
             };
         }
@@ -305,6 +324,7 @@ impl Slice {
                 pod: slot.pod,
                 published: Conditions::ABSENT,
                 stale: false,
+                other_address: false,
                 dirty: true,
             };
         }

@@ -13,6 +13,7 @@ use endpointd::core::namespace::{Kind, NamespaceState, Outcome, OutputEvent, Pen
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::Remote;
 use endpointd::core::outputs::Outputs;
+use endpointd::core::work::TurnBudget;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -56,8 +57,12 @@ fn pod(name: &str, ready: bool) -> PodFacts {
 }
 
 fn service(families: &[&str], port: u16) -> ServiceFacts {
+    service_of("s", "db", families, port)
+}
+
+fn service_of(name: &str, lease: &str, families: &[&str], port: u16) -> ServiceFacts {
     let service = json!({
-        "metadata": {"name": "s", "namespace": "ns", "uid": "s", "annotations": {"endpointd.io/leader": "db"}},
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": {"endpointd.io/leader": lease}},
         "spec": {"clusterIP": "10.0.0.1", "ipFamilies": families, "ports": [{"port": port}]},
     });
     object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes())
@@ -359,4 +364,56 @@ fn a_list_that_was_asked_for_afterwards_is_believed_at_any_version() {
     assert_eq!(world.settle(), ["[]"]);
     world.hear(10, LeaseEvent::Seen(lease(10, "b", 0)));
     assert_eq!(world.settle(), ["[b]"]);
+}
+
+/// Looks at all whose time has come: new Services that wait a moment, and Leases that are to be forgotten. Returns their number.
+fn looked_at(state: &mut NamespaceState, second: u64) -> usize {
+    (0..)
+        .take_while(|_| state.look_at_one(Duration::from_secs(second)))
+        .count()
+}
+
+/// Leases are still followed for a minute after the last Service has ceased to follow them, but not any number of them: one
+/// Service may name another with each of its updates.
+#[test]
+fn leases_that_no_service_follows_any_more_are_kept_up_to_a_number() {
+    let settings = Settings {
+        outputs: CUSTOM,
+        ..Settings::default()
+    };
+    let mut state = NamespaceState::new("ns".into(), settings, PendingLists::NONE);
+    let follow = |state: &mut NamespaceState, name: &str, lease: String| {
+        state.apply_service(service_of(name, &lease, &["IPv4"], 80), 0);
+        state.take_lease_requests()
+    };
+    let mut requests = Vec::new();
+    for update in 0..2000 {
+        requests.extend(follow(&mut state, "s", format!("lease-{update}")));
+    }
+    assert!(matches!(requests[..], [LeaseRequest::Follow(_)]), "{requests:?}");
+    looked_at(&mut state, 59);
+    let kept = looked_at(&mut state, 61);
+    assert!((200..=300).contains(&kept), "{kept}");
+    // Where Services follow many, as many may come and go at once.
+    for number in 0..1000 {
+        follow(&mut state, &format!("s{number}"), format!("of-{number}"));
+    }
+    for number in 0..1000 {
+        follow(&mut state, &format!("s{number}"), format!("other-{number}"));
+    }
+    looked_at(&mut state, 120);
+    let kept = looked_at(&mut state, 122);
+    assert_eq!(kept, 1000);
+    // The watch is left with the last one.
+    for number in 0..1000 {
+        state.begin_removal(&format!("s{number}"));
+    }
+    state.begin_removal("s");
+    assert!(state.step_passes(&mut TurnBudget::unlimited()));
+    assert!(state.take_lease_requests().is_empty());
+    looked_at(&mut state, 181);
+    let kept = looked_at(&mut state, 183);
+    assert!((200..=300).contains(&kept), "{kept}");
+    let requests = state.take_lease_requests();
+    assert!(matches!(requests[..], [LeaseRequest::Leave]), "{requests:?}");
 }

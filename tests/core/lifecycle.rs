@@ -142,6 +142,105 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
     assert_eq!(priorities, [Priority::Add, Priority::Add]);
 }
 
+/// The priorities in which slices and Endpoints are due after a change of a pod.
+fn priorities_after(model: &mut Model, changed: PodFacts) -> Vec<Priority> {
+    model.pod(changed);
+    model.plan().iter().map(|item| item.priority).collect()
+}
+
+/// The priorities in which slices that the server has are due.
+fn priorities_of_slices(model: &mut Model) -> Vec<Priority> {
+    let items = model.plan().into_iter();
+    let slices = items.filter(|item| item.object.output == Output::Slice && item.exists);
+    slices.map(|item| item.priority).collect()
+}
+
+/// A ready pod is deleted and made again under its name, and is ready again by the time that this is seen: both events were
+/// merged, or a watch was cut. Clients send traffic to the address that is gone until the new one is written.
+#[test]
+fn an_address_that_another_replaces_is_as_urgent_as_one_that_is_removed() {
+    let reborn = PodSpec {
+        generation: 1,
+        ..pod(0, 0)
+    };
+    let mut model = published(2, 3);
+    let priorities = priorities_after(&mut model, reborn.facts());
+    assert_eq!(priorities, [Priority::Remove, Priority::Remove]);
+    let mut next = model.restarted(0);
+    assert_eq!(
+        priorities_of_slices(&mut next),
+        [Priority::Remove],
+        "another process takes over"
+    );
+    // One that is not ready is sent traffic while no other is.
+    let mut model = published(1, 3);
+    let leaving = |generation| PodSpec {
+        generation,
+        terminating: true,
+        ..pod(0, 0)
+    };
+    model.pod(leaving(0).facts());
+    model.converge();
+    assert_eq!(
+        priorities_after(&mut model, leaving(1).facts()),
+        [Priority::Remove]
+    );
+}
+
+#[test]
+fn an_address_that_another_replaces_under_other_ports_leaves_its_slice_at_once() {
+    let with_ports = |generation, ports| {
+        let spec = PodSpec {
+            generation,
+            ports,
+            ..pod(0, 0)
+        };
+        spec.facts()
+    };
+    for (generation, priority) in [(0, Priority::Add), (1, Priority::Remove)] {
+        let mut model = ops::start(3);
+        model.pod(with_ports(0, 1));
+        model.service(
+            ServiceSpec {
+                ports: 1,
+                ..ServiceSpec::plain()
+            }
+            .facts(),
+        );
+        model.converge();
+        model.pod(with_ports(generation, 2));
+        assert_eq!(priorities_of_slices(&mut model), [priority]);
+    }
+}
+
+#[test]
+fn a_pod_that_keeps_its_address_or_gets_no_traffic_is_not_urgent() {
+    let mut other_uid = pod(0, 0).facts();
+    other_uid.uid = "another".into();
+    let other_node = PodSpec {
+        node: Some(1),
+        ..pod(0, 0)
+    };
+    let hostname = PodSpec {
+        host: Some(0),
+        ..pod(0, 0)
+    };
+    for changed in [other_uid, other_node.facts(), hostname.facts()] {
+        let priorities = priorities_after(&mut published(2, 3), changed.clone());
+        assert_eq!(priorities, [Priority::Rest, Priority::Rest], "{changed:?}");
+    }
+    let mut model = published(2, 3);
+    let unready = |generation| PodSpec {
+        generation,
+        ready: false,
+        ..pod(0, 0)
+    };
+    model.pod(unready(0).facts());
+    model.converge();
+    let priorities = priorities_after(&mut model, unready(1).facts());
+    assert_eq!(priorities, [Priority::Rest, Priority::Rest]);
+}
+
 /// Others fill one of our slices with pods that have no place yet, while the slices are listed again: those beyond the
 /// limit get a place elsewhere.
 #[test]

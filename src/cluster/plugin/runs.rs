@@ -20,6 +20,10 @@ const SHORT_LIVED: Duration = Duration::from_secs(600);
 /// service that others use too.
 const HEAD_START: u8 = 3;
 
+/// How long requests wait for the run that is to replace a refused credential. Then they go on with it: it may have been refused
+/// by mistake, and a plugin that hangs until it is killed must not stop all requests meanwhile.
+const WAIT: Duration = Duration::from_secs(2);
+
 /// The runs of a plugin.
 pub(super) struct Runs {
     /// The last credential, and when it has to be replaced.
@@ -45,6 +49,8 @@ pub(super) struct Next {
     pub(super) answer: Option<Result<Credential, ClientError>>,
     /// When the run in progress began, or now.
     pub(super) since: Instant,
+    /// When a request that waits asks again, although the run has not ended.
+    pub(super) again: Option<Instant>,
 }
 
 impl Runs {
@@ -75,8 +81,12 @@ impl Runs {
         }
         // Right after a run, its credential is used whatever its expiry time is.
         let just_made = rests && self.failed.is_none();
-        // One that was refused is used in the pause before the next run, since the API server may have been wrong.
-        let stands = |credential: &Credential| lasts(credential.expires) && (rests || !self.refused);
+        // One that was refused is used while no successor is to be had soon, since the API server may have been wrong.
+        let waits_until = self
+            .running
+            .map(|since| since + WAIT)
+            .filter(|until| self.refused && self.failed.is_none() && now < *until);
+        let stands = |credential: &Credential| lasts(credential.expires) && waits_until.is_none();
         let usable = credential.filter(|(credential, _)| fresh || just_made || stands(credential));
         let answer = match (usable, self.running, &self.failed) {
             (Some((credential, _)), ..) => Some(Ok(credential.clone())),
@@ -87,6 +97,7 @@ impl Runs {
             begins,
             answer,
             since: self.running.unwrap_or(now),
+            again: waits_until,
         }
     }
 

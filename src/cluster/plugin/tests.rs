@@ -252,6 +252,34 @@ fn a_refused_token_goes_on_where_the_plugin_cannot_give_another() {
     assert!(!trial.runs.is_stuck() && trial.next().answer.unwrap().is_ok());
 }
 
+/// One of several API servers has answered 401 by mistake, and the plugin hangs until it is killed, again and again.
+#[test]
+fn a_refused_token_that_is_valid_goes_on_while_the_plugin_hangs() {
+    let mut trial = Trial::new();
+    trial.next();
+    trial.succeed(3600);
+    trial.wait(60 * SECOND);
+    trial.refuse();
+    let (mut began, mut without) = (None, Vec::new());
+    for second in 0..120u32 {
+        if began.is_some_and(|began| second == began + 30) {
+            trial.fail();
+            began = None;
+        }
+        let next = trial.next();
+        if next.begins {
+            began = Some(second);
+        }
+        if !matches!(next.answer, Some(Ok(_))) {
+            without.push(second);
+        }
+        trial.wait(SECOND);
+    }
+    assert_eq!(without, [0, 1], "requests wait for two seconds, and once");
+    trial.wait(3600 * SECOND);
+    assert!(!matches!(trial.next().answer, Some(Ok(_))), "it has expired");
+}
+
 /// A plugin that is a shell script.
 fn shell(script: &str, run: Duration, request: Duration) -> Arc<Plugin> {
     let exec: ExecConfig = serde_json::from_value(serde_json::json!({
@@ -303,6 +331,27 @@ async fn many_answers_of_401_to_one_token_are_one_run() {
     let runs = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(runs.lines().count(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_goes_on_with_a_refused_token_when_the_plugin_hangs() {
+    let file = std::env::temp_dir().join(format!("endpointd-hangs-{}", std::process::id()));
+    let script = format!(
+        r#"[ -e {0} ] && sleep 9; touch {0}; echo '{{"status": {{"token": "t"}}}}'"#,
+        file.display()
+    );
+    let plugin = shell(&script, 8 * SECOND, 4 * SECOND);
+    let (_, first) = send(&plugin, &[]).await.unwrap();
+    // A run is followed by a pause.
+    tokio::time::sleep(6 * SECOND).await;
+    let (status, _) = send(&plugin, &[first]).await.unwrap();
+    assert_eq!(status, 401);
+    let start = Instant::now();
+    let sent = send(&plugin, &[]).await;
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(sent.unwrap().0, 200);
+    let took = Instant::now().saturating_duration_since(start);
+    assert!(took >= 2 * SECOND, "{took:?}: it waits for another token first");
 }
 
 #[tokio::test]

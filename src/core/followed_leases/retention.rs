@@ -12,6 +12,10 @@ const KEPT: Duration = Duration::from_secs(60);
 /// The longest such time.
 const KEPT_LONGEST: Duration = Duration::from_secs(960);
 
+/// How many more of them are kept than Services follow. Each takes some hundred bytes, and one Service may name another Lease with
+/// each of its updates.
+const MORE: usize = 256;
+
 /// The Leases that no Service follows any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retention {
@@ -64,6 +68,17 @@ impl Retention {
     /// Takes a Lease, whether its time has come or not.
     pub(super) fn pop(&mut self) -> Option<Arc<str>> {
         self.kept.pop()
+    }
+
+    /// Takes the Lease whose time comes first, if more are kept than may be. `all` is the number of Leases: those that are kept, and
+    /// those that Services follow.
+    pub(super) fn pop_excess(&mut self, all: usize) -> Option<Arc<str>> {
+        let kept = self.kept.len();
+        if kept > all.saturating_sub(kept) + MORE {
+            self.kept.pop()
+        } else {
+            None
+        }
     }
 
     /// Returns whether there are none.

@@ -101,6 +101,8 @@ pub(crate) struct PodChange {
     pub(crate) ports: bool,
     /// By family: slices show something differently, other than its conditions.
     pub(crate) content: [bool; 2],
+    /// By family: it has another address.
+    pub(crate) address: [bool; 2],
     /// The Endpoints object shows something differently, other than its address and readiness.
     pub(crate) endpoints: bool,
 }
@@ -110,6 +112,7 @@ impl PodChange {
     pub(crate) const CONTENT: Self = Self {
         ports: false,
         content: [true; 2],
+        address: [false; 2],
         endpoints: false,
     };
 }
@@ -213,12 +216,14 @@ impl Inputs {
         (pod.epoch, pod.ready_time) = (epoch, facts.ready_time);
         let conditions = Pod::conditions_of(&facts);
         let changed = pod.primary != facts.primary || pod.conditions != conditions;
+        let address = [pod.v4 != facts.v4, pod.v6.as_deref() != facts.v6.as_ref()];
         let mut change = PodChange {
-            content: [pod.v4 != facts.v4, pod.v6.as_deref() != facts.v6.as_ref()],
+            content: address,
+            address,
             ..PodChange::default()
         };
         (pod.v4, pod.primary, pod.conditions) = (facts.v4, facts.primary, conditions);
-        if change.content[Family::V6.index()] {
+        if address[Family::V6.index()] {
             pod.v6 = facts.v6.map(Box::new);
         }
         let reborn = pod.uid != facts.uid;

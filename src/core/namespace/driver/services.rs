@@ -5,7 +5,7 @@ use crate::core::facts::ServiceFacts;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::rounds::Visit;
 use crate::core::namespace::services::{Compared, Finished, Pass, Queued, Reason};
-use crate::core::work::TurnBudget;
+use crate::core::work::{EVENT, TurnBudget};
 
 impl NamespaceState {
     /// Applies a Service from a list (of the given epoch) or a watch. One with another UID than the known one is a new
@@ -110,7 +110,8 @@ impl NamespaceState {
             }
             Finished::Stop(id) => {
                 if let Some(lease) = self.services[id].facts.followed_lease() {
-                    self.leases.unfollow(id, lease, self.ctx.now);
+                    let forgotten = self.leases.unfollow(id, lease, self.ctx.now);
+                    self.ctx.count_read(forgotten * EVENT);
                 }
                 self.placement().stop_pods(id);
             }

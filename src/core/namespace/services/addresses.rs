@@ -84,7 +84,7 @@ impl Placement<'_> {
         let pod = self.inputs.pod(pod_id);
         let now = shown(pod, service, is_tolerant(&self.ctx.settings, &service.facts));
         let known = endpoints.members.get(pod_id);
-        let was_ready = known.map(|(_, ready, _)| ready);
+        let was_ready = known.and_then(|(ip, ready, _)| ready.then_some(ip));
         let ports = match known {
             Some((_, _, ports)) if !change.ports => ports.clone(),
             _ if now.is_none() => SlicePorts::default(),
@@ -105,10 +105,13 @@ impl Placement<'_> {
                 .set(pod_id, ip, ready, &ports, by_uid(self.inputs)),
         };
         if changed {
-            let priority = match (was_ready, now.map(|(_, ready)| ready)) {
-                (Some(true), None | Some(false)) => Priority::Remove,
-                (None | Some(false), Some(true)) => Priority::Add,
-                _ => Priority::Rest,
+            let is_ready = now.and_then(|(ip, ready)| ready.then_some(ip));
+            let priority = match (was_ready, is_ready) {
+                (Some(before), Some(after)) if before == after => Priority::Rest,
+                // An address that another takes the place of gets traffic until the object is written.
+                (Some(_), _) => Priority::Remove,
+                (None, Some(_)) => Priority::Add,
+                (None, None) => Priority::Rest,
             };
             endpoints.touch(priority);
             self.services.mark(service_id);

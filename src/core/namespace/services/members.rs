@@ -290,8 +290,11 @@ impl Placement<'_> {
             }
             return;
         }
+        let other_address = change.address[family.index()];
         if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {
-            self.unplace(id, at, Priority::Add);
+            let slot = self.slices[slice_id].slots[usize::from(place)];
+            let urgent = (slot.other_address || other_address) && slot.published.gets_traffic();
+            self.unplace(id, at, if urgent { Priority::Remove } else { Priority::Add });
             self.queue(id, at);
             return;
         }
@@ -302,7 +305,8 @@ impl Placement<'_> {
         let slice = &mut self.slices[slice_id];
         let slot = &mut slice.slots[usize::from(place)];
         slot.stale |= change.content[family.index()];
-        let (priority, differed) = (slot.published.priority_to(desired), slot.dirty);
+        slot.other_address |= other_address;
+        let (priority, differed) = (slot.priority_to(desired), slot.dirty);
         slice.recount(usize::from(place), desired);
         if slice.slots[usize::from(place)].dirty {
             self.touch(slice_id, priority);
@@ -379,6 +383,7 @@ impl Placement<'_> {
             pod,
             published,
             stale,
+            other_address: false,
             dirty: false,
         });
         let (service_id, family) = (slice.service, slice.family);

@@ -177,7 +177,8 @@ impl Placement<'_> {
         slice.object.set_extras((!usual).then_some(extras));
         slice.removed = 0;
         for slot in &mut slice.slots {
-            (slot.published, slot.stale) = (Conditions::ABSENT, false);
+            slot.published = Conditions::ABSENT;
+            (slot.stale, slot.other_address) = (false, false);
         }
         let service = &self.services[service_id];
         let others = !meta.owner.is_only(&service.facts.uid);
@@ -256,7 +257,7 @@ impl Placement<'_> {
         };
         for at in 0..slice.slots.len() {
             let desired = desired(self.inputs.pod(slice.slots[at].pod), service);
-            priority = priority.min(slice.slots[at].published.priority_to(desired));
+            priority = priority.min(slice.slots[at].priority_to(desired));
             slice.recount(at, desired);
         }
         priority
@@ -264,17 +265,23 @@ impl Placement<'_> {
 
     /// Returns which of a pod's memberships an endpoint of this slice belongs to, and whether its content is not what it should
     /// be. Returns nothing if the pod is no member of the Service in this family.
-    fn place_of(&self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> Option<(usize, bool)> {
+    fn place_of(&self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> Option<(usize, Difference)> {
         let slice = &self.slices.objects[id];
         let place = self.services.memberships()[pod_id].find(slice.service, slice.family)?;
         let (pod, service) = (self.inputs.pod(pod_id), &self.services[slice.service]);
-        Some((place, !self.same_content(pod, service, slice.family, endpoint)))
+        let stale = !self.same_content(pod, service, slice.family, endpoint);
+        let other_address = stale
+            && pod.ip(slice.family).is_some_and(|ip| {
+                let ip = ip.to_string();
+                endpoint.addresses.iter().any(|address| **address != *ip)
+            });
+        Some((place, Difference { stale, other_address }))
     }
 
     /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the
     /// slice twice.
     fn reconcile_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
-        let Some((place, stale)) = self.place_of(id, pod_id, endpoint) else {
+        let Some((place, difference)) = self.place_of(id, pod_id, endpoint) else {
             return false;
         };
         let member = self.services.memberships()[pod_id][place];
@@ -282,7 +289,8 @@ impl Placement<'_> {
         if slot.published.is_published() {
             return false;
         }
-        (slot.published, slot.stale) = (published(endpoint), stale);
+        slot.published = published(endpoint);
+        (slot.stale, slot.other_address) = (difference.stale, difference.other_address);
         let at = usize::from(member.at);
         if self.reconcile_hint(id, at, false, endpoint) {
             self.slices.objects[id].slots[at].stale = true;
@@ -299,7 +307,7 @@ impl Placement<'_> {
         endpoint: &EndpointFacts,
         room: &mut Room,
     ) -> bool {
-        let Some((place, stale)) = self.place_of(id, pod_id, endpoint) else {
+        let Some((place, difference)) = self.place_of(id, pod_id, endpoint) else {
             return false;
         };
         let member = self.services.memberships()[pod_id][place];
@@ -335,8 +343,9 @@ impl Placement<'_> {
         if !member.slice.is_none() {
             self.unplace(pod_id, place, Priority::Rest);
         }
-        self.place(pod_id, id, published(endpoint), stale);
+        self.place(pod_id, id, published(endpoint), difference.stale);
         let at = self.slices.objects[id].slots.len() - 1;
+        self.slices.objects[id].slots[at].other_address = difference.other_address;
         if self.reconcile_hint(id, at, true, endpoint) {
             self.slices.objects[id].slots[at].stale = true;
         }
@@ -367,6 +376,15 @@ impl Placement<'_> {
         }
         true
     }
+}
+
+/// How an endpoint on the API server differs from what a pod's endpoint should be, its conditions aside.
+#[derive(Clone, Copy)]
+struct Difference {
+    /// Its content is not what it should be.
+    stale: bool,
+    /// It has an address that the pod does not have.
+    other_address: bool,
 }
 
 /// The room in a slice that is compared with the API server.

@@ -35,6 +35,8 @@ struct Debt {
     namespace: Arc<str>,
     /// The value of [`Debts::paid`] at which it has paid everything.
     end: u64,
+    /// The number of huge writes since it had no debt, but for those that were not carried out.
+    writes: u32,
     waits: Waits,
     /// The cost of its last huge write, and the waits before that, which are restored if the write is not carried out.
     before: Option<(u64, Waits)>,
@@ -62,6 +64,7 @@ impl Debts {
         let debt = self.of.entry(tenant).or_insert_with(|| Debt {
             namespace: Arc::clone(namespace),
             end: paid,
+            writes: 0,
             waits: Waits {
                 until: Duration::ZERO,
                 removals_until: Duration::ZERO,
@@ -72,6 +75,7 @@ impl Debts {
         });
         self.by_end.remove(&(debt.end, tenant));
         debt.end += bytes;
+        debt.writes += 1;
         debt.before = Some((bytes, debt.waits));
         let waits = &mut debt.waits;
         if !is_new {
@@ -99,6 +103,11 @@ impl Debts {
         let bytes = bytes.ceil() as u64;
         if let Some((_, waits)) = debt.before.take_if(|(last, _)| *last == bytes) {
             debt.waits = waits;
+        }
+        debt.writes = debt.writes.saturating_sub(1);
+        if debt.writes <= 1 {
+            // It owes for one write alone, whichever of them was not carried out, and that delays no removals.
+            debt.waits.removals_until = Duration::ZERO;
         }
         self.by_end.remove(&(debt.end, tenant));
         debt.end = debt.end.saturating_sub(bytes);
@@ -225,6 +234,31 @@ mod tests {
         debts.forgive("huge", 1e6);
         assert!(!debts.hold(tenant, false, SECOND));
         assert_eq!((debts.len(), debts.missing()), (0, None));
+    }
+
+    /// Removals from huge slices were out together, and one that was not the last was refused with a conflict.
+    #[test]
+    fn removals_go_on_once_if_one_that_was_sent_beside_others_is_refused() {
+        let (namespace, tenant): (Arc<str>, u64) = ("huge".into(), hash_of("huge"));
+        for writes in [2, 3] {
+            let mut debts = Debts::default();
+            for write in 0..writes {
+                debts.owe(&namespace, 1e6 - f64::from(write), NOW);
+            }
+            assert!(debts.hold(tenant, true, SECOND));
+            debts.forgive("huge", 1e6);
+            let owes_for_several = writes > 2;
+            assert_eq!(
+                debts.hold(tenant, true, SECOND),
+                owes_for_several,
+                "{writes} writes"
+            );
+            assert!(debts.hold(tenant, false, SECOND), "additions wait all the same");
+            // Its next one is the second that it owes for.
+            debts.owe(&namespace, 9e5, SECOND);
+            assert!(debts.hold(tenant, true, 2 * SECOND));
+            assert!(!debts.hold(tenant, true, SECOND + LONGEST_OF_REMOVALS));
+        }
     }
 
     /// Waits until removals of a namespace may go, has it pay so much, and writes again. Returns the seconds of that.
