@@ -23,6 +23,7 @@
 
 pub mod drift;
 pub mod events;
+pub mod handle;
 pub(crate) mod inbox;
 pub(crate) mod leases;
 pub mod messages;

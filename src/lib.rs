@@ -10,6 +10,7 @@
 //! [ARCHITECTURE.md](../ARCHITECTURE.md) shows how these work together, and where each part is.
 
 pub mod actors;
+pub(crate) mod clock;
 pub mod cluster;
 pub mod core;
 pub mod inspect;

@@ -3,6 +3,7 @@
 //!
 //! There is one log, so the limits are global to the process, as the subscriber and the recorder of metrics are.
 
+use crate::clock;
 use crate::core::log_shares::{LeftOut, LogShares};
 use crate::metrics::LogMetrics;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    shares: [LogShares; Subject::ALL.len()],
+    shares: [LogShares; Topic::ALL.len()],
     /// Suppressed lines that the metric does not count yet.
     uncounted: u64,
 }
@@ -31,13 +32,13 @@ static LOG: LazyLock<Shared> = LazyLock::new(|| Shared {
 });
 
 fn now() -> Duration {
-    Instant::now().saturating_duration_since(LOG.start)
+    clock::since(LOG.start)
 }
 
-/// The subject of a line. A namespace has a share for each, so that lines about one subject do not use up those about
+/// The topic of a line. A namespace has a share for each, so that lines about one topic do not use up those about
 /// another, which users look for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Subject {
+pub(crate) enum Topic {
     /// Objects: what others did to them, and what cannot be published.
     Objects,
     /// Objects that are left to another client.
@@ -50,7 +51,7 @@ pub(crate) enum Subject {
     Leaders,
 }
 
-impl Subject {
+impl Topic {
     const ALL: [Self; 5] = [
         Self::Objects,
         Self::Contested,
@@ -73,21 +74,21 @@ impl Subject {
 /// Returns whether a line about an object in a namespace may be logged now. Call it once for each line, right before it: a
 /// suppressed line is counted, and reported in a summary.
 pub(crate) fn admits(namespace: &str) -> bool {
-    admits_about(namespace, Subject::Objects)
+    admits_about(namespace, Topic::Objects)
 }
 
-/// Does what [`admits`] does, for a line about this subject.
-pub(crate) fn admits_about(namespace: &str, subject: Subject) -> bool {
+/// Does what [`admits`] does, for a line about this topic.
+pub(crate) fn admits_about(namespace: &str, topic: Topic) -> bool {
     let mut state = LOG.shares.lock();
-    let admitted = state.shares[subject as usize].take(namespace, now());
+    let admitted = state.shares[topic as usize].take(namespace, now());
     state.uncounted += u64::from(!admitted);
     admitted
 }
 
 /// Counts lines that were left out before it was asked whether they may be logged.
-pub(crate) fn leave_out(namespace: &str, subject: Subject, lines: u64) {
+pub(crate) fn leave_out(namespace: &str, topic: Topic, lines: u64) {
     let mut state = LOG.shares.lock();
-    state.shares[subject as usize].leave_out(namespace, lines, now());
+    state.shares[topic as usize].leave_out(namespace, lines, now());
     state.uncounted += lines;
 }
 
@@ -100,7 +101,7 @@ pub(crate) async fn keep() {
         tick.tick().await;
         let (left_out, uncounted) = {
             let mut state = LOG.shares.lock();
-            let left_out = Subject::ALL.map(|subject| state.shares[subject as usize].summaries(now()));
+            let left_out = Topic::ALL.map(|topic| state.shares[topic as usize].summaries(now()));
             (left_out, std::mem::take(&mut state.uncounted))
         };
         metrics.left_out(uncounted);
@@ -112,18 +113,18 @@ pub(crate) async fn keep() {
 pub(crate) fn finish() {
     let left_out = {
         let mut state = LOG.shares.lock();
-        Subject::ALL.map(|subject| state.shares[subject as usize].finish())
+        Topic::ALL.map(|topic| state.shares[topic as usize].finish())
     };
     say(left_out);
 }
 
-/// Logs how many lines were suppressed of each subject, in the order of [`Subject::ALL`].
-fn say(left_out: [Vec<LeftOut>; Subject::ALL.len()]) {
-    let each = Subject::ALL.into_iter().zip(left_out);
-    for (subject, LeftOut { namespace, lines }) in
-        each.flat_map(|(subject, all)| all.into_iter().map(move |left_out| (subject, left_out)))
+/// Logs how many lines were suppressed of each topic, in the order of [`Topic::ALL`].
+fn say(left_out: [Vec<LeftOut>; Topic::ALL.len()]) {
+    let each = Topic::ALL.into_iter().zip(left_out);
+    for (topic, LeftOut { namespace, lines }) in
+        each.flat_map(|(topic, all)| all.into_iter().map(move |left_out| (topic, left_out)))
     {
-        let about = subject.as_str();
+        let about = topic.as_str();
         match namespace {
             Some(namespace) => {
                 tracing::warn!(%namespace, lines, about, "log lines about this namespace exceeded its share and were left out");

@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The top-level modules of `src` from the lowest layer up. Each imports from lower layers only.
 const LAYERS: [&[&str]; 6] = [
-    &["core"],
+    &["core", "clock"],
     &["metrics"],
     &["tenant_log"],
     &["cluster", "inspect"],

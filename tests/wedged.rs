@@ -52,7 +52,7 @@ impl Process {
         let (stop, stopped) = oneshot::channel();
         let candidacy = Candidacy {
             timing: Timing::new(LASTS, 2500 * MS, 250 * MS).unwrap(),
-            patience,
+            stalled_after: patience,
             ..cluster::candidacy(name)
         };
         let work = {

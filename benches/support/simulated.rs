@@ -141,7 +141,7 @@ impl Simulated {
             load: Load::Answered,
             effect,
             took,
-            quiet: None,
+            pause: None,
             has_shard: true,
         };
         self.publisher.answered(&self.keys[object], landing, now);

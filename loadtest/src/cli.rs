@@ -124,7 +124,7 @@ fn usage_error(error: &clap::Error, args: &[OsString]) -> String {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             format!("error: no command is given (see '{help}')")
         }
-        _ => usage::one_line(&error.to_string(), &help),
+        _ => usage::without_usage(&error.to_string(), &help),
     }
 }
 

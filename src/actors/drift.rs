@@ -14,10 +14,10 @@ use crate::core::excerpt::Excerpt;
 use crate::core::hash::{KeyedMap, KeyedSet};
 use crate::core::inbox::Pending;
 use crate::core::namespace::NamespaceState;
-use crate::inspect::dry_run::{Drift, DryRun};
+use crate::inspect::dry_run::{DryRun, ServiceDrift};
 use crate::inspect::findings::Finding;
 use crate::metrics::DryRunMetrics;
-use crate::tenant_log;
+use crate::{clock, tenant_log};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
@@ -91,11 +91,11 @@ impl DriftTracker {
     }
 
     fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.0.start)
+        clock::since(self.0.start)
     }
 
     /// Records the sync state of a Service when it has changed.
-    fn report(&self, namespace: &Arc<str>, report: &Drift, now: Duration) {
+    fn report(&self, namespace: &Arc<str>, report: &ServiceDrift, now: Duration) {
         self.0.metrics.differences(report.new);
         let key = (namespace.clone(), report.service.clone());
         let state = &mut *self.0.state.lock();
@@ -207,15 +207,15 @@ fn some(mut texts: impl Iterator<Item = impl Display>, separator: &str) -> Strin
 
 /// The dry run of a shard: what is known of its namespace, and when it looks next.
 #[derive(Debug)]
-pub struct Comparison {
+pub struct ShardDryRun {
     tracker: DriftTracker,
     dry_run: DryRun,
     /// When the next look is due, if one is armed.
     armed: Option<Duration>,
 }
 
-impl Comparison {
-    /// Creates the comparison for a namespace that has not been looked at.
+impl ShardDryRun {
+    /// Creates the dry run for a namespace that has not been looked at.
     pub fn new(tracker: DriftTracker) -> Self {
         Self {
             dry_run: DryRun::new(tracker.0.patience),
@@ -272,7 +272,7 @@ mod tests {
         let tracker = DriftTracker::new(Duration::ZERO);
         // Ten per namespace, which is as many lines as a namespace may log.
         let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
-        let report = |number: u64, since: Option<u64>| Drift {
+        let report = |number: u64, since: Option<u64>| ServiceDrift {
             service: format!("s{number}").into(),
             since: since.map(Duration::from_secs),
             lasting: Vec::new(),

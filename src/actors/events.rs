@@ -4,8 +4,9 @@
 //! unwritten ones are dropped.
 
 use super::messages::{EventHandle, EventMsg};
+use crate::clock;
 use crate::cluster::events::{EventAnswer, EventClient};
-use crate::core::events::{EventLog, EventOutcome, Key, Moment, Pending, Taken};
+use crate::core::events::{EventLog, EventOutcome, Key, Moment, RepeatedNotice, TakenNotices};
 use crate::core::time::Time;
 use crate::metrics::EventMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -115,11 +116,11 @@ impl Actor for Events {
         message: EventMsg,
         state: &mut EventState,
     ) -> Result<(), ActorProcessingErr> {
-        let now = Instant::now().saturating_duration_since(state.start);
+        let now = clock::since(state.start);
         match message {
             EventMsg::Wake => {
                 let wall = state.clock.now();
-                let Taken {
+                let TakenNotices {
                     role,
                     notices,
                     dropped,
@@ -130,7 +131,7 @@ impl Actor for Events {
                         state.log = EventLog::default();
                     }
                 }
-                for Pending { notice, times } in notices {
+                for RepeatedNotice { notice, times } in notices {
                     state.log.record(notice, times, Moment { now, wall });
                 }
                 state.metrics.dropped(dropped);

@@ -1,12 +1,14 @@
 //! Runs the watches and reads of Leases that shards ask for: one watch in each namespace where a Service follows a Lease,
 //! and one of all namespaces where those are many.
 
+use super::handle::Handle;
+use crate::clock;
 use crate::cluster::watch::{Everywhere, LeaseReader, Members};
 use crate::core::followed_leases::lease::LeaseRequest;
 use crate::core::followed_leases::reads::{LeaseRead, LeaseReads, ReadOutcome};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
@@ -17,45 +19,16 @@ const MANY: usize = 64;
 /// How long a watch of all namespaces is not tried again after it was refused.
 const REFUSED: Duration = Duration::from_secs(3600);
 
-/// Passes on the shards' requests about Leases. Cheap to clone; all clones share one mailbox.
+/// Passes on the shards' requests about Leases. Its clock is that of reports about Leases.
 ///
 /// The mailbox is not bounded: a shard asks once for each change of the set of Services that follow Leases, and has at
 /// most one read of each Lease in flight.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LeaseHandle(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    actor: OnceLock<ActorRef<LeaseMsg>>,
-    /// Origin of the times in reports about Leases.
-    start: Instant,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self {
-            actor: OnceLock::new(),
-            start: Instant::now(),
-        }
-    }
-}
+pub(crate) type LeaseHandle = Handle<LeaseMsg, ()>;
 
 impl LeaseHandle {
     /// Passes on a request of a namespace's shard. Dropped before the actor has started.
     pub(super) fn ask(&self, namespace: &Arc<str>, request: LeaseRequest) {
-        if let Some(actor) = self.0.actor.get() {
-            let _ = actor.cast(LeaseMsg::Ask(namespace.clone(), request));
-        }
-    }
-
-    /// Returns the origin of the times in reports about Leases.
-    pub(crate) fn start(&self) -> Instant {
-        self.0.start
-    }
-
-    /// Returns the current time on that clock.
-    pub(super) fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.0.start)
+        self.send(LeaseMsg::Ask(namespace.clone(), request));
     }
 }
 
@@ -86,12 +59,11 @@ pub(crate) struct LeaseArguments {
 /// The state of the actor.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
+    handle: LeaseHandle,
     reader: LeaseReader,
     reads: LeaseReads,
     /// When the next [`LeaseMsg::Tick`] is due, if one is armed.
     tick: Option<Duration>,
-    /// Origin of the times of reads.
-    start: Instant,
     /// The namespaces in which Leases are followed, with the numbers of the requests.
     followed: HashMap<Arc<str>, u64>,
     /// The watches of single namespaces.
@@ -135,14 +107,13 @@ impl Actor for Leases {
         myself: ActorRef<LeaseMsg>,
         arguments: LeaseArguments,
     ) -> Result<LeaseState, ActorProcessingErr> {
-        let start = arguments.handle.start();
-        let set = arguments.handle.0.actor.set(myself);
-        set.map_err(|_| "the actor that follows Leases was started twice")?;
+        let LeaseArguments { handle, reader } = arguments;
+        handle.set(myself)?;
         Ok(LeaseState {
-            reads: LeaseReads::new(arguments.reader.seed()),
+            handle,
+            reads: LeaseReads::new(reader.seed()),
+            reader,
             tick: None,
-            start,
-            reader: arguments.reader,
             followed: HashMap::new(),
             watches: HashMap::new(),
             everywhere: None,
@@ -175,7 +146,7 @@ impl Actor for Leases {
                 state.read(&myself);
             }
             LeaseMsg::Answered(read, outcome) => {
-                let now = state.now();
+                let now = state.handle.now();
                 state.reads.done(read, outcome, now);
                 state.read(&myself);
             }
@@ -192,13 +163,9 @@ impl Actor for Leases {
 }
 
 impl LeaseState {
-    fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.start)
-    }
-
     /// Sends the reads that may go now, and sets a timer for the next one.
     fn read(&mut self, actor: &ActorRef<LeaseMsg>) {
-        let now = self.now();
+        let now = self.handle.now();
         loop {
             match self.reads.next(now) {
                 Ok(read) => {
@@ -231,9 +198,7 @@ impl LeaseState {
             return;
         }
         self.follow_alone(namespace, generation, actor);
-        let refused = self
-            .refused
-            .is_some_and(|at| Instant::now().saturating_duration_since(at) < REFUSED);
+        let refused = self.refused.is_some_and(|at| clock::since(at) < REFUSED);
         if self.watches.len() >= MANY && !refused {
             self.follow_everywhere(actor);
         }

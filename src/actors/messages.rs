@@ -1,9 +1,10 @@
 //! Messages between the actors, and the handles that reach the writer and the actor that writes Events.
 
+use super::handle::Handle;
 use super::inbox::Inbox;
 use crate::cluster::events::EventAnswer;
 use crate::cluster::objects::Answer;
-use crate::core::events::{Inbox as Notices, Key, Notice, Taken as TakenNotices};
+use crate::core::events::{Key, Notice, NoticeInbox, TakenNotices};
 use crate::core::hash::Hashed;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
@@ -11,11 +12,10 @@ use crate::core::publish::reports::{Report, Reports, Taken};
 use crate::core::publish::signals::{Signal, Signals};
 use crate::core::role::Role;
 use parking_lot::{Mutex, MutexGuard};
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::RpcReplyPort;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -89,20 +89,12 @@ pub(super) const GRANTED_AT_ONCE: usize = 4;
 /// with a hundred thousand objects does not delay answers and grants.
 const TAKEN_AT_ONCE: usize = 256;
 
-/// Sends messages to the writer. All clones share one mailbox.
-#[derive(Clone, Debug, Default)]
-pub struct WriterHandle(Arc<WriterShared>);
+/// Sends messages to the writer. Its clock is that of reports and of the publisher.
+pub type WriterHandle = Handle<WriterMsg, Mutex<ReportBox>>;
 
-#[derive(Debug)]
-struct WriterShared {
-    mailbox: Mutex<ReportBox>,
-    actor: OnceLock<ActorRef<WriterMsg>>,
-    /// Origin of the times of reports and of the publisher.
-    start: Instant,
-}
-
+/// Holds reports and signals until the writer takes them.
 #[derive(Debug, Default)]
-struct ReportBox {
+pub struct ReportBox {
     reports: Reports,
     signals: Signals,
     /// True while the writer can go on as soon as an echo comes.
@@ -111,22 +103,12 @@ struct ReportBox {
     woken: bool,
 }
 
-impl Default for WriterShared {
-    fn default() -> Self {
-        Self {
-            mailbox: Mutex::default(),
-            actor: OnceLock::new(),
-            start: Instant::now(),
-        }
-    }
-}
-
 impl WriterHandle {
     /// Queues a shard's reports about objects of its namespace, in this order. `noticed` is when the changes behind the
     /// work items were noticed.
     pub fn report(&self, namespace: &Hashed<Arc<str>>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
-        let noticed = noticed.saturating_duration_since(self.0.start);
-        let mut mailbox = self.0.mailbox.lock();
+        let noticed = self.at(noticed);
+        let mut mailbox = self.lock();
         for (object, report) in said {
             mailbox.reports.push(namespace, object, report, noticed);
         }
@@ -136,7 +118,7 @@ impl WriterHandle {
     /// Changes the role of this process; until the first call, the writer assumes that it may write. Must be called
     /// before the shards hear of the change, so that the writer applies it before it takes what they report.
     pub fn change_role(&self, role: Role) {
-        let mut mailbox = self.0.mailbox.lock();
+        let mut mailbox = self.lock();
         mailbox.reports.change_role(role);
         self.wake(mailbox);
     }
@@ -144,7 +126,7 @@ impl WriterHandle {
     /// Hands on what our own watches have shown. The writer is woken only if it waits for that, or if the number of nodes
     /// has changed: otherwise it takes the signals when something else wakes it.
     pub fn signal(&self, signals: impl IntoIterator<Item = Signal>) {
-        let mut mailbox = self.0.mailbox.lock();
+        let mut mailbox = self.lock();
         for signal in signals {
             mailbox.signals.push(signal);
         }
@@ -153,12 +135,12 @@ impl WriterHandle {
 
     /// Takes the signals.
     pub(super) fn take_signals(&self) -> Vec<Signal> {
-        self.0.mailbox.lock().signals.take()
+        self.lock().signals.take()
     }
 
     /// Sets whether a signal wakes the writer. Returns whether there is one already.
     pub(super) fn await_echoes(&self, awaits: bool) -> bool {
-        let mut mailbox = self.0.mailbox.lock();
+        let mut mailbox = self.lock();
         mailbox.awaits_echo = awaits;
         awaits && !mailbox.signals.is_empty()
     }
@@ -178,98 +160,58 @@ impl WriterHandle {
         }
     }
 
-    /// Sends a message to the writer. It is dropped before the writer has started and after it has stopped.
-    pub fn send(&self, message: WriterMsg) {
-        if let Some(actor) = self.0.actor.get() {
-            let _ = actor.cast(message);
-        }
-    }
-
-    /// Registers the writer. Fails when one is registered already.
-    pub(super) fn set(&self, actor: ActorRef<WriterMsg>) -> Result<(), &'static str> {
-        let set = self.0.actor.set(actor);
-        set.map_err(|_| "the writer was started twice")
-    }
-
-    /// Returns a time on the clock of reports and of the publisher.
-    pub(super) fn at(&self, time: Instant) -> Duration {
-        time.saturating_duration_since(self.0.start)
-    }
-
-    /// Returns the current time on the clock of reports and of the publisher.
-    pub(super) fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.0.start)
-    }
-
     /// Takes what comes next. Returns true when something is left, and the writer has to be woken again.
     pub(super) fn take(&self, taken: &mut Vec<Taken>) -> bool {
-        let mut mailbox = self.0.mailbox.lock();
+        let mut mailbox = self.lock();
         taken.extend(std::iter::from_fn(|| mailbox.reports.take()).take(TAKEN_AT_ONCE));
         mailbox.woken = !mailbox.reports.is_empty();
         mailbox.woken
     }
 }
 
-/// Records notices for the actor that writes Events. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct EventHandle(Arc<EventShared>);
+/// Records notices for the actor that writes Events.
+pub type EventHandle = Handle<EventMsg, NoticeBox>;
 
+/// Holds notices until the actor that writes Events takes them.
 #[derive(Debug, Default)]
-struct EventShared {
-    inbox: Mutex<Notices>,
+pub struct NoticeBox {
+    inbox: Mutex<NoticeInbox>,
     /// Set while a wake-up is in the mailbox.
     woken: AtomicBool,
-    actor: OnceLock<ActorRef<EventMsg>>,
 }
 
 impl EventHandle {
     /// Records a notice. This never blocks, and costs one map look-up.
     pub fn record(&self, notice: Notice) {
-        self.0.inbox.lock().record(notice);
+        self.inbox.lock().record(notice);
         self.wake();
     }
 
     /// Changes the role of this process; until the first call, the actor assumes that it may write. Must be called
     /// before the shards hear of the change.
     pub fn change_role(&self, role: Role) {
-        self.0.inbox.lock().change_role(role);
+        self.inbox.lock().change_role(role);
         self.wake();
     }
 
     /// Counts notices that were left out before they could be recorded.
     pub fn leave_out(&self, notices: u64) {
-        self.0.inbox.lock().leave_out(notices);
+        self.inbox.lock().leave_out(notices);
         self.wake();
     }
 
     fn wake(&self) {
         // An actor that has not started yet takes the inbox when it starts.
-        let Some(actor) = self.0.actor.get() else {
-            return;
-        };
-        if !self.0.woken.swap(true, Ordering::AcqRel) {
-            let _ = actor.cast(EventMsg::Wake);
+        if self.has_started() && !self.woken.swap(true, Ordering::AcqRel) {
+            self.send(EventMsg::Wake);
         }
-    }
-
-    /// Sends a message to the actor. It is dropped before the actor has started and after it has stopped.
-    pub fn send(&self, message: EventMsg) {
-        if let Some(actor) = self.0.actor.get() {
-            let _ = actor.cast(message);
-        }
-    }
-
-    /// Registers the actor. Fails when one is registered already.
-    pub(super) fn set(&self, actor: ActorRef<EventMsg>) -> Result<(), &'static str> {
-        let set = self.0.actor.set(actor);
-        set.map_err(|_| "the writer of Events was started twice")
     }
 
     /// Takes what has come.
     pub(super) fn take(&self) -> TakenNotices {
         // Notices recorded from here on wake the actor again.
-        self.0.woken.store(false, Ordering::Release);
-        self.0.inbox.lock().take()
+        self.woken.store(false, Ordering::Release);
+        self.inbox.lock().take()
     }
 }
 
@@ -277,6 +219,7 @@ impl EventHandle {
 mod tests {
     use super::*;
     use crate::core::object::Output;
+    use std::time::Duration;
 
     #[test]
     fn a_signal_wakes_a_writer_that_waits_for_it() {
@@ -285,7 +228,7 @@ mod tests {
             version: 7,
             at: Duration::ZERO,
         };
-        let woken = |handle: &WriterHandle| handle.0.mailbox.lock().woken;
+        let woken = |handle: &WriterHandle| handle.lock().woken;
         let handle = WriterHandle::default();
         handle.signal([shown()]);
         assert!(

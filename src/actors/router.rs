@@ -53,7 +53,7 @@ pub struct Router {
     root: ActorRef<RootMsg>,
     events: EventHandle,
     leases: LeaseHandle,
-    ledger: Option<DriftTracker>,
+    drift: Option<DriftTracker>,
     standing: StandingProblems,
     metrics: Arc<ShardMetrics>,
 }
@@ -97,7 +97,7 @@ impl Router {
             root,
             events,
             leases: LeaseHandle::default(),
-            ledger: None,
+            drift: None,
             standing: StandingProblems::default(),
             metrics: Arc::default(),
         }
@@ -110,10 +110,10 @@ impl Router {
         self
     }
 
-    /// Makes shards compare, and report what they would write to the ledger, instead of writing.
+    /// Makes shards compare, and report what they would write to the tracker, instead of writing.
     #[must_use]
-    pub fn comparing(mut self, ledger: DriftTracker) -> Self {
-        self.ledger = Some(ledger);
+    pub fn tracking(mut self, drift: DriftTracker) -> Self {
+        self.drift = Some(drift);
         self
     }
 
@@ -315,7 +315,7 @@ impl Router {
             root: self.root.clone(),
             events: self.events.clone(),
             leases: self.leases.clone(),
-            ledger: self.ledger.clone(),
+            drift: self.drift.clone(),
             standing: self.standing.clone(),
             metrics: self.metrics.clone(),
         };

@@ -1,11 +1,12 @@
 //! The shard: one actor per namespace, which owns the namespace's state.
 
-use super::drift::{Comparison, DriftTracker};
+use super::drift::{DriftTracker, ShardDryRun};
 use super::inbox::Inbox;
 use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use super::standing::StandingProblems;
+use crate::clock;
 use crate::cluster::encodings::Encodings;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
@@ -14,7 +15,7 @@ use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
 use crate::core::work::TurnBudget;
 use crate::metrics::{ShardMetrics, ShardPart};
-use crate::tenant_log::{self, Subject};
+use crate::tenant_log::{self, Topic};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The interval at which pods on nodes that do not exist are looked for. After eight looks, two minutes, a node is
 /// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
 /// then deletes one pod after another. Users need not be told of those.
-const NODE_PATIENCE: Duration = Duration::from_secs(15);
+const NODE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Arguments for starting a shard.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ pub(crate) struct ShardArguments {
     /// Receives its requests about Leases.
     pub leases: LeaseHandle,
     /// In a dry run, receives the writes that the shard would make, in place of the writer.
-    pub ledger: Option<DriftTracker>,
+    pub drift: Option<DriftTracker>,
     /// Receives the problems that were there before this process led.
     pub standing: StandingProblems,
     /// Metrics shared by all shards.
@@ -89,7 +90,7 @@ pub(crate) struct ShardState {
     looks_at_nodes: bool,
     standing: StandingProblems,
     /// Set in a dry run.
-    comparison: Option<Comparison>,
+    dry_run: Option<ShardDryRun>,
     part: ShardPart,
 }
 
@@ -130,8 +131,8 @@ impl ShardState {
         match message {
             ShardMsg::Wake => {
                 let (mut pending, sequence, woken) = self.inbox.take();
-                if let Some(comparison) = &mut self.comparison {
-                    comparison.take(&mut pending, &self.core);
+                if let Some(dry_run) = &mut self.dry_run {
+                    dry_run.take(&mut pending, &self.core);
                 }
                 self.sequence = sequence;
                 let mut applying = pending.begin();
@@ -149,7 +150,8 @@ impl ShardState {
                         self.yield_turn().await;
                     }
                     let (kind, before) = (Kind::from(object.output), self.core.work().total());
-                    let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
+                    let reply =
+                        Report::to_grant(self.core.build_request(&object, &mut self.encodings.of(kind)));
                     self.turn.spend(self.core.work().total() - before);
                     replies.push((object, reply));
                 }
@@ -157,13 +159,13 @@ impl ShardState {
             }
             ShardMsg::Outcome(object, outcome, why) => {
                 let before = self.core.work().total();
-                let reply = self.core.reply_to_outcome(&object, outcome, why.as_deref());
+                let reply = Report::to_outcome(self.core.apply_outcome(&object, outcome, why.as_deref()));
                 self.turn.spend(self.core.work().total() - before);
                 return (vec![(object, reply)], None);
             }
             ShardMsg::Look => {
-                if let Some(comparison) = &mut self.comparison {
-                    comparison.look(&mut self.core);
+                if let Some(dry_run) = &mut self.dry_run {
+                    dry_run.look(&mut self.core);
                 }
             }
             ShardMsg::Due => {
@@ -234,17 +236,17 @@ impl ShardState {
     fn await_nodes(&mut self, myself: &ActorRef<ShardMsg>) {
         if self.core.has_unknown_nodes() && !self.looks_at_nodes {
             self.looks_at_nodes = true;
-            drop(myself.send_after(NODE_PATIENCE, || ShardMsg::NodesDue));
+            drop(myself.send_after(NODE_INTERVAL, || ShardMsg::NodesDue));
         }
     }
 
     /// Finishes handling a message: publishes how far the shard has applied its inbox, and tells the root when the shard is
     /// empty.
     fn finish(&mut self, replied: bool, began: Instant) {
-        let took = Instant::now().saturating_duration_since(began);
+        let took = clock::since(began);
         self.part.update(&mut self.core, took);
         self.inbox.applied(self.sequence);
-        let empty = self.core.is_empty() && self.comparison.as_ref().is_none_or(Comparison::is_empty);
+        let empty = self.core.is_empty() && self.dry_run.as_ref().is_none_or(ShardDryRun::is_empty);
         self.inbox.set_empty(empty);
         if replied {
             self.inbox.replied();
@@ -262,12 +264,12 @@ impl ShardState {
     /// Logs what a Service's annotations do, or why they do nothing, and writes the Event about it.
     fn publish_annotated(&self, notice: Notice) {
         let namespace = self.core.namespace();
-        let subject = if notice.reason == "OptedOut" {
-            Subject::Withdrawals
+        let topic = if notice.reason == "OptedOut" {
+            Topic::Withdrawals
         } else {
-            Subject::Annotations
+            Topic::Annotations
         };
-        if tenant_log::admits_about(namespace, subject) {
+        if tenant_log::admits_about(namespace, topic) {
             let (service, reason) = (&notice.involved.name, notice.reason);
             tracing::info!(%namespace, %service, reason, "{}", notice.message);
         }
@@ -276,7 +278,7 @@ impl ShardState {
 
     /// Writes an Event, but not in a dry run.
     fn record_event(&self, notice: Notice) {
-        if self.comparison.is_none() {
+        if self.dry_run.is_none() {
             self.events.record(notice);
         }
     }
@@ -284,7 +286,7 @@ impl ShardState {
     /// Logs that a pod begins or ceases to be published as the holder of a Lease.
     fn log_leader(&self, notification: Notification) {
         let namespace = self.core.namespace();
-        if !tenant_log::admits_about(namespace, Subject::Leaders) {
+        if !tenant_log::admits_about(namespace, Topic::Leaders) {
             return;
         }
         match notification {
@@ -317,17 +319,17 @@ impl ShardState {
 
     /// Adds notifications that were left out to the counters of the channels by which they would have been told.
     fn count_left_out(&self, kind: NotificationKind, count: u64) {
-        let (event, subject) = match kind {
+        let (event, topic) = match kind {
             NotificationKind::Event => (true, None),
-            NotificationKind::Annotation => (true, Some(Subject::Annotations)),
-            NotificationKind::Leader => (false, Some(Subject::Leaders)),
-            NotificationKind::Object => (false, Some(Subject::Objects)),
+            NotificationKind::Annotation => (true, Some(Topic::Annotations)),
+            NotificationKind::Leader => (false, Some(Topic::Leaders)),
+            NotificationKind::Object => (false, Some(Topic::Objects)),
         };
-        if event && self.comparison.is_none() {
+        if event && self.dry_run.is_none() {
             self.events.leave_out(count);
         }
-        if let Some(subject) = subject {
-            tenant_log::leave_out(self.core.namespace(), subject, count);
+        if let Some(topic) = topic {
+            tenant_log::leave_out(self.core.namespace(), topic, count);
         }
     }
 
@@ -339,7 +341,7 @@ impl ShardState {
             | Notification::Annotated(Notice { warning: false, .. })
             | Notification::TookOver { .. }
             | Notification::Withdrew { .. }
-                if self.comparison.is_some() => {}
+                if self.dry_run.is_some() => {}
             Notification::LeftOut { kind, count } => self.count_left_out(kind, count),
             Notification::Event(notice) => self.events.record(notice),
             Notification::Annotated(notice) => self.publish_annotated(notice),
@@ -365,7 +367,7 @@ impl ShardState {
             Notification::Rival { .. } => true,
             // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
             // users to look for them.
-            Notification::Contested { .. } => tenant_log::admits_about(namespace, Subject::Contested),
+            Notification::Contested { .. } => tenant_log::admits_about(namespace, Topic::Contested),
             _ => tenant_log::admits(namespace),
         };
         if !admitted {
@@ -449,7 +451,7 @@ impl Actor for Shard {
             root,
             events,
             leases,
-            ledger,
+            drift,
             standing,
             metrics,
         } = arguments;
@@ -468,7 +470,7 @@ impl Actor for Shard {
             timer: None,
             looks_at_nodes: false,
             standing,
-            comparison: ledger.map(Comparison::new),
+            dry_run: drift.map(ShardDryRun::new),
             part: ShardPart::new(metrics),
         })
     }
@@ -483,13 +485,13 @@ impl Actor for Shard {
         let began = Instant::now();
         state.inbox.turns(began);
         let (said, noticed) = state.take(message).await;
-        if let Some(comparison) = &mut state.comparison
-            && let Some(delay) = comparison.arm(&state.core)
+        if let Some(dry_run) = &mut state.dry_run
+            && let Some(delay) = dry_run.arm(&state.core)
         {
             // The timer's handle is dropped: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
-        if state.comparison.is_none() {
+        if state.dry_run.is_none() {
             state.plan(said, noticed.unwrap_or(began)).await;
         }
         state.ask_for_leases(&myself);

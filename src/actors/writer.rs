@@ -140,7 +140,7 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        // In a dry run the ledger reports what is out of sync, and on a standby the leader does.
+        // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
         if state.publisher.writes() && state.role != Role::DryRun {
             state.metrics.observe(&state.publisher, now);
         }
@@ -336,7 +336,7 @@ impl WriterState {
         let Answer {
             outcome,
             why,
-            quiet,
+            pause,
             took,
             load,
         } = answer;
@@ -351,7 +351,7 @@ impl WriterState {
             load,
             effect,
             took,
-            quiet,
+            pause,
             has_shard,
         };
         self.publisher.answered(key, landing, now);

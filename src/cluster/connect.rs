@@ -4,7 +4,7 @@ use super::cause::Silent;
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
 use super::pages::within;
-use super::plugin::{Patience, Plugin};
+use super::plugin::{Plugin, Timeouts};
 use super::plugin_errors;
 use super::transport::Transport;
 use crate::metrics::RequestLayer;
@@ -132,12 +132,12 @@ pub async fn connect_and_tell(
     impersonated: Option<&Impersonated>,
     limit: Option<Duration>,
 ) -> Result<(Client, String), ConnectError> {
-    let patience = Patience {
+    let timeouts = Timeouts {
         run: limit,
         // The request's own deadline is the limit, too.
         request: limit.map(|limit| limit.mul_f64(0.75)),
     };
-    let mut source = source(target, patience).await?;
+    let mut source = source(target, timeouts).await?;
     if let Some(impersonated) = impersonated {
         source.impersonate(impersonated);
     }
@@ -149,7 +149,7 @@ pub async fn connect_and_tell(
 /// How long a run of a credential plugin may take where the controller runs.
 pub const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 /// The shortest deadline of a request is 5 s: that of the lease, by default.
-const WHILE_RUNNING: Patience = Patience {
+const WHILE_RUNNING: Timeouts = Timeouts {
     run: Some(PLUGIN_DEADLINE),
     request: Some(Duration::from_secs(4)),
 };
@@ -262,19 +262,19 @@ impl Source {
     }
 }
 
-async fn source(target: &Target, patience: Patience) -> Result<Source, ConnectError> {
+async fn source(target: &Target, timeouts: Timeouts) -> Result<Source, ConnectError> {
     Ok(match target {
         Target::Kubeconfig(file) => {
             let mut loaded = kubeconfig::load(file, None).await?;
             adapt(&mut loaded.config);
-            loaded.run_plugin(patience).await?;
+            loaded.run_plugin(timeouts).await?;
             Source::Kubeconfig(Box::new(loaded))
         }
         Target::KubeconfigAt(file, url) => {
             let url = check_url(url).map_err(ConnectError::Server)?;
             let mut loaded = kubeconfig::load(file, Some(url)).await?;
             adapt(&mut loaded.config);
-            loaded.run_plugin(patience).await?;
+            loaded.run_plugin(timeouts).await?;
             Source::Kubeconfig(Box::new(loaded))
         }
         Target::Server(url) => {

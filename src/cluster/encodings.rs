@@ -1,6 +1,7 @@
 //! The encoding that is used for each resource: protobuf or JSON.
 
 use super::codec::Encoding;
+use crate::clock;
 use crate::core::namespace::Kind;
 use crate::metrics::FallbackMetrics;
 use http::{HeaderValue, StatusCode};
@@ -71,11 +72,11 @@ pub struct Encodings(Arc<State>);
 struct State {
     preferred: Encoding,
     start: Instant,
-    resources: [Resource; Kind::COUNT],
+    resources: [KindEncoding; Kind::COUNT],
 }
 
 #[derive(Debug)]
-struct Resource {
+struct KindEncoding {
     /// The time until which JSON is used, in milliseconds since the start; 0 after an answer in protobuf.
     json_until: AtomicU64,
     /// Set once the log says so.
@@ -83,7 +84,7 @@ struct Resource {
     metrics: FallbackMetrics,
 }
 
-impl Resource {
+impl KindEncoding {
     fn new(kind: Kind) -> Self {
         Self {
             json_until: AtomicU64::new(0),
@@ -99,7 +100,7 @@ impl Encodings {
         Self(Arc::new(State {
             preferred,
             start: Instant::now(),
-            resources: Kind::ALL.map(Resource::new),
+            resources: Kind::ALL.map(KindEncoding::new),
         }))
     }
 
@@ -116,7 +117,7 @@ impl Encodings {
 
     /// Returns the time in milliseconds since the start.
     fn now(&self) -> u64 {
-        Instant::now().saturating_duration_since(self.0.start).as_millis() as u64
+        clock::since(self.0.start).as_millis() as u64
     }
 
     /// Returns the media types to accept for a resource.

@@ -59,7 +59,7 @@ impl EventClient {
         let sent = self.fence.guard(self.fence.term(), self.exchange(write));
         let failed = |complaint| EventAnswer {
             outcome: EventOutcome::Failed {
-                quiet: None,
+                pause: None,
                 alone: false,
             },
             complaint: Some(complaint),
@@ -119,7 +119,7 @@ fn judge(namespace: &str, patched: Option<&str>, head: &Head, body: &[u8]) -> Ev
         // not know the path.
         StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_FOUND => {
             EventOutcome::Failed {
-                quiet: head.pause(&status),
+                pause: head.pause(&status),
                 alone: true,
             }
         }
@@ -129,7 +129,7 @@ fn judge(namespace: &str, patched: Option<&str>, head: &Head, body: &[u8]) -> Ev
             EventOutcome::Rejected
         }
         _ => EventOutcome::Failed {
-            quiet: head.pause(&status),
+            pause: head.pause(&status),
             alone: false,
         },
     };
@@ -155,10 +155,10 @@ mod tests {
             serde_json::json!({"kind": "Status", "reason": "NotFound", "details": {"name": name}}).to_string()
         };
         let alone = Failed {
-            quiet: None,
+            pause: None,
             alone: true,
         };
-        let quiet = Some(Duration::from_secs(7));
+        let pause = Some(Duration::from_secs(7));
         for (create, code, retry_after, body, outcome, complains) in [
             (true, 201, None, String::new(), Written, false),
             (false, 200, None, String::new(), Written, false),
@@ -169,7 +169,7 @@ mod tests {
                 None,
                 body("Conflict", ""),
                 Failed {
-                    quiet: None,
+                    pause: None,
                     alone: true,
                 },
                 true,
@@ -180,7 +180,7 @@ mod tests {
                 None,
                 body("Conflict", ""),
                 Failed {
-                    quiet: None,
+                    pause: None,
                     alone: true,
                 },
                 true,
@@ -208,7 +208,7 @@ mod tests {
                 429,
                 Some(7),
                 "wait".to_owned(),
-                Failed { quiet, alone: false },
+                Failed { pause, alone: false },
                 true,
             ),
             (
@@ -217,7 +217,7 @@ mod tests {
                 None,
                 String::new(),
                 Failed {
-                    quiet: None,
+                    pause: None,
                     alone: true,
                 },
                 true,
@@ -227,7 +227,7 @@ mod tests {
                 503,
                 Some(7),
                 String::new(),
-                Failed { quiet, alone: false },
+                Failed { pause, alone: false },
                 true,
             ),
         ] {

@@ -3,7 +3,7 @@
 //! around a fault, which is where the credentials are, and the file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
-use super::plugin::{Patience, Plugin};
+use super::plugin::{Plugin, Timeouts};
 use super::{plugin_errors, proxy};
 use crate::core::excerpt::Excerpt;
 use base64::Engine as _;
@@ -78,7 +78,7 @@ impl Loaded {
     }
 
     /// Gets the first credential of the plugin, if one is configured and used, and has requests carry its token from then on.
-    pub(super) async fn run_plugin(&mut self, patience: Patience) -> Result<(), KubeconfigError> {
+    pub(super) async fn run_plugin(&mut self, timeouts: Timeouts) -> Result<(), KubeconfigError> {
         let auth = &mut self.config.auth_info;
         // kube runs none that is not in its configuration.
         let Some(exec) = auth.exec.take() else {
@@ -91,7 +91,7 @@ impl Loaded {
         if others {
             return Ok(());
         }
-        let plugin = Plugin::of(&exec, patience);
+        let plugin = Plugin::of(&exec, timeouts);
         let credential = plugin.first().await.map_err(|error| {
             let entries = &self.entries;
             entries.error(entries.user.as_ref(), error.to_string())

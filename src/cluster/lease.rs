@@ -7,7 +7,6 @@ use super::encodings::JSON;
 use super::event_stream::EventStream;
 use super::http::{self, Head};
 use super::outage::OutageLog;
-use crate::cluster::Status;
 use crate::core::election::{Ask, Record, Reply};
 use crate::core::time::Time;
 use ::http::{Method, StatusCode};
@@ -164,17 +163,13 @@ impl LeaseClient {
             (StatusCode::CONFLICT, _) => (Reply::Conflict, None),
             // On a create, the namespace is missing. Anything that does not know the path may answer 404; the Lease is
             // only gone if the answer names it.
-            (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) if self.is_about(&status) => {
+            (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..))
+                if status.missing() == Some(&*self.location.name) =>
+            {
                 (Reply::Missing, None)
             }
             _ => (Reply::Failed, Some(Cause::refused(code.as_u16(), status))),
         }
-    }
-
-    /// Returns whether a status says that the Lease itself does not exist.
-    fn is_about(&self, status: &Status) -> bool {
-        let details = status.details.as_ref();
-        status.reason == "NotFound" && details.is_some_and(|details| details.name == self.location.name)
     }
 
     /// Remembers the Lease. Returns its version and record.

@@ -14,7 +14,7 @@ use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
 use crate::core::object::{ObjectName, RequestKind};
 use crate::core::publish::Load;
-use crate::tenant_log;
+use crate::{clock, tenant_log};
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
 use judge::{Asked, Remark, judge};
@@ -41,7 +41,7 @@ pub struct Answer {
     /// The server's message on a refusal.
     pub why: Option<Box<str>>,
     /// The pause that the server asks for.
-    pub quiet: Option<Duration>,
+    pub pause: Option<Duration>,
     /// The duration of the request.
     pub took: Duration,
     /// The load on the server, as far as the answer shows it.
@@ -54,7 +54,7 @@ impl Answer {
         Self {
             outcome,
             why: None,
-            quiet: None,
+            pause: None,
             took: Duration::ZERO,
             load,
         }
@@ -162,7 +162,7 @@ impl ObjectClient {
             Err(failure) => failed(&asked, &failure),
         };
         Answer {
-            took: Instant::now().saturating_duration_since(start),
+            took: clock::since(start),
             ..answer
         }
     }
@@ -248,14 +248,14 @@ fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
         head.code,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
     );
-    let quiet = status
+    let pause = status
         .as_ref()
         .filter(|_| waits)
         .and_then(|status| head.pause(status));
     Answer {
         outcome,
         why: status.map(|status| status.message.into()),
-        quiet: quiet.map(|pause| pause.min(LONGEST_PAUSE)),
+        pause: pause.map(|pause| pause.min(LONGEST_PAUSE)),
         took: Duration::ZERO,
         load: load_of(head.code),
     }

@@ -7,6 +7,7 @@ mod shared;
 pub(crate) use shared::SharedOutage;
 
 use super::cause::Cause;
+use crate::clock;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// How long a request may be without an answer before the log says so.
-const QUIET: Duration = Duration::from_secs(10);
+const LATE: Duration = Duration::from_secs(10);
 /// How often the log says that an outage lasts.
 const SUMMARY: Duration = Duration::from_secs(30);
 /// How long all must go well before an outage is over. One that comes back at once would fill the log otherwise.
@@ -138,7 +139,7 @@ impl OutageLog {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Account, Duration) -> T) -> T {
-        let now = Instant::now().saturating_duration_since(self.0.start);
+        let now = clock::since(self.0.start);
         let mut account = self.0.account.lock();
         let before = account.wake();
         let result = change(&mut account, now);
@@ -172,7 +173,7 @@ impl From<&Cause> for Failure {
 #[derive(PartialEq, Eq, Debug)]
 enum Line {
     /// A request for this resource has had no answer for this long.
-    Quiet(&'static str, Duration),
+    Late(&'static str, Duration),
     /// These resources cannot be read, some of them for this long, and why.
     Lasts(Failure, String, Duration, String),
     /// This kind of failure is over, after this long.
@@ -182,8 +183,8 @@ enum Line {
 impl Line {
     fn log(self) {
         match self {
-            Self::Quiet(resource, quiet) => {
-                let seconds = quiet.as_secs();
+            Self::Late(resource, waited) => {
+                let seconds = waited.as_secs();
                 tracing::warn!(resource, seconds, "the API server does not answer; still waiting");
             }
             Self::Lasts(failure, resources, lasted, error) => {
@@ -310,9 +311,9 @@ impl Account {
     fn due(&mut self, now: Duration) -> Vec<Line> {
         let mut lines = Vec::new();
         for (resource, since) in self.asking.values() {
-            let late = now >= *since + QUIET && !self.unanswered.resources.contains_key(resource);
+            let late = now >= *since + LATE && !self.unanswered.resources.contains_key(resource);
             if late && self.unanswered.is_late(resource, *since, now) {
-                lines.push(Line::Quiet(resource, now.saturating_sub(*since)));
+                lines.push(Line::Late(resource, now.saturating_sub(*since)));
             }
         }
         for resource in self.answered_late() {
@@ -336,7 +337,7 @@ impl Account {
             .asking
             .values()
             .filter(|(resource, _)| !self.unanswered.resources.contains_key(resource))
-            .map(|(_, since)| *since + QUIET);
+            .map(|(_, since)| *since + LATE);
         // An answer to a late request is noticed at once.
         let answered = self.answered_late().into_iter().map(|_| Duration::ZERO);
         let lines = [self.unanswered.wake(), self.refused.wake()]
@@ -579,7 +580,7 @@ mod tests {
         let pods = account.asks("pods", at(0));
         let services = account.asks("services", at(0));
         assert_eq!((account.due(at(9)), account.wake()), (vec![], Some(at(10))));
-        assert_eq!(account.due(at(10)), [Line::Quiet("pods", at(10))]);
+        assert_eq!(account.due(at(10)), [Line::Late("pods", at(10))]);
         assert_eq!(account.wake(), Some(at(40)));
         assert_eq!(
             account.due(at(40)),
@@ -599,7 +600,7 @@ mod tests {
         let quick = account.asks("leases", at(0));
         account.asks("leases", at(0));
         account.heard(quick);
-        assert_eq!(account.due(at(10)), [Line::Quiet("leases", at(10))]);
+        assert_eq!(account.due(at(10)), [Line::Late("leases", at(10))]);
     }
 
     #[test]

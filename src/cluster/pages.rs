@@ -1,10 +1,14 @@
-//! Lists, read page by page as they stream in.
+//! Answers that are waited for, and lists, which are read page by page as they stream in.
 
 use super::cause::{Cause, Silent};
-use super::codec::{Decode, ListReader, Undecodable};
+use super::client_error::ClientError;
+use super::codec::{self, Decode, ListReader, Status, Undecodable};
+use super::http::Head;
 use bytes::Bytes;
-use http_body::Body;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
+use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -18,6 +22,8 @@ const MOST_EMPTY: u32 = 3;
 const MOST_PAGES: u64 = 20_000;
 /// How long a server may take to begin to answer, or to send the next data.
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
+/// Timeout for reading one object, or a version.
+pub(super) const READING: Duration = Duration::from_secs(10);
 
 /// Waits for a limited time, or without a limit.
 pub(super) async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T, Silent> {
@@ -27,7 +33,28 @@ pub(super) async fn within<T>(limit: Option<Duration>, work: impl Future<Output 
     }
 }
 
-/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `patience`. `query`
+/// The outcome of asking for an answer: its body, or the server's refusal.
+type Asked = Result<Result<Body, (Head, Status)>, kube::Error>;
+
+/// Waits for the server to begin an answer, for at most [`ANSWER`]. Boxed, since the client's futures are large.
+pub(super) fn answer<'a>(
+    asked: impl Future<Output = Asked> + Send + 'a,
+) -> BoxFuture<'a, Result<Body, Cause>> {
+    let answer = async {
+        let answer = within(Some(ANSWER), asked).await?.map_err(ClientError::from)?;
+        answer.map_err(|(head, status)| Cause::answered(&head, status))
+    };
+    answer.boxed()
+}
+
+/// Reads the version of a list of one object, from its answer. If that was asked for without a version, it comes from the
+/// present state of the store, and costs the server next to nothing.
+pub(super) async fn version(answer: impl Future<Output = Result<Body, Cause>>) -> Result<u64, Cause> {
+    let reading = async { Ok(codec::list_version(&answer.await?.collect_bytes().await?)?) };
+    within(Some(READING), reading).await?
+}
+
+/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `silence`. `query`
 /// are its selectors, each after an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about
 /// those that cannot be decoded. Returns the version that the list shows.
 ///
@@ -36,13 +63,13 @@ pub(super) async fn read<T, B, Answer>(
     path: &str,
     query: &str,
     size: usize,
-    patience: Option<Duration>,
+    silence: Option<Duration>,
     get: impl Fn(String) -> Answer,
     mut each: impl FnMut(Vec<T>, Vec<Undecodable>) -> Result<(), Cause>,
 ) -> Result<String, Cause>
 where
     T: Decode,
-    B: Body<Data = Bytes, Error = kube::Error> + Unpin,
+    B: http_body::Body<Data = Bytes, Error = kube::Error> + Unpin,
     Answer: Future<Output = Result<B, Cause>>,
 {
     let first = format!("{path}?limit={size}{query}");
@@ -52,7 +79,7 @@ where
         let mut body = get(uri).await?;
         let mut objects = 0;
         let mut reader = ListReader::default();
-        while let Some(frame) = within(patience, body.frame()).await? {
+        while let Some(frame) = within(silence, body.frame()).await? {
             if let Ok(data) = frame?.into_data() {
                 reader.feed(&data);
             }

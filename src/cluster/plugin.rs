@@ -16,6 +16,7 @@ use self::process::Run;
 use self::runs::Runs;
 use super::client_error::ClientError;
 use super::plugin_errors::{failed, subject};
+use crate::clock;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use jiff::Timestamp;
@@ -41,7 +42,7 @@ fn hangs(time: Duration) -> ClientError {
 
 /// How long a plugin may take. `None` is without a limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// A run is killed after this time.
     pub(super) run: Option<Duration>,
     /// A request fails after this time, with an error that names the plugin. It is shorter than the request's own deadline,
@@ -130,7 +131,7 @@ impl Credential {
 /// A credential plugin. Clients share one.
 pub(super) struct Plugin {
     exec: ExecConfig,
-    patience: Patience,
+    timeouts: Timeouts,
     runs: Mutex<Runs>,
     /// The number of runs that have ended.
     ended: watch::Sender<u64>,
@@ -143,8 +144,8 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Returns the plugin of a configuration. The patience is that of the first caller.
-    pub(super) fn of(exec: &ExecConfig, patience: Patience) -> Arc<Self> {
+    /// Returns the plugin of a configuration. The timeouts are those of the first caller.
+    pub(super) fn of(exec: &ExecConfig, timeouts: Timeouts) -> Arc<Self> {
         // It has no other form that can be compared.
         let configuration = format!("{exec:?}");
         let mut plugins = PLUGINS.lock();
@@ -153,7 +154,7 @@ impl Plugin {
         }
         let plugin = Arc::new(Self {
             exec: exec.clone(),
-            patience,
+            timeouts,
             runs: Mutex::new(Runs::new()),
             ended: watch::Sender::new(0),
         });
@@ -170,7 +171,7 @@ impl Plugin {
     where
         F: Future<Output = Result<Response<B>, BoxError>>,
     {
-        let credential = self.wait(self.patience.request).await?;
+        let credential = self.wait(self.timeouts.request).await?;
         let Some(header) = credential.header else {
             let fault = "returned something other than a token when it was called again";
             return Err(ClientError::new(format!("{} {fault}", subject())).into());
@@ -189,8 +190,8 @@ impl Plugin {
         self.wait(None).await
     }
 
-    async fn wait(self: &Arc<Self>, patience: Option<Duration>) -> Result<Credential, ClientError> {
-        let end = patience.map(|patience| Instant::now() + patience);
+    async fn wait(self: &Arc<Self>, limit: Option<Duration>) -> Result<Credential, ClientError> {
+        let end = limit.map(|limit| Instant::now() + limit);
         loop {
             // From before it is known that there is a run, so that its end is not missed.
             let mut ended = self.ended.subscribe();
@@ -208,9 +209,8 @@ impl Plugin {
                 None => drop(changed.await),
                 Some(until) => {
                     let passed = timeout_at(until, changed).await.is_err();
-                    let now = Instant::now();
-                    if passed && end.is_some_and(|end| end <= now) {
-                        return Err(hangs(now.saturating_duration_since(since)));
+                    if passed && end.is_some_and(|end| end <= Instant::now()) {
+                        return Err(hangs(clock::since(since)));
                     }
                 }
             }
@@ -233,7 +233,7 @@ impl Plugin {
     }
 
     fn run(&self) -> Result<Credential, ClientError> {
-        let output = Run::start(&self.exec)?.finish(self.patience.run)?;
+        let output = Run::start(&self.exec)?.finish(self.timeouts.run)?;
         if !output.status.success() {
             return Err(ClientError::new(failed(&output)));
         }

@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct Reader {
     client: Client,
     encodings: Encodings,
-    patience: Option<Duration>,
+    silence: Option<Duration>,
     slow: Option<Telling>,
 }
 
@@ -56,7 +56,7 @@ pub struct Selection {
 
 /// A resource that is read.
 #[derive(Clone, Copy)]
-enum Resource {
+enum ReadResource {
     Kind(Kind),
     /// Leases are always read in JSON: their times have microseconds, which the decoder of protobuf leaves out.
     Lease,
@@ -68,7 +68,7 @@ enum Resource {
     EndpointSelector,
 }
 
-impl Resource {
+impl ReadResource {
     fn as_str(self) -> &'static str {
         match self {
             Self::Kind(kind) => kind.as_str(),
@@ -112,7 +112,7 @@ impl ReadError {
 /// A list to read.
 #[derive(Clone, Copy)]
 struct List<'a> {
-    resource: Resource,
+    resource: ReadResource,
     path: &'a str,
     /// The namespace in words, for an error.
     place: &'a str,
@@ -139,7 +139,7 @@ impl Reader {
         Self {
             client,
             encodings,
-            patience: Some(ANSWER),
+            silence: Some(ANSWER),
             slow: None,
         }
     }
@@ -147,8 +147,8 @@ impl Reader {
     /// Sets how long the server may be silent, before it begins to answer and while it does; `None` for any time. By
     /// default it is a minute.
     #[must_use]
-    pub fn waiting(self, patience: Option<Duration>) -> Self {
-        Self { patience, ..self }
+    pub fn waiting(self, silence: Option<Duration>) -> Self {
+        Self { silence, ..self }
     }
 
     /// Has `told` called when a request has had no answer for this long, or the answer does not go on for as long.
@@ -174,7 +174,7 @@ impl Reader {
         };
         let path = http::collection(kind, of.namespace.as_deref());
         let list = List {
-            resource: Resource::Kind(kind),
+            resource: ReadResource::Kind(kind),
             path: &path,
             place: &place,
             of,
@@ -186,7 +186,7 @@ impl Reader {
     pub async fn leases(&self, namespace: &str) -> Result<Vec<LeaseFacts>, ReadError> {
         let mut found = Vec::new();
         let list = List {
-            resource: Resource::Lease,
+            resource: ReadResource::Lease,
             path: &http::leases(namespace),
             place: &format!(" in namespace {namespace}"),
             of: &Selection::default(),
@@ -203,7 +203,7 @@ impl Reader {
     pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<LeaseFacts>, ReadError> {
         let uri = format!("{}/{name}", http::leases(namespace));
         let what = format!("leases {namespace}/{name}");
-        let lease: Option<Namespaced<LeaseFacts>> = self.one(Resource::Lease, &uri, what).await?;
+        let lease: Option<Namespaced<LeaseFacts>> = self.one(ReadResource::Lease, &uri, what).await?;
         Ok(lease.map(|lease| lease.facts))
     }
 
@@ -230,7 +230,7 @@ impl Reader {
             Some(namespace) => format!("{} {namespace}/{name}", kind.as_str()),
             None => format!("{} {name}", kind.as_str()),
         };
-        self.one(Resource::Kind(kind), &uri, what).await
+        self.one(ReadResource::Kind(kind), &uri, what).await
     }
 
     /// Returns whether a namespace exists.
@@ -239,9 +239,9 @@ impl Reader {
         let outcome = async {
             let uri = http::namespace(name);
             let body = self
-                .answer(Resource::Namespace, &uri, &format!("get {what}"))
+                .answer(ReadResource::Namespace, &uri, &format!("get {what}"))
                 .await?;
-            within(self.patience, body.collect()).await??;
+            within(self.silence, body.collect()).await??;
             Ok::<_, Cause>(())
         };
         match outcome.await {
@@ -258,14 +258,14 @@ impl Reader {
     /// Gets an object from a path, if it exists. `what` names it in an error.
     async fn one<T: Decode>(
         &self,
-        resource: Resource,
+        resource: ReadResource,
         uri: &str,
         what: String,
     ) -> Result<Option<T>, ReadError> {
         let name = uri.rsplit('/').next().unwrap_or_default();
         let outcome = async {
             let body = self.answer(resource, uri, &format!("get {what}")).await?;
-            let object = within(self.patience, body.collect()).await??;
+            let object = within(self.silence, body.collect()).await??;
             Ok::<_, Cause>(codec::object(&object.to_bytes())?)
         };
         match outcome.await {
@@ -316,7 +316,7 @@ impl Reader {
         }
         let what = &*format!("list {}{}", resource.as_str(), list.place);
         let get = |uri: String| async move { self.answer(resource, &uri, what).await };
-        let read = pages::read(list.path, &query, size, self.patience, get, |items, errors| {
+        let read = pages::read(list.path, &query, size, self.silence, get, |items, errors| {
             // A missing object would make others look wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
                 return Err(Cause::Malformed(error.to_string()));
@@ -330,7 +330,7 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request. Sends the request again while the server is too busy.
-    async fn answer(&self, resource: Resource, uri: &str, what: &str) -> Result<Answer, Cause> {
+    async fn answer(&self, resource: ReadResource, uri: &str, what: &str) -> Result<Answer, Cause> {
         let tries = self.tries(resource, uri);
         let body = match &self.slow {
             Some(telling) => telling.during(what, tries).await?,
@@ -340,10 +340,10 @@ impl Reader {
         Ok(Answer::new(body, telling))
     }
 
-    async fn tries(&self, resource: Resource, uri: &str) -> Result<Body, Cause> {
+    async fn tries(&self, resource: ReadResource, uri: &str) -> Result<Body, Cause> {
         let mut tries = 1;
         loop {
-            let (wait, cause) = match within(self.patience, self.ask(resource, uri)).await {
+            let (wait, cause) = match within(self.silence, self.ask(resource, uri)).await {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
                 Ok(Err((_, cause))) => return Err(cause),
@@ -356,13 +356,15 @@ impl Reader {
     }
 
     /// Sends a request once. With a refusal, returns the pause after which another try is worthwhile, if one is.
-    async fn ask(&self, resource: Resource, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
+    async fn ask(&self, resource: ReadResource, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
         let read = match resource {
-            Resource::Kind(kind) => http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await,
-            Resource::Lease | Resource::Namespace | Resource::Discovery => {
+            ReadResource::Kind(kind) => {
+                http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await
+            }
+            ReadResource::Lease | ReadResource::Namespace | ReadResource::Discovery => {
                 http::read_json(&self.client, uri).await
             }
-            Resource::EndpointSelector => http::read_metadata(&self.client, uri).await,
+            ReadResource::EndpointSelector => http::read_metadata(&self.client, uri).await,
         };
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),

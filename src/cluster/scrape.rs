@@ -74,7 +74,7 @@ pub(crate) struct Scraper {
     client: Client,
     path: String,
     token: Option<Token>,
-    patience: Duration,
+    limit: Duration,
 }
 
 /// A token from a file, as a header.
@@ -124,12 +124,12 @@ impl fmt::Debug for Scraper {
 }
 
 impl Scraper {
-    /// Creates a scraper that gives up a request after `patience`. Nothing is sent yet.
+    /// Creates a scraper that gives up a request after `limit`. Nothing is sent yet.
     ///
     /// # Errors
     ///
     /// When the URL or a file cannot be used.
-    pub(crate) fn new(page: &MetricsPage, patience: Duration) -> Result<Self, ScrapeError> {
+    pub(crate) fn new(page: &MetricsPage, limit: Duration) -> Result<Self, ScrapeError> {
         let url = check_url(&page.url).map_err(ScrapeError::Url)?;
         if url
             .authority()
@@ -174,7 +174,7 @@ impl Scraper {
             client,
             path,
             token,
-            patience,
+            limit,
         })
     }
 
@@ -184,8 +184,8 @@ impl Scraper {
     ///
     /// When there is no answer, or another one than a page.
     pub(crate) async fn read(&self) -> Result<String, ScrapeError> {
-        let reading = timeout(self.patience, self.exchange()).await;
-        reading.map_err(|_| Silent(self.patience))?
+        let reading = timeout(self.limit, self.exchange()).await;
+        reading.map_err(|_| Silent(self.limit))?
     }
 
     async fn exchange(&self) -> Result<String, ScrapeError> {
@@ -250,17 +250,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_is_sent_over_https_alone_and_files_are_named_in_errors() {
-        let patience = Duration::from_secs(1);
+        let limit = Duration::from_secs(1);
         let mut plain = page("http://127.0.0.1:1");
         plain.token_file = Some("/absent".into());
-        let error = Scraper::new(&plain, patience).unwrap_err().to_string();
+        let error = Scraper::new(&plain, limit).unwrap_err().to_string();
         assert!(error.contains("https://"), "{error}");
         plain.url = "https://127.0.0.1:1".to_owned();
-        let error = Scraper::new(&plain, patience).unwrap_err().to_string();
+        let error = Scraper::new(&plain, limit).unwrap_err().to_string();
         assert!(error.starts_with("--metrics-token-file /absent: "), "{error}");
         plain.token_file = None;
         plain.ca_file = Some(env!("CARGO_MANIFEST_DIR").to_owned().into());
-        let error = Scraper::new(&plain, patience).unwrap_err().to_string();
+        let error = Scraper::new(&plain, limit).unwrap_err().to_string();
         assert!(error.starts_with("--metrics-ca-file "), "{error}");
     }
 

@@ -1,20 +1,20 @@
 //! Follows changes of `EndpointSlices` by their metadata, without reading what exists.
 
-use super::cause::{Cause, Silent};
+use super::cause::Cause;
 use super::codec::{self, EventKind, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::event_stream::EventStream;
-use super::http;
-use super::pages::ANSWER;
-use crate::core::facts::{CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, MANAGED_BY, MIRRORED_BY, SliceMeta};
+use super::watch::ALL_SLICES;
+use super::{http, pages};
+use crate::clock;
+use crate::core::facts::SliceMeta;
 use crate::core::namespace::Kind;
 use kube::Client;
 use kube::client::Body;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// A watch that shows nothing for this long is restarted: the server sends a bookmark a minute.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ pub(crate) async fn follow(client: Client, encodings: Encodings, news: mpsc::Sen
     while !news.is_closed() {
         let started = Instant::now();
         match watch(&client, &encodings, &news, &mut from).await {
-            Ok(()) if Instant::now().saturating_duration_since(started) >= PAUSE => continue,
+            Ok(()) if clock::since(started) >= PAUSE => continue,
             Ok(()) => {}
             Err(cause) => {
                 from = None;
@@ -70,17 +70,13 @@ async fn watch(
     let version = if let Some(version) = from.take() {
         version
     } else {
-        let list = answer(client, encodings, Form::MetadataList, &format!("{path}?limit=1")).await?;
-        let list = timeout(ANSWER, list.collect_bytes())
-            .await
-            .map_err(|_| Silent(ANSWER))??;
-        codec::list_version(&list)?.to_string()
+        let uri = format!("{path}?limit=1");
+        pages::version(answer(client, encodings, Form::MetadataList, &uri))
+            .await?
+            .to_string()
     };
-    // The slices that endpointd and the controllers that it replaces write.
-    let ours = format!("{LABEL_MANAGED_BY} in ({MANAGED_BY},{MIRRORED_BY},{CUSTOM_MANAGED_BY})");
     let uri = format!(
-        "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600&labelSelector={}",
-        utf8_percent_encode(&ours, NON_ALPHANUMERIC)
+        "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600{ALL_SLICES}"
     );
     let mut stream = EventStream::new(answer(client, encodings, Form::Metadata, &uri).await?);
     *from = Some(version);
@@ -121,7 +117,5 @@ async fn watch(
 }
 
 async fn answer(client: &Client, encodings: &Encodings, form: Form, uri: &str) -> Result<Body, Cause> {
-    let read = http::read(client, encodings, Kind::Slice, form, uri);
-    let answer = timeout(ANSWER, read).await.map_err(|_| Silent(ANSWER))??;
-    answer.map_err(|(head, status)| Cause::answered(&head, status))
+    pages::answer(http::read(client, encodings, Kind::Slice, form, uri)).await
 }

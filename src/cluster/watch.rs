@@ -11,21 +11,20 @@ mod sources;
 
 pub(crate) use handler::WatchHandler;
 pub(crate) use leases::{Everywhere, LeaseReader, Members};
-pub(crate) use sources::Source;
+pub(crate) use sources::{ALL_SLICES, Source};
 
 use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
-use self::serving::{Listed, Shown, Subject, Work, serve};
+use self::serving::{Followed, Listed, Shown, Work, serve};
 use self::sources::{Item, Seen};
 use super::cause::Cause;
-use super::codec::{self, NamedNode, Namespaced};
+use super::codec::{NamedNode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::leadership::Demand;
+use crate::core::leadership::{Demand, Leadership};
 use crate::core::namespace::Kind;
-use crate::core::role::Leadership;
 use crate::metrics::WatchMetrics;
 use futures::FutureExt as _;
 use kube::Client;
@@ -125,15 +124,15 @@ impl Watch {
         }
         loop {
             let follows = |leadership: &Leadership| leadership.role.follows_outputs();
-            let Ok(term) = leadership
+            let Ok(wins) = leadership
                 .wait_for(follows)
                 .await
-                .map(|leadership| leadership.term)
+                .map(|leadership| leadership.wins)
             else {
                 // The sender is gone, so the role cannot change any more.
                 return;
             };
-            let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
+            let over = |leadership: &Leadership| !follows(leadership) || leadership.wins != wins;
             tokio::select! {
                 biased;
                 () = until(&mut leadership, over) => {}
@@ -177,7 +176,7 @@ impl<L: Item, W: Item> OneKind<L, W> {
     }
 }
 
-impl<L: Item, W: Item> Subject for OneKind<L, W> {
+impl<L: Item, W: Item> Followed for OneKind<L, W> {
     type Listing = Listing<L>;
 
     fn resource(&self) -> &'static str {
@@ -250,22 +249,11 @@ impl<L: Item, W: Item> Subject for OneKind<L, W> {
             at,
         };
         W::hand_on(&*reader.handler, self.kind(), shown.items, seen);
-        let version = match shown.version.as_deref().map(codec::version).transpose() {
-            Ok(version) => version,
-            Err(error) => {
-                return Shown {
-                    version: None,
-                    end: Err(error.into()),
-                };
-            }
-        };
-        if let (Some(version), Some(output)) = (version, self.kind().output()) {
+        let shown = Shown::until(shown.version.as_deref(), shown.end);
+        if let (Some(version), Some(output)) = (shown.version, self.kind().output()) {
             reader.handler.shown(output, version, at);
         }
-        Shown {
-            version,
-            end: shown.end,
-        }
+        shown
     }
 
     fn is_current(&mut self) {

@@ -8,20 +8,20 @@
 mod body;
 mod inbox;
 mod lru;
+mod queue;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use super::bucket::TokenBucket;
 use super::excerpt;
 use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
-pub use inbox::{Inbox, Pending, Taken};
+pub use inbox::{NoticeInbox, RepeatedNotice, TakenNotices};
 use lru::SharedLru;
+use queue::{Due, EventQueue};
 use std::sync::Arc;
 use std::time::Duration;
-use turns::{Due, Turns};
 
 /// Number of Events, and of objects that they are about, that are remembered; the same as in client-go.
 const REMEMBERED: usize = 4096;
@@ -221,7 +221,7 @@ pub enum EventOutcome {
     /// The API server did not answer, or asks for a pause.
     Failed {
         /// The length of the pause.
-        quiet: Option<Duration>,
+        pause: Option<Duration>,
         /// True if the failure concerns this Event or its namespace only, and not the API server.
         alone: bool,
     },
@@ -233,7 +233,7 @@ pub struct EventLog {
     entries: SharedLru<Arc<Key>, Entry>,
     objects: SharedLru<Object, ObjectLog>,
     /// The Events that are to be written.
-    turns: Turns,
+    queue: EventQueue,
     bucket: TokenBucket,
     /// No request goes before this time.
     pause: Duration,
@@ -319,7 +319,7 @@ impl EventLog {
         Self {
             entries: SharedLru::new(limit),
             objects: SharedLru::new(limit),
-            turns: Turns::default(),
+            queue: EventQueue::default(),
             bucket: TokenBucket::new(QPS, BURST),
             pause: Duration::ZERO,
             failures: 0,
@@ -361,10 +361,10 @@ impl EventLog {
         entry.message = notice.message;
         entry.version = notice.involved.version.or(entry.version);
         if entry.due.is_none() && self.flying.as_ref() != Some(&key) {
-            entry.due = Some(self.turns.insert(at.now, key));
+            entry.due = Some(self.queue.insert(at.now, key));
         }
         if let Some((key, Entry { due: Some(due), .. })) = gone {
-            self.turns.remove(&key, due);
+            self.queue.remove(&key, due);
             self.given_up += 1;
         }
     }
@@ -410,7 +410,7 @@ impl EventLog {
                 self.pause = self.pause.max(now + wait);
                 return None;
             }
-            let key = self.turns.pop(now)?;
+            let key = self.queue.pop(now)?;
             let entry = self
                 .entries
                 .get_mut(&key.object.namespace, &key)
@@ -422,7 +422,7 @@ impl EventLog {
                     .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);
                 if let Err(wait) = log.bucket.take(now) {
                     self.bucket.give_back();
-                    entry.due = Some(self.turns.insert(now + wait, key));
+                    entry.due = Some(self.queue.insert(now + wait, key));
                     continue;
                 }
                 entry.paid = true;
@@ -448,7 +448,7 @@ impl EventLog {
         if self.flying.is_some() {
             return None;
         }
-        Some(self.turns.next_due()?.max(self.pause))
+        Some(self.queue.next_due()?.max(self.pause))
     }
 
     /// Handles the outcome of the request in flight.
@@ -459,8 +459,8 @@ impl EventLog {
         match outcome {
             // A failure of one namespace, such as of a webhook of its own, is no reason for the others to wait.
             EventOutcome::Failed { alone: true, .. } => {}
-            EventOutcome::Failed { quiet, .. } => {
-                let pause = pause_after(self.failures).max(quiet.unwrap_or_default());
+            EventOutcome::Failed { pause, .. } => {
+                let pause = pause_after(self.failures).max(pause.unwrap_or_default());
                 self.pause = self.pause.max(now + pause.min(LONGEST_PAUSE));
                 self.failures += 1;
             }
@@ -482,7 +482,7 @@ impl EventLog {
             // An Event that was given up is tried again when it happens again, with all that happened before in its
             // count.
             if retry || entry.count > entry.sent {
-                entry.due = Some(self.turns.insert(now + pause, key));
+                entry.due = Some(self.queue.insert(now + pause, key));
             }
         }
     }
@@ -495,7 +495,7 @@ impl EventLog {
 
     /// Returns the number of Events to be written.
     pub fn waiting(&self) -> usize {
-        self.turns.len()
+        self.queue.len()
     }
 }
 

@@ -16,7 +16,7 @@ pub use following::LeaderStatus;
 pub(crate) use following::{Following, Settled};
 pub(crate) use rounds::{Applied, LeaseRound};
 
-use self::lease::{FollowedLease, LeaseEffect, LeaseRequest, Vacancy, Verdict, holder_name, is_lease_name};
+use self::lease::{FollowedLease, Leader, LeaseEffect, LeaseRequest, Vacancy, holder_name, is_lease_name};
 use self::retention::Retention;
 use super::compact::small::SmallSet;
 use super::deadlines::Deadlines;
@@ -72,7 +72,7 @@ pub(crate) struct Concerned {
 
 /// The decision about the pod that a Service publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Judgement {
+pub(crate) struct LeaderDecision {
     /// The pods that are published, and the reason.
     pub(crate) status: LeaderStatus,
     /// The member that stays. All others leave.
@@ -88,7 +88,7 @@ impl Concerned {
     }
 }
 
-impl Judgement {
+impl LeaderDecision {
     fn nobody(status: LeaderStatus) -> Self {
         Self {
             status,
@@ -284,45 +284,45 @@ impl FollowedLeases {
     /// holder may be taken in. `candidates` returns the pods that an identity may stand for and that the Service may
     /// publish, or `None` if there are too many to look at. `others` returns whether slices of other controllers hold
     /// endpoints of the Service, or `None` if that is not known. The result is `None` while the Lease is not known.
-    pub(crate) fn judge(
+    pub(crate) fn decide_leader(
         &self,
         lease: &str,
         following: &Following,
         joins: bool,
         candidates: impl FnOnce(&str) -> Option<Vec<PodId>>,
         others: impl FnOnce() -> Option<bool>,
-    ) -> Option<Judgement> {
+    ) -> Option<LeaderDecision> {
         // A name that no Lease can have is not followed.
-        let no_lease = Verdict::Nobody(Vacancy::NoLease);
+        let no_lease = Leader::Nobody(Vacancy::NoLease);
         let followed = self.followed.get(lease);
-        let verdict = followed.map_or(no_lease, |followed| followed.lease.verdict());
-        let identity = match verdict {
-            Verdict::Unknown => return None,
-            Verdict::Nobody(vacancy) => return Some(Judgement::nobody(LeaderStatus::Vacant(vacancy))),
-            Verdict::Held(identity) => identity,
+        let leader = followed.map_or(no_lease, |followed| followed.lease.leader());
+        let identity = match leader {
+            Leader::Unknown => return None,
+            Leader::Nobody(vacancy) => return Some(LeaderDecision::nobody(LeaderStatus::Vacant(vacancy))),
+            Leader::Held(identity) => identity,
         };
         let pods = candidates(identity);
         Some(match pods.as_deref() {
-            Some([]) => Judgement::nobody(LeaderStatus::NoPod),
-            None | Some([_, _, ..]) => Judgement::nobody(LeaderStatus::SeveralPods),
+            Some([]) => LeaderDecision::nobody(LeaderStatus::NoPod),
+            None | Some([_, _, ..]) => LeaderDecision::nobody(LeaderStatus::SeveralPods),
             Some(&[pod]) => match others() {
-                Some(true) => Judgement::nobody(LeaderStatus::OthersPublish),
-                _ if following.has(pod) => Judgement {
+                Some(true) => LeaderDecision::nobody(LeaderStatus::OthersPublish),
+                _ if following.has(pod) => LeaderDecision {
                     status: LeaderStatus::Leads,
                     keeps: Some(pod),
                     takes: None,
                 },
                 // A slice has changed and has yet to be read, which does not show that others have ceased to publish.
                 None if following.status() == LeaderStatus::OthersPublish => {
-                    Judgement::nobody(LeaderStatus::OthersPublish)
+                    LeaderDecision::nobody(LeaderStatus::OthersPublish)
                 }
-                None if joins => Judgement::nobody(LeaderStatus::OthersUnread),
-                Some(false) if joins => Judgement {
+                None if joins => LeaderDecision::nobody(LeaderStatus::OthersUnread),
+                Some(false) if joins => LeaderDecision {
                     status: LeaderStatus::Leads,
                     keeps: None,
                     takes: Some(pod),
                 },
-                _ => Judgement::nobody(LeaderStatus::AwaitsRenewal),
+                _ => LeaderDecision::nobody(LeaderStatus::AwaitsRenewal),
             },
         })
     }

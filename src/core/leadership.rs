@@ -1,5 +1,4 @@
-//! Leadership: which process may write, and how current its state must be first. The role of this process and the term in
-//! which it has it are a [`Leadership`](super::role::Leadership), which [`super::role`] defines.
+//! Leadership: which process may write, and how current its state must be first.
 //!
 //! ```text
 //!  core::election              a Lease decides which process may write
@@ -23,10 +22,42 @@
 pub mod list_state;
 pub mod list_watch;
 
+use super::role::Role;
+
 /// The number of a period during which this process may write, or may not. Grants and requests of one term do not count
-/// in the next. [`Leadership::term`](super::role::Leadership::term) counts only the periods in which this process writes.
+/// in the next.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Term(pub u64);
+
+/// A role, and how often this process has come to write. An observer that sees another number than before has missed a
+/// change, even if the role is the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leadership {
+    /// The role of this process.
+    pub role: Role,
+    /// Number of times that it has begun to write. The number of a [`Term`] also counts the times at which it ceased to.
+    pub wins: u64,
+}
+
+impl Leadership {
+    /// The leadership of a process that needs no lease.
+    pub const ALWAYS: Self = Self {
+        role: Role::Leader,
+        wins: 1,
+    };
+
+    /// The leadership of a dry run, which takes part in no election.
+    pub const DRY_RUN: Self = Self {
+        role: Role::DryRun,
+        wins: 0,
+    };
+
+    /// The leadership of a process that has not won the lease yet.
+    pub const STANDBY: Self = Self {
+        role: Role::Standby,
+        wins: 0,
+    };
+}
 
 /// A demand that every kind's view be proven current. One is made whenever a lease is won, and whenever a version was
 /// found to have gone backwards. The default is from before the first demand: the first list meets it.

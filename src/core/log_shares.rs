@@ -11,7 +11,7 @@ const BURST: u32 = 10;
 /// After these, the number of seconds for each further line.
 const SECONDS: f64 = 6.0;
 /// A namespace that has caused no line for this long is forgotten, because its burst is full again by then.
-const QUIET: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(60);
 /// The shortest interval between summaries of the lines left out about a namespace.
 const SUMMARY: Duration = Duration::from_secs(60);
 /// The number of namespaces with a share of their own at a time. All others have one share together.
@@ -79,8 +79,8 @@ impl Share {
         self.left_out += lines;
     }
 
-    fn is_quiet(&self, now: Duration) -> bool {
-        self.left_out == 0 && now.saturating_sub(self.used) >= QUIET
+    fn is_idle(&self, now: Duration) -> bool {
+        self.left_out == 0 && now.saturating_sub(self.used) >= IDLE
     }
 
     fn summary(&mut self, now: Duration) -> Option<u64> {
@@ -126,7 +126,7 @@ impl LogShares {
                 .crowded
                 .is_some_and(|at| now.saturating_sub(at) < Duration::from_secs(1));
             if !looked {
-                self.shares.retain(|_, share| !share.is_quiet(now));
+                self.shares.retain(|_, share| !share.is_idle(now));
                 self.crowded = Some(now);
             }
             if self.shares.len() >= self.limit {

@@ -155,7 +155,7 @@ pub enum Phase {
     /// Being adopted: it belongs to its Service, but its content is not known yet and must be fetched.
     Adopting {
         /// True if the Service waits for it, since planning without it would publish its endpoints twice.
-        blocks: bool,
+        awaited: bool,
     },
     /// Ours, but it had no Service when everything had been listed: deleted if the API server has no such Service
     /// either.
@@ -210,7 +210,7 @@ pub const TRUCE_AFTER: u8 = 40;
 /// The number of losses from which an object goes on when that while is over.
 const AFTER_TRUCE: u8 = TRUCE_AFTER - 2;
 /// Up to this many failures in a row, a new reason to write causes an immediate retry.
-const PATIENCE: u8 = 2;
+const IMMEDIATE_RETRIES: u8 = 2;
 
 /// The state of one object relative to the API server.
 ///
@@ -317,9 +317,9 @@ impl ObjectState {
             (failures @ 1.., true, false) => Retry::Slowly { failures },
             // The content to send is not what failed, so the failures say little about it. But if changes keep coming
             // and all of them fail, they are retried with a delay.
-            (..=PATIENCE, _, true) => Retry::Now,
+            (..=IMMEDIATE_RETRIES, _, true) => Retry::Now,
             (_, _, true) => Retry::After {
-                failures: PATIENCE + 1,
+                failures: IMMEDIATE_RETRIES + 1,
             },
             (failures, _, false) => match failures.max(lost) {
                 0 => Retry::Now,

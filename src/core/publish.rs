@@ -19,8 +19,10 @@ mod budget;
 mod echo;
 mod fan_out;
 mod pauses;
+mod refusals;
 pub mod reports;
 pub mod signals;
+mod stuck;
 pub mod throttling;
 
 pub use budget::{WatchLimits, Watchers};
@@ -36,12 +38,14 @@ use super::object::{ObjectKey, Output};
 use super::queue::{Classes, Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Completed, Sign, Window};
-use fan_out::{FanOut, Paid};
+use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
+use refusals::Refusals;
 use reports::{Reply, Reported};
 use signals::Signal;
 use std::sync::Arc;
 use std::time::Duration;
+use stuck::Stuck;
 use throttling::Limit;
 
 /// The part of the rate limit at which a namespace may retry refused requests (403, 422), so that ten thousand
@@ -113,7 +117,7 @@ pub struct Landing {
     /// How long it was out.
     pub took: Duration,
     /// The pause that the API server asks for.
-    pub quiet: Option<Duration>,
+    pub pause: Option<Duration>,
     /// True if the object's shard still exists, which then reports whether the object is due again.
     pub has_shard: bool,
 }
@@ -160,12 +164,14 @@ pub struct Publisher {
     fan_out: FanOut,
     random: fastrand::Rng,
     pauses: Pauses,
+    refusals: Refusals,
+    stuck: Stuck,
     /// True if this process may write.
     writes: bool,
     /// The present term.
     term: Term,
     /// The term in which each object without a request yet was granted, and what was paid for it.
-    granted: HashedMap<ObjectKey, (Term, Paid)>,
+    granted: HashedMap<ObjectKey, (Term, GrantCost)>,
     /// True if nothing is to be granted any more.
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
@@ -189,6 +195,8 @@ impl Publisher {
             fan_out: FanOut::new(pacing.watch),
             random: fastrand::Rng::with_seed(seed),
             pauses: Pauses::default(),
+            refusals: Refusals::default(),
+            stuck: Stuck::default(),
             writes: true,
             term: Term::default(),
             granted: HashedMap::default(),
@@ -397,6 +405,7 @@ impl Publisher {
             self.fan_out.nothing(key, paid, now);
         }
         self.bucket.give_back();
+        self.stuck.ended(key);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unserved.remove(key);
@@ -408,29 +417,38 @@ impl Publisher {
             load,
             effect,
             took,
-            quiet,
+            pause,
             has_shard,
         } = landing;
         self.fan_out.answered(key, effect, now);
         // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
-        match quiet {
-            Some(quiet) => self.pauses.asked(hash_of(&*key.namespace), quiet, now),
-            None if load == Load::Answered && !reads => self.pauses.carried_out(),
+        let namespace = hash_of(&*key.namespace);
+        let carried_out = load == Load::Answered && !reads;
+        match pause {
+            Some(pause) => {
+                self.pauses.asked(namespace, pause, now);
+                self.queue.hold(namespace);
+            }
+            None if carried_out => self.pauses.carried_out(),
             None => {}
         }
+        if carried_out {
+            self.refusals.carried_out(namespace, now);
+        }
+        let webhook = load == Load::Overloaded && !self.refusals.refused(namespace, now.saturating_sub(took));
         if matches!(load, Load::Answered | Load::Declined) && !reads {
             self.unserved.remove(key);
         }
         let sign = match load {
-            Load::Overloaded | Load::Unanswered if self.unserved.insert(key.clone()) => {
+            Load::Overloaded | Load::Unanswered if self.unserved.insert(key.clone()) && !webhook => {
                 Some(Sign::Overloaded)
             }
             Load::Answered if !reads => Some(Sign::Answered),
             Load::Answered | Load::Declined | Load::Overloaded | Load::Unanswered | Load::Unknown => None,
         };
         if let Some(sign) = sign {
-            let (in_flight, held_back) = (self.queue.in_flight(), self.held_back);
+            let (in_flight, held_back) = (self.places_taken(), self.held_back);
             let completed = Completed {
                 sign,
                 took,
@@ -442,7 +460,13 @@ impl Publisher {
         if !has_shard {
             self.unserved.remove(key);
         }
+        self.stuck.ended(key);
         self.queue.landed(key, !has_shard, now);
+    }
+
+    /// Returns how many places of the window are taken.
+    fn places_taken(&self) -> usize {
+        self.queue.in_flight() - self.stuck.count().min(self.window.size())
     }
 
     /// Returns the next thing to do. Must be called again after a grant.
@@ -456,7 +480,10 @@ impl Publisher {
         }
         self.window.pass(now);
         self.fan_out.pass(now);
-        self.pauses.pass(now);
+        while let Some(namespace) = self.pauses.take_over(now) {
+            self.queue.release(namespace);
+        }
+        self.stuck.pass(now);
         if self.queue.waiting() == 0 {
             // After most messages.
             return Next::Wait {
@@ -464,10 +491,15 @@ impl Publisher {
                 limited: None,
             };
         }
-        if self.queue.in_flight() >= self.window.size() {
+        if self.places_taken() >= self.window.size() {
             self.held_back = self.queue.has_ready(now);
             return Next::Wait {
-                until: self.window.probes_until(),
+                until: self
+                    .window
+                    .probes_until()
+                    .into_iter()
+                    .chain(self.stuck.next())
+                    .min(),
                 limited: self.held_back.then_some(Limit::InFlight),
             };
         }
@@ -492,12 +524,15 @@ impl Publisher {
         let most = self.window.size().div_ceil(2);
         self.queue.set_pace(self.pace(now));
         let held = {
-            let (pauses, owes) = (&self.pauses, self.fan_out.owes(now));
-            move |class, tenant| pauses.holds(tenant, now) || owes(class, tenant)
+            let (stuck, owes) = (&self.stuck, self.fan_out.owes(now));
+            let full = stuck.count() >= self.window.size();
+            move |class, tenant| (full && stuck.has(tenant)) || owes(class, tenant)
         };
         if let Some((key, priority, age)) = self.queue.next_but(most, allowed.classes, held, now) {
             let paid = self.fan_out.granted(&key, priority, now);
             self.granted.insert(key.clone(), (self.term, paid));
+            self.stuck.granted(&key, now);
+            self.pauses.goes(now);
             return Next::Grant { key, priority, age };
         }
         self.bucket.give_back();
@@ -507,7 +542,7 @@ impl Publisher {
             let owed = self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0;
             owed.then_some(Limit::Watchers)
         });
-        let pause = self.pauses.next_end(now).filter(|_| self.queue.has_ready(now));
+        let pause = self.pauses.next_end().filter(|_| self.queue.has_ready(now));
         let limited = limited.or(pause.map(|_| Limit::Server));
         self.held_back = limited.is_none() && self.queue.has_ready(now);
         let until = self.queue.next_delayed().into_iter();

@@ -33,7 +33,7 @@ impl Priority {
     /// All priorities, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
 
-    /// Returns the name in metrics.
+    /// Returns the name in metrics, as their label `lane`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Remove => "remove",
@@ -68,6 +68,7 @@ impl Urgency {
         }
     }
 
+    /// Returns the class: the priority, of slices or of Endpoints.
     fn class(self) -> usize {
         match (self.priority, self.yields) {
             (Priority::Remove, false) => REMOVALS,
@@ -294,6 +295,16 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
         entry.state = State::InFlight { again: None };
         Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
+    }
+
+    /// Gives a namespace no turn until it is released. Its objects that may go stay in their order.
+    pub(super) fn hold(&mut self, tenant: u64) {
+        self.ready.hold(tenant);
+    }
+
+    /// Gives a namespace turns again, beginning with the next round.
+    pub(super) fn release(&mut self, tenant: u64) {
+        self.ready.release(tenant);
     }
 
     /// Sets the time from one write to the next while objects wait for their turn.

@@ -59,33 +59,3 @@ impl RoleChange {
         Self { role, lost }
     }
 }
-
-/// A role, and how often this process has begun to write. An observer that sees another number than before has missed a change,
-/// even if the role is the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Leadership {
-    /// The role of this process.
-    pub role: Role,
-    /// Number of times that it has begun to write.
-    pub term: u64,
-}
-
-impl Leadership {
-    /// The leadership of a process that needs no lease.
-    pub const ALWAYS: Self = Self {
-        role: Role::Leader,
-        term: 1,
-    };
-
-    /// The leadership of a dry run, which takes part in no election.
-    pub const DRY_RUN: Self = Self {
-        role: Role::DryRun,
-        term: 0,
-    };
-
-    /// The leadership of a process that has not won the lease yet.
-    pub const STANDBY: Self = Self {
-        role: Role::Standby,
-        term: 0,
-    };
-}

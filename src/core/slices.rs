@@ -334,7 +334,7 @@ impl Slice {
 /// The slices of one Service and family.
 #[derive(Clone, Debug, Default)]
 pub struct FamilyState {
-    pending: Option<Box<Pending>>,
+    pending: Option<Box<ToEvaluate>>,
     /// The outcome of the Service's request for zone hints.
     pub hint_state: HintState,
     /// The number of managed slices.
@@ -345,7 +345,7 @@ pub struct FamilyState {
 
 /// The pods and slices that the next evaluation looks at.
 #[derive(Clone, Debug, Default)]
-pub struct Pending {
+pub struct ToEvaluate {
     /// Pods with an endpoint to place. May include pods that have since been placed, deleted or become unfit.
     pub to_place: Vec<PodId>,
     /// Slices for the next evaluation to check. May include slices that no longer exist.
@@ -356,7 +356,7 @@ pub struct Pending {
     pub rehint: bool,
 }
 
-impl Pending {
+impl ToEvaluate {
     fn is_empty(&self) -> bool {
         self.to_place.is_empty() && self.touched.is_empty() && self.empties.is_empty() && !self.rehint
     }
@@ -364,11 +364,11 @@ impl Pending {
 
 impl FamilyState {
     /// Returns what the next evaluation looks at, to be added to or taken from.
-    pub fn pending(&mut self) -> &mut Pending {
+    pub fn pending(&mut self) -> &mut ToEvaluate {
         self.pending.get_or_insert_default()
     }
 
-    /// Returns the pods with an endpoint to place, as [`Pending::to_place`] has them.
+    /// Returns the pods with an endpoint to place, as [`ToEvaluate::to_place`] has them.
     pub fn to_place(&self) -> &[PodId] {
         self.pending.as_ref().map_or(&[], |pending| &pending.to_place)
     }

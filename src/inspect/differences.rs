@@ -109,14 +109,14 @@ impl Found {
     }
 
     /// Adds `what x, should be y` if the two values differ.
-    fn field(&mut self, of: Subject<'_>, what: &str, stored: Option<&str>, desired: Option<&str>) {
+    fn field(&mut self, of: NamedEndpoint<'_>, what: &str, stored: Option<&str>, desired: Option<&str>) {
         self.ranked(Rank::Endpoint, of, what, stored, desired);
     }
 
     fn ranked(
         &mut self,
         rank: Rank,
-        of: Subject<'_>,
+        of: NamedEndpoint<'_>,
         what: &str,
         stored: Option<&str>,
         desired: Option<&str>,
@@ -145,7 +145,7 @@ impl Found {
 
 /// The endpoint that a difference is about.
 #[derive(Clone, Copy)]
-struct Subject<'a> {
+struct NamedEndpoint<'a> {
     address: &'a str,
     pod: Option<&'a str>,
 }

@@ -24,7 +24,7 @@ pub struct DryRun {
 
 /// The state of a Service, reported when it has changed.
 #[derive(Clone, Debug)]
-pub struct Drift {
+pub struct ServiceDrift {
     /// The Service.
     pub service: Arc<str>,
     /// The start of the oldest lasting difference. `None` if none has lasted, so that the Service is in sync.
@@ -53,7 +53,7 @@ struct Record {
 }
 
 impl Record {
-    fn report(&mut self, service: &Arc<str>, by: Option<Duration>) -> Option<Drift> {
+    fn report(&mut self, service: &Arc<str>, by: Option<Duration>) -> Option<ServiceDrift> {
         let (mut writes, mut oldest, mut new) = (Vec::new(), None, [0; Verb::ALL.len()]);
         let known: KeyedSet<&Write> = self.lasting.iter().collect();
         for (ordinal, finding) in self.found.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Record {
         }
         (self.lasting, self.oldest) = (writes, oldest);
         let lasting = self.found.iter();
-        Some(Drift {
+        Some(ServiceDrift {
             service: service.clone(),
             since: oldest,
             lasting: lasting
@@ -120,7 +120,7 @@ impl DryRun {
 
     /// Looks at the Services that have changed, unless a list is pending. Returns how many there were, and what has
     /// lasted of what this look and earlier ones have found, for each Service for which that has changed.
-    pub fn look(&mut self, core: &mut NamespaceState, now: Duration) -> (usize, Vec<Drift>) {
+    pub fn look(&mut self, core: &mut NamespaceState, now: Duration) -> (usize, Vec<ServiceDrift>) {
         let mut looked_at = 0;
         if self.has_changed(core) {
             let mut changed = self.published.take_changed();
@@ -146,9 +146,9 @@ impl DryRun {
     }
 
     /// Returns the Services whose drift has changed, by name.
-    fn reports(&mut self, now: Duration) -> Vec<Drift> {
+    fn reports(&mut self, now: Duration) -> Vec<ServiceDrift> {
         let by = now.checked_sub(self.patience);
-        let mut reports: Vec<Drift> = Vec::new();
+        let mut reports: Vec<ServiceDrift> = Vec::new();
         self.services.retain(|service, record| {
             if record.due.is_some_and(|due| due <= now) {
                 reports.extend(record.report(service, by));
@@ -220,7 +220,7 @@ mod tests {
         findings
     }
 
-    fn names(drift: &Drift) -> Vec<&str> {
+    fn names(drift: &ServiceDrift) -> Vec<&str> {
         drift
             .lasting
             .iter()
@@ -229,7 +229,7 @@ mod tests {
     }
 
     /// Looks once a second; returns what was reported at which second.
-    fn look(differences: impl Fn(u64) -> Vec<Finding>, seconds: u64) -> Vec<(u64, Drift)> {
+    fn look(differences: impl Fn(u64) -> Vec<Finding>, seconds: u64) -> Vec<(u64, ServiceDrift)> {
         let mut dry_run = DryRun::new(5 * SECOND);
         let service = Arc::from("s");
         let mut reports = Vec::new();

@@ -1,5 +1,6 @@
 //! Metrics of the API client's requests, under client-go's names.
 
+use crate::clock;
 use crate::core::hash::IdMap;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -143,7 +144,7 @@ where
             handles.count(method, status);
             let of_method = &handles.methods[method];
             if !watches {
-                let took = Instant::now().saturating_duration_since(start);
+                let took = clock::since(start);
                 of_method.duration.record(took);
             }
             let received = (!watches).then(|| of_method.received.clone());

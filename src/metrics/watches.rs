@@ -1,5 +1,6 @@
 //! Metrics of lists and watches.
 
+use crate::clock;
 use crate::core::namespace::Kind;
 use metrics::{Counter, Gauge, counter, gauge};
 use std::sync::LazyLock;
@@ -51,7 +52,7 @@ impl WatchMetrics {
 
     /// Records that the server has shown something, or that nothing is missing. That a watch was opened shows nothing: it may end at once, again and again.
     pub(crate) fn alive(&self) {
-        let passed = Instant::now().saturating_duration_since(*START);
+        let passed = clock::since(*START);
         SEEN[self.kind.index()].store(passed.as_millis() as u64 + 1, Ordering::Relaxed);
     }
 
@@ -93,7 +94,7 @@ impl Lags {
     }
 
     pub(super) fn refresh(&self) {
-        let now = Instant::now().saturating_duration_since(*START);
+        let now = clock::since(*START);
         for (gauge, seen) in self.0.iter().zip(&SEEN) {
             let lag = match seen.load(Ordering::Relaxed) {
                 0 => Duration::ZERO,

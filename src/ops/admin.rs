@@ -24,7 +24,7 @@ pub use connections::Limits;
 pub use health_handle::{HealthHandle, Parts, Renewal};
 pub use tls::{Tls, TlsError, TlsFiles};
 
-use self::access::{Access, Verdict};
+use self::access::{Access, Decision};
 use self::connections::Connections;
 use self::health::Check;
 use crate::metrics::Exporter;
@@ -192,19 +192,19 @@ impl Pages {
             .decide(request.headers(), request.method(), "/metrics")
             .await
         {
-            Verdict::Allowed => None,
-            Verdict::Unauthenticated => {
+            Decision::Allowed => None,
+            Decision::Unauthenticated => {
                 let mut response = text(StatusCode::UNAUTHORIZED, "Unauthorized");
                 let headers = response.headers_mut();
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 Some(response)
             }
-            Verdict::Forbidden(user) => {
+            Decision::Forbidden(user) => {
                 let method = request.method().as_str().to_ascii_lowercase();
                 let why = format!("Forbidden: user {user:?} cannot {method} path \"/metrics\"");
                 Some(text(StatusCode::FORBIDDEN, &why))
             }
-            Verdict::Unknown(why) => {
+            Decision::Unknown(why) => {
                 self.health.complain("metrics", &why);
                 Some(text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"))
             }

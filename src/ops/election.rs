@@ -10,7 +10,8 @@ use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::lease::{ElectionEvent, LeaseClient, Location, follow};
 use crate::cluster::outage::OutageLog;
 use crate::core::election::{Ask, Election, Reply, Timing};
-use crate::core::role::{Leadership, Role};
+use crate::core::leadership::Leadership;
+use crate::core::role::Role;
 use crate::metrics::LeaseMetrics;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;
@@ -40,7 +41,7 @@ pub struct Candidacy {
     /// The wall clock, for the timestamps in the Lease.
     pub wall: WallClock,
     /// How long this process may make no progress before it stops renewing the Lease.
-    pub patience: Duration,
+    pub stalled_after: Duration,
 }
 
 /// Creates an identity like client-go's: the host's name, and a UUID.
@@ -99,7 +100,7 @@ impl Elector {
             timing,
             clock,
             wall,
-            patience: _,
+            stalled_after: _,
         } = candidacy;
         tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "leader election started; waiting for the lease");
         let metrics = LeaseMetrics::new(&location.name);
@@ -225,11 +226,11 @@ impl Elector {
         }
         self.listeners.writer.change_role(role);
         self.listeners.events.change_role(role);
-        let term = before.term + u64::from(role.writes());
-        self.listeners.leadership.send_replace(Leadership { role, term });
+        let wins = before.wins + u64::from(role.writes());
+        self.listeners.leadership.send_replace(Leadership { role, wins });
         self.metrics.leads(role.writes());
         match role {
-            Role::Leader => tracing::info!(term, "this process holds the lease; it starts to write"),
+            Role::Leader => tracing::info!(term = wins, "this process holds the lease; it starts to write"),
             Role::Standby | Role::DryRun => self.log_loss(),
         }
     }

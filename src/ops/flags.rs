@@ -154,7 +154,7 @@ impl std::fmt::Display for Refusal {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
                 write!(f, "error: no command is given (see '{help}')")
             }
-            _ => f.write_str(&usage::one_line(&error.to_string(), help)),
+            _ => f.write_str(&usage::without_usage(&error.to_string(), help)),
         }
     }
 }

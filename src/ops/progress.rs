@@ -13,13 +13,13 @@ use std::time::Duration;
 
 /// The time without progress after which the Lease is no longer renewed. It is longer than any turn of work should
 /// take, and short enough for another process to take over before users notice.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const STALLED_AFTER: Duration = Duration::from_secs(30);
 
 /// The time at which all actors were last found healthy. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Progress {
     clock: Clock,
-    patience: Duration,
+    stalled_after: Duration,
     noted: Arc<Mutex<Noted>>,
 }
 
@@ -31,15 +31,15 @@ struct Noted {
 }
 
 impl Progress {
-    /// Creates a record that is healthy as of now, and stalled once no check has succeeded for longer than `patience`.
-    pub fn new(clock: Clock, patience: Duration) -> Self {
+    /// Creates a record that is healthy as of now, and stalled once no check has succeeded for longer than `stalled_after`.
+    pub fn new(clock: Clock, stalled_after: Duration) -> Self {
         let noted = Noted {
             well: clock.now(),
             complaint: None,
         };
         Self {
             clock,
-            patience,
+            stalled_after,
             noted: Arc::new(Mutex::new(noted)),
         }
     }
@@ -54,11 +54,11 @@ impl Progress {
         }
     }
 
-    /// Returns the reason for a stall, if no check has succeeded for longer than `patience`.
+    /// Returns the reason for a stall, if no check has succeeded for longer than `stalled_after`.
     pub fn stall(&self) -> Option<String> {
         let noted = self.noted.lock();
         let passed = self.clock.now().saturating_sub(noted.well);
-        (passed > self.patience).then(|| {
+        (passed > self.stalled_after).then(|| {
             let why = noted.complaint.as_deref();
             let why = why.unwrap_or("the threads that do the work do not get to anything");
             format!("no progress for {} s: {why}", passed.as_secs())
@@ -78,7 +78,7 @@ mod tests {
             let now = now.clone();
             Clock::new(move || Duration::from_secs(now.load(Ordering::Relaxed)))
         };
-        let progress = Progress::new(clock, PATIENCE);
+        let progress = Progress::new(clock, STALLED_AFTER);
         let at = |second| {
             now.store(second, Ordering::Relaxed);
             progress.stall()

@@ -20,9 +20,10 @@ use crate::cluster::objects::ObjectClient;
 use crate::cluster::outage::{OutageLog, SharedOutage};
 use crate::cluster::read::Reader;
 use crate::cluster::watch::{LeaseReader, Source, Watch};
+use crate::core::leadership::Leadership;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
-use crate::core::role::{Leadership, Role};
+use crate::core::role::Role;
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::fmt;
@@ -152,7 +153,9 @@ impl RunMode {
     /// Creates the progress record that the election checks, if there is an election.
     fn progress(&self) -> Option<Progress> {
         match self {
-            Self::Candidate(_, candidacy) => Some(Progress::new(candidacy.clock.clone(), candidacy.patience)),
+            Self::Candidate(_, candidacy) => {
+                Some(Progress::new(candidacy.clock.clone(), candidacy.stalled_after))
+            }
             Self::Alone | Self::DryRun(_) => None,
         }
     }
@@ -331,7 +334,7 @@ impl Actors {
         )
         .following(leases.clone());
         let router = Arc::new(match tracker {
-            Some(tracker) => router.comparing(tracker),
+            Some(tracker) => router.tracking(tracker),
             None => router,
         });
         // The cell is new, so this cannot fail.

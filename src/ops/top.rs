@@ -25,6 +25,7 @@ use self::view::View;
 use super::flags::TopArgs;
 use super::inspect::naming;
 use super::logging::one_line;
+use crate::clock;
 use crate::cluster::connect::{PLUGIN_DEADLINE, connect_and_tell};
 use crate::cluster::encodings::Encodings;
 use crate::cluster::lease::Location;
@@ -48,7 +49,7 @@ const UNREAD: u8 = 2;
 /// The number of observations that may wait to be counted. Beyond it the watch of slices is read more slowly.
 const WAITING: usize = 1024;
 /// How long a request for metrics or the Lease may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the screen is drawn again if nothing but time has passed, and how often the keyboard's thread checks
 /// whether the program ends.
 const REDRAW: Duration = Duration::from_millis(250);
@@ -64,7 +65,7 @@ enum News {
 
 /// Runs `endpointd top`.
 pub(crate) async fn run(args: TopArgs) -> ExitCode {
-    let scraper = match Scraper::new(&args.page(), PATIENCE) {
+    let scraper = match Scraper::new(&args.page(), TIMEOUT) {
         Ok(scraper) => scraper,
         Err(error) => {
             eprintln!("error: {}", one_line(&error));
@@ -127,7 +128,7 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let (shown, mut slices) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(follow(client.clone(), encodings.clone(), shown));
-    let reader = Reader::new(client, encodings).waiting(Some(PATIENCE));
+    let reader = Reader::new(client, encodings).waiting(Some(TIMEOUT));
     let (lease, leases, url) = (args.lease.location(), tell.clone(), server.clone());
     tasks.spawn(async move {
         let mut ticks = interval(args.interval);
@@ -152,10 +153,6 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     }
 }
 
-fn since(start: Instant) -> Duration {
-    Instant::now().saturating_duration_since(start)
-}
-
 fn learn(model: &mut Model, news: News, now: Duration) {
     match news {
         News::Metrics(outcome) => model.scraped(outcome, now),
@@ -171,9 +168,9 @@ async fn once(mut model: Model, mut news: mpsc::Receiver<News>) -> ExitCode {
     while scrapes < 2 {
         let Some(news) = news.recv().await else { break };
         scrapes += u32::from(matches!(news, News::Metrics(_)));
-        learn(&mut model, news, since(start));
+        learn(&mut model, news, clock::since(start));
     }
-    let now = since(start);
+    let now = clock::since(start);
     model.hot.advance(now);
     let text = View::of(&model, Sort::default(), "", now).to_text(PRINTED);
     let mut out = io::stdout().lock();
@@ -241,11 +238,11 @@ async fn live(mut model: Model, mut news: mpsc::Receiver<News>) -> io::Result<()
             _ = ticks.tick() => {}
             // A storm of changes is counted here, and drawn at the next tick.
             Some(news) = news.recv() => {
-                learn(&mut model, news, since(start));
+                learn(&mut model, news, clock::since(start));
                 continue;
             }
         }
-        let now = since(start);
+        let now = clock::since(start);
         model.hot.advance(now);
         let view = View::of(&model, choice.sort, &choice.filter, now);
         screen.0.draw(|frame| screen::draw(frame, &view, &mut choice))?;

@@ -2,7 +2,7 @@
 
 /// Returns one line with everything useful from an error's text: the fault, the arguments or values that it lists, and a
 /// similar name. `help` is the command that tells more.
-pub fn one_line(text: &str, help: &str) -> String {
+pub fn without_usage(text: &str, help: &str) -> String {
     let mut line = String::new();
     for part in text.lines().map(str::trim) {
         if part.starts_with("Usage:") || part.starts_with("For more information") {
@@ -46,7 +46,10 @@ mod tests {
                 "error: unexpected argument '--x' found",
             ),
         ] {
-            assert_eq!(one_line(text, "x --help"), format!("{line} (see 'x --help')"));
+            assert_eq!(
+                without_usage(text, "x --help"),
+                format!("{line} (see 'x --help')")
+            );
         }
     }
 }

@@ -29,5 +29,6 @@ mod mirroring;
 mod properties;
 mod retries;
 mod saturated;
+mod tenants;
 mod told;
 mod waiting;

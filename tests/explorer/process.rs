@@ -461,15 +461,13 @@ impl Process {
                 pending.apply(state, nodes);
             }
             Some(ToShard::Grant(object)) => {
-                let reply = self
-                    .shard
-                    .change()
-                    .state
-                    .reply_to_grant(&object, &mut Encoding::Protobuf);
+                let state = &mut self.shard.change().state;
+                let reply = Report::to_grant(state.build_request(&object, &mut Encoding::Protobuf));
                 said.push((object, reply));
             }
             Some(ToShard::Outcome(object, outcome)) => {
-                let reply = self.shard.change().state.reply_to_outcome(&object, outcome, None);
+                let state = &mut self.shard.change().state;
+                let reply = Report::to_outcome(state.apply_outcome(&object, outcome, None));
                 said.push((object, reply));
             }
             Some(ToShard::Due) => while self.shard.change().state.look_at_one(self.now) {},
@@ -562,7 +560,7 @@ impl Process {
             load,
             effect: WriteEffect::of(&outcome, load),
             took: Duration::ZERO,
-            quiet: None,
+            pause: None,
             has_shard: true,
         };
         self.to_shard.push_back(ToShard::Outcome(object.clone(), outcome));

@@ -11,7 +11,7 @@ use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::time::Time;
 use endpointd::ops::election::Candidacy;
-use endpointd::ops::progress::PATIENCE;
+use endpointd::ops::progress::STALLED_AFTER;
 use endpointd::ops::run::{Options, run};
 use kube::Client;
 use memory_apiserver::{ApiServer, Config, Handle};
@@ -63,7 +63,7 @@ pub(crate) fn candidacy(identity: &str) -> Candidacy {
         timing: Timing::new(seconds(15), seconds(10), seconds(2)).unwrap(),
         clock: Clock::default(),
         wall: WallClock::default(),
-        patience: PATIENCE,
+        stalled_after: STALLED_AFTER,
     }
 }
 

@@ -553,6 +553,11 @@ pub struct StatusMeta {
 message!('a, StatusMeta { 2 => resource_version });
 
 impl Status {
+    /// Returns the details, if they are about an object of this name.
+    pub fn about(&self, name: &str) -> Option<&StatusDetails> {
+        self.details.as_ref().filter(|details| details.name == name)
+    }
+
     /// Returns the name of the object that is said not to exist.
     pub fn missing(&self) -> Option<&str> {
         let details = self

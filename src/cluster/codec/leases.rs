@@ -4,6 +4,7 @@ use super::decode::{Decode, DecodeError, Namespaced, required, version};
 use super::fields::{Str, Timestamp};
 use super::protobuf::message::message;
 use crate::core::election::Record;
+use crate::core::excerpt::cut;
 use crate::core::followed_leases::lease::LeaseFacts;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -49,13 +50,6 @@ message!('a, LeaseSpec<'a> {
 /// change the times.
 const IDENTITY: usize = 1024;
 
-fn cut(identity: &str) -> &str {
-    let end = (0..=IDENTITY.min(identity.len()))
-        .rev()
-        .find(|at| identity.is_char_boundary(*at));
-    &identity[..end.unwrap_or_default()]
-}
-
 impl Decode for Namespaced<LeaseFacts> {
     type Wire<'a> = Lease<'a>;
 
@@ -67,7 +61,7 @@ impl Decode for Namespaced<LeaseFacts> {
             name: Arc::from(required(&metadata.name, "metadata.name")?),
             version: version(&metadata.resource_version)?,
             record: Record {
-                holder: cut(spec.holder_identity.as_deref().unwrap_or_default()).to_owned(),
+                holder: cut(spec.holder_identity.as_deref().unwrap_or_default(), IDENTITY).to_owned(),
                 seconds: number(spec.lease_duration_seconds),
                 acquired: time(spec.acquire_time.as_ref()),
                 renewed: time(spec.renew_time.as_ref()),

@@ -20,13 +20,13 @@ pub(super) struct Asked<'a> {
 }
 
 /// The names of a resource in answers.
-struct Resource {
+struct ResourceNames {
     group: &'static str,
     plural: &'static str,
     kind: &'static str,
 }
 
-const NAMESPACES: Resource = Resource {
+const NAMESPACES: ResourceNames = ResourceNames {
     group: "",
     plural: "namespaces",
     kind: "Namespace",
@@ -34,13 +34,13 @@ const NAMESPACES: Resource = Resource {
 const METADATA: &str = "PartialObjectMetadata";
 
 impl Asked<'_> {
-    fn resource(&self) -> Resource {
+    fn resource(&self) -> ResourceNames {
         let (group, plural, kind) = match (self.verb, self.output) {
             (RequestKind::Probe, _) => ("", "services", "Service"),
             (_, Output::Slice | Output::Mirrored) => ("discovery.k8s.io", "endpointslices", "EndpointSlice"),
             (_, Output::Endpoints) => ("", "endpoints", "Endpoints"),
         };
-        Resource { group, plural, kind }
+        ResourceNames { group, plural, kind }
     }
 
     /// Returns the object in an answer, if it is the requested one.
@@ -73,15 +73,13 @@ pub(super) enum Remark {
     Unreadable(Unreadable),
 }
 
-impl Resource {
+impl ResourceNames {
     /// Returns whether a `Status` is about the object of this name.
     fn is_subject(&self, status: &Status, name: &str) -> bool {
-        status.kind == "Status"
-            && status.details.as_ref().is_some_and(|details| {
-                (details.kind == self.plural || details.kind == self.kind)
-                    && (details.group.is_empty() || details.group == self.group)
-                    && details.name == name
-            })
+        status.about(name).is_some_and(|details| {
+            (details.kind == self.plural || details.kind == self.kind)
+                && (details.group.is_empty() || details.group == self.group)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! One run of a credential plugin, as a process.
 
 use super::hangs;
+use crate::clock;
 use crate::cluster::client_error::{self, ClientError};
 use crate::cluster::plugin_errors::subject;
 use kube::config::{ExecConfig, ExecInteractiveMode};
@@ -162,7 +163,7 @@ impl Run {
                 stderr: std::mem::take(&mut stderr.lock()),
             }),
             Ok(_) => {
-                let time = limit.unwrap_or_else(|| Instant::now().saturating_duration_since(self.start));
+                let time = limit.unwrap_or_else(|| clock::since(self.start));
                 Err(hangs(time))
             }
             Err(error) => Err(ClientError::new(format!(

@@ -287,11 +287,11 @@ fn shell(script: &str, run: Duration, request: Duration) -> Arc<Plugin> {
         "interactiveMode": "Never",
     }))
     .unwrap();
-    let patience = Patience {
+    let timeouts = Timeouts {
         run: Some(run),
         request: Some(request),
     };
-    Plugin::of(&exec, patience)
+    Plugin::of(&exec, timeouts)
 }
 
 /// Sends a request to a server that answers with the header that it was sent, and refuses these.

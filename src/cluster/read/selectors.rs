@@ -2,7 +2,7 @@
 //! its feature gate is on, and endpointd does not. The API is alpha at most, so nothing is taken for granted: which
 //! versions there are is looked up each time, and a cluster without it is asked for two small documents.
 
-use super::{Answer, Cause, ReadError, Reader, Resource};
+use super::{Answer, Cause, ReadError, ReadResource, Reader};
 use crate::cluster::codec::{DecodeError, ListReader, SelectorMeta};
 use crate::cluster::http;
 use crate::cluster::pages::{PAGE, Progress, within};
@@ -64,7 +64,7 @@ impl Reader {
     ) -> Result<Option<SelectorName>, ReadError> {
         let Some(version) = self.selector_version().await.map_err(|cause| ReadError {
             verb: "list",
-            what: Resource::Discovery.as_str().to_owned(),
+            what: ReadResource::Discovery.as_str().to_owned(),
             cause,
         })?
         else {
@@ -74,7 +74,7 @@ impl Reader {
             Some(namespace) => format!(" in namespace {namespace}"),
             None => " in all namespaces".to_owned(),
         };
-        let what = format!("{}{place}", Resource::EndpointSelector.as_str());
+        let what = format!("{}{place}", ReadResource::EndpointSelector.as_str());
         let path = http::discovery(&version, namespace, PLURAL);
         let found = self.find_selector(&path, &format!("list {what}")).await;
         found.map_err(|cause| ReadError {
@@ -99,9 +99,9 @@ impl Reader {
 
     async fn document<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Cause> {
         let body = self
-            .answer(Resource::Discovery, path, "list API resources")
+            .answer(ReadResource::Discovery, path, "list API resources")
             .await?;
-        let body = within(self.patience, body.collect()).await??.to_bytes();
+        let body = within(self.silence, body.collect()).await??.to_bytes();
         Ok(serde_json::from_slice(&body).map_err(DecodeError::from)?)
     }
 
@@ -111,10 +111,10 @@ impl Reader {
         let mut uri = format!("{path}?limit=1");
         let mut progress = Progress::default();
         loop {
-            let mut body: Answer = self.answer(Resource::EndpointSelector, &uri, what).await?;
+            let mut body: Answer = self.answer(ReadResource::EndpointSelector, &uri, what).await?;
             let mut objects = 0;
             let mut reader = ListReader::<SelectorMeta>::default();
-            while let Some(frame) = within(self.patience, body.frame()).await? {
+            while let Some(frame) = within(self.silence, body.frame()).await? {
                 if let Ok(data) = frame?.into_data() {
                     reader.feed(&data);
                 }

@@ -10,18 +10,17 @@ use super::events::take_events;
 use super::handler::WatchHandler;
 use super::initial::Way;
 use super::reader::complain;
-use super::serving::{Listed, Shown, Subject, Work, serve};
+use super::serving::{Followed, Listed, Shown, Work, serve};
 use crate::cluster::Status;
-use crate::cluster::cause::{Cause, Silent};
+use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http::{self, Head};
 use crate::cluster::outage::SharedOutage;
-use crate::cluster::pages::{self, ANSWER, PAGE};
+use crate::cluster::pages::{self, ANSWER, PAGE, READING};
 use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList};
 use crate::core::followed_leases::reads::{LeaseRead, ReadOutcome};
 use crate::core::inbox::{Change, Delivery};
-use crate::core::leadership::Demand;
-use crate::core::role::Leadership;
+use crate::core::leadership::{Demand, Leadership};
 use crate::metrics::undecodable_leases;
 use ::http::StatusCode;
 use futures::FutureExt as _;
@@ -34,8 +33,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// The timeout of a read.
-const READING: Duration = Duration::from_secs(10);
 /// How many namespaces are listed at once. Each has one list at a time, so they take turns.
 const AT_ONCE: usize = 16;
 
@@ -87,23 +84,23 @@ impl LeaseReader {
     pub(crate) async fn follow(self, namespace: Arc<str>, generation: u64) {
         let mut leadership = self.leadership.clone();
         let follows = |leadership: &Leadership| leadership.role.follows_outputs();
-        let Ok(term) = leadership.wait_for(follows).await.map(|now| now.term) else {
+        let Ok(wins) = leadership.wait_for(follows).await.map(|now| now.wins) else {
             return;
         };
         let mut random = fastrand::Rng::with_seed(self.seed ^ generation);
-        let mut following = Following {
+        let mut leases = NamespaceLeases {
             reader: self,
             namespace,
             generation,
         };
-        following.hand_on(vec![LeaseEvent::Begun]);
+        leases.hand_on(vec![LeaseEvent::Begun]);
         // Its state is never asked to be proven: each Lease is read once more before it makes a pod leave.
         let (_demand, demands) = watch::channel(Demand::default());
-        let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
+        let over = |leadership: &Leadership| !follows(leadership) || leadership.wins != wins;
         tokio::select! {
             biased;
             _ = leadership.wait_for(over) => {}
-            () = serve(&mut following, demands, &mut random) => {}
+            () = serve(&mut leases, demands, &mut random) => {}
         }
     }
 
@@ -120,7 +117,7 @@ impl LeaseReader {
         } = read;
         let answer = match timeout(READING, self.get(&namespace, &name)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(Throttled(pause))) => return ReadOutcome::Throttled(pause),
+            Ok(Err(Busy(pause))) => return ReadOutcome::Throttled(pause),
             Err(_) => LeaseAnswer::Failed,
         };
         self.hand_on(&namespace, generation, vec![LeaseEvent::Read(name, answer)]);
@@ -156,15 +153,33 @@ impl LeaseReader {
         complain("leases", &self.undecodable, errors);
     }
 
+    /// Lists the Leases of a path. As no version is asked for, the list shows the current state of the store.
+    async fn list(&self, path: &str, query: &str, size: usize) -> Result<ListedLeases, Cause> {
+        let asked = Instant::now();
+        let mut all = Vec::new();
+        let get = |uri: String| async move { self.answer(&uri).await };
+        let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
+            self.complain(&errors);
+            all.extend(items);
+            Ok(())
+        };
+        let version = pages::read(path, query, size, Some(ANSWER), get, take).await?;
+        let version = codec::version(&version)?;
+        Ok(ListedLeases { asked, version, all })
+    }
+
+    /// Reads the version that a list of one Lease shows.
+    async fn version(self, uri: String) -> Result<u64, Cause> {
+        pages::version(self.answer(&uri)).await
+    }
+
     /// Returns the body of the answer to a request, once the server has begun to answer.
     async fn answer(&self, uri: &str) -> Result<Body, Cause> {
         let _asking = self.outages.asks();
-        let answer = timeout(ANSWER, http::read_json(&self.client, uri));
-        let answer = answer.await.map_err(|_| Silent(ANSWER))??;
-        answer.map_err(|(head, status)| Cause::answered(&head, status))
+        pages::answer(http::read_json(&self.client, uri)).await
     }
 
-    async fn get(&self, namespace: &str, name: &str) -> Result<LeaseAnswer, Throttled> {
+    async fn get(&self, namespace: &str, name: &str) -> Result<LeaseAnswer, Busy> {
         let uri = format!("{}/{name}", http::leases(namespace));
         let body = match http::read_json(&self.client, &uri).await {
             Ok(Ok(body)) => body,
@@ -182,25 +197,17 @@ impl LeaseReader {
 
 /// The API server is too busy, and may say for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Throttled(Option<Duration>);
+struct Busy(Option<Duration>);
 
 /// Interprets a refused read. Anything that does not know the path may answer 404, and a proxy may answer 403 without having asked
 /// the API server: the Lease is only missing, or may not be read, if the answer names it.
-fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Throttled> {
+fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Busy> {
     let pause = head.pause(status);
-    let is_about_it = || {
-        status
-            .details
-            .as_ref()
-            .is_some_and(|details| details.name == name)
-    };
     match head.code {
-        StatusCode::TOO_MANY_REQUESTS => Err(Throttled(pause)),
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if pause.is_some() => {
-            Err(Throttled(pause))
-        }
-        StatusCode::NOT_FOUND if status.reason == "NotFound" && is_about_it() => Ok(LeaseAnswer::Missing),
-        StatusCode::FORBIDDEN if status.reason == "Forbidden" && is_about_it() => {
+        StatusCode::TOO_MANY_REQUESTS => Err(Busy(pause)),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if pause.is_some() => Err(Busy(pause)),
+        StatusCode::NOT_FOUND if status.missing() == Some(name) => Ok(LeaseAnswer::Missing),
+        StatusCode::FORBIDDEN if status.reason == "Forbidden" && status.about(name).is_some() => {
             Ok(LeaseAnswer::Refused(status.message.as_str().into()))
         }
         _ => Ok(LeaseAnswer::Failed),
@@ -208,43 +215,50 @@ fn refusal(head: &Head, status: &Status, name: &str) -> Result<LeaseAnswer, Thro
 }
 
 /// The Leases of one namespace, followed under one number.
-struct Following {
+struct NamespaceLeases {
     reader: LeaseReader,
     namespace: Arc<str>,
     generation: u64,
 }
 
-/// All Leases of a namespace, at a version.
-struct Leases {
+/// All Leases of a namespace, or of all, at a version.
+struct ListedLeases {
     asked: Instant,
     version: u64,
-    all: Vec<LeaseFacts>,
+    all: Vec<Namespaced<LeaseFacts>>,
 }
 
-impl Subject for Following {
-    type Listing = Leases;
+impl Followed for NamespaceLeases {
+    type Listing = ListedLeases;
 
     fn resource(&self) -> &'static str {
         "leases"
     }
 
-    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<Leases> {
+    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<ListedLeases> {
         if again {
             tracing::debug!(namespace = %self.namespace, "listing the Leases again, because their watch cannot be resumed");
         }
         let size = if way == Way::Whole { 0 } else { PAGE };
-        list(self.reader.clone(), self.namespace.clone(), size).boxed()
+        let (reader, path) = (self.reader.clone(), http::leases(&self.namespace));
+        async move {
+            // The semaphore is never closed.
+            let _permit = reader.lists.acquire().await.ok();
+            reader.list(&path, "", size).await
+        }
+        .boxed()
     }
 
-    fn shows(listing: &Leases) -> Listed {
+    fn shows(listing: &ListedLeases) -> Listed {
         Listed {
             version: listing.version,
             objects: listing.all.len(),
         }
     }
 
-    fn listed(&mut self, listing: Leases, _: Demand) {
-        let Leases { asked, version, all } = listing;
+    fn listed(&mut self, listing: ListedLeases, _: Demand) {
+        let ListedLeases { asked, version, all } = listing;
+        let all = all.into_iter().map(|lease| lease.facts).collect();
         let list = LeaseList::new(self.reader.time_of(asked), version, all);
         self.hand_on(vec![LeaseEvent::Listed(list)]);
     }
@@ -260,7 +274,7 @@ impl Subject for Following {
 
     fn version(&mut self) -> Work<u64> {
         let uri = format!("{}?limit=1", http::leases(&self.namespace));
-        read_version(self.reader.clone(), uri).boxed()
+        self.reader.clone().version(uri).boxed()
     }
 
     fn opened(&mut self, _: u64) {}
@@ -290,7 +304,7 @@ impl Subject for Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for NamespaceLeases {
     fn drop(&mut self) {
         self.reader.outages.left(&self.namespace);
     }
@@ -307,47 +321,10 @@ fn events_of(reader: &LeaseReader, events: &[u8], mut each: impl FnMut(Arc<str>,
         };
         each(lease.namespace, event);
     }
-    match shown.version.as_deref().map(codec::version).transpose() {
-        Ok(version) => Shown {
-            version,
-            end: shown.end,
-        },
-        Err(error) => Shown {
-            version: None,
-            end: Err(error.into()),
-        },
-    }
+    Shown::until(shown.version.as_deref(), shown.end)
 }
 
-/// Reads the version that a list of one Lease shows.
-async fn read_version(reader: LeaseReader, uri: String) -> Result<u64, Cause> {
-    let reading = async {
-        let body = reader.answer(&uri).await?;
-        let body = body.collect_bytes().await?;
-        Ok(codec::list_version(&body)?)
-    };
-    timeout(READING, reading).await.map_err(|_| Silent(READING))?
-}
-
-/// Lists the Leases of a namespace. As no version is asked for, the list shows the current state of the store.
-async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<Leases, Cause> {
-    // The semaphore is never closed.
-    let _permit = reader.lists.acquire().await.ok();
-    let asked = Instant::now();
-    let mut all = Vec::new();
-    let reader = &reader;
-    let get = |uri: String| async move { reader.answer(&uri).await };
-    let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
-        reader.complain(&errors);
-        all.extend(items.into_iter().map(|lease| lease.facts));
-        Ok(())
-    };
-    let version = pages::read(&http::leases(&namespace), "", size, Some(ANSWER), get, take).await?;
-    let version = codec::version(&version)?;
-    Ok(Leases { asked, version, all })
-}
-
-impl Following {
+impl NamespaceLeases {
     fn hand_on(&self, events: Vec<LeaseEvent>) {
         self.reader.hand_on(&self.namespace, self.generation, events);
     }

@@ -2,23 +2,17 @@
 
 use super::handler::WatchHandler;
 use super::sources::Source;
-use crate::cluster::cause::{Cause, Silent};
-use crate::cluster::codec::{self, Undecodable};
+use crate::cluster::cause::Cause;
+use crate::cluster::codec::Undecodable;
 use crate::cluster::encodings::{Encodings, Form};
-use crate::cluster::http;
 use crate::cluster::outage::OutageLog;
-use crate::cluster::pages::ANSWER;
+use crate::cluster::{http, pages};
 use crate::metrics::WatchMetrics;
 use crate::tenant_log;
 use kube::Client;
 use kube::client::Body;
 use metrics::Counter;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// Timeout for reading a version.
-const READING: Duration = Duration::from_secs(10);
 
 /// Sends requests, and hands on their results. Clones share everything.
 #[derive(Clone)]
@@ -42,30 +36,17 @@ impl Reader {
         self.answer(&uri, self.source.watched).await
     }
 
-    /// Reads the version that the kind has now. As no version is asked for, it comes from the current state of the
-    /// store; as a list of at most one object, it costs the server next to nothing.
+    /// Reads the version that the kind has now.
     pub(super) async fn version(self) -> Result<u64, Cause> {
-        let reading = async {
-            let uri = format!("{}?limit=1", http::collection(self.source.kind, None));
-            let body = self.get(&uri, Form::MetadataList).await?;
-            let body = body.collect_bytes().await?;
-            Ok(codec::list_version(&body)?)
-        };
-        let _asking = self.outages.asks(self.source.kind.as_str());
-        timeout(READING, reading).await.map_err(|_| Silent(READING))?
+        let uri = format!("{}?limit=1", http::collection(self.source.kind, None));
+        pages::version(self.answer(&uri, Form::MetadataList)).await
     }
 
     /// Returns the body of the answer to a request, once the server has begun to answer.
     pub(super) async fn answer(&self, uri: &str, form: Form) -> Result<Body, Cause> {
         let _asking = self.outages.asks(self.source.kind.as_str());
-        timeout(ANSWER, self.get(uri, form))
-            .await
-            .map_err(|_| Silent(ANSWER))?
-    }
-
-    async fn get(&self, uri: &str, form: Form) -> Result<Body, Cause> {
-        let read = http::read(&self.client, &self.encodings, self.source.kind, form, uri).await?;
-        read.map_err(|(head, status)| Cause::answered(&head, status))
+        let read = http::read(&self.client, &self.encodings, self.source.kind, form, uri);
+        pages::answer(read).await
     }
 
     /// Counts and logs objects that cannot be decoded; they are left out.

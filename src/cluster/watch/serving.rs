@@ -5,7 +5,9 @@
 //! (`cluster/lease.rs`), and the watch of slices of `endpointd top` (`cluster/slice_changes.rs`).
 
 use super::initial::Way;
+use crate::clock;
 use crate::cluster::cause::Cause;
+use crate::cluster::codec;
 use crate::cluster::event_stream::EventStream;
 use crate::core::leadership::Demand;
 use crate::core::leadership::list_watch::{Action, End, ListWatch};
@@ -44,8 +46,21 @@ pub(super) struct Shown {
     pub(super) end: Result<(), Cause>,
 }
 
+impl Shown {
+    /// Creates the result of events up to one of this version, with the reason why the watch cannot go on, if it cannot.
+    pub(super) fn until(version: Option<&str>, end: Result<(), Cause>) -> Self {
+        match version.map(codec::version).transpose() {
+            Ok(version) => Self { version, end },
+            Err(error) => Self {
+                version: None,
+                end: Err(error.into()),
+            },
+        }
+    }
+}
+
 /// Something that is listed and watched.
-pub(super) trait Subject: Send {
+pub(super) trait Followed: Send {
     /// A list that is complete.
     type Listing: Send + 'static;
 
@@ -95,8 +110,8 @@ pub(super) trait Subject: Send {
 
 /// Lists and watches. Never returns. It may be cancelled at any time, provided that everything that it showed is
 /// forgotten then.
-pub(super) async fn serve<S: Subject>(
-    subject: &mut S,
+pub(super) async fn serve<S: Followed>(
+    followed: &mut S,
     mut demands: watch::Receiver<Demand>,
     random: &mut fastrand::Rng,
 ) {
@@ -110,17 +125,17 @@ pub(super) async fn serve<S: Subject>(
         listed: false,
     };
     loop {
-        serving.act(subject, random);
+        serving.act(followed, random);
         let wake = serving.list_watch.wake().map(|wake| serving.start + wake);
-        let (list_watch, now) = (&mut serving.list_watch, || since(serving.start));
+        let (list_watch, now) = (&mut serving.list_watch, || clock::since(serving.start));
         tokio::select! {
             biased;
             _ = demands.changed() => list_watch.demanded(*demands.borrow_and_update(), now()),
             version = ready(&mut serving.reading) => {
                 match &version {
-                    Err(error) => subject.failed(error),
+                    Err(error) => followed.failed(error),
                     // A quiet watch shows nothing for up to a minute, so this ends the outage.
-                    Ok(_) if matches!(serving.stream, Stream::Open(_)) => subject.succeeded(),
+                    Ok(_) if matches!(serving.stream, Stream::Open(_)) => followed.succeeded(),
                     // Without a watch, the outage ends when one is open.
                     Ok(_) => {}
                 }
@@ -128,10 +143,10 @@ pub(super) async fn serve<S: Subject>(
                 let is_read = version.is_ok();
                 list_watch.version_read(version, now(), random.f64());
                 if is_read && list_watch.is_current() {
-                    subject.is_current();
+                    followed.is_current();
                 }
             }
-            progress = serving.stream.next() => serving.handle_progress(subject, random, progress),
+            progress = serving.stream.next() => serving.handle_progress(followed, random, progress),
             () = wait(wake) => {}
         }
     }
@@ -143,7 +158,7 @@ fn timeout_seconds(random: &mut fastrand::Rng) -> u32 {
 }
 
 /// The operation in progress on the connection.
-enum Stream<S: Subject> {
+enum Stream<S: Followed> {
     None,
     Listing(Work<S::Listing>),
     Opening(Work<Body>),
@@ -151,14 +166,14 @@ enum Stream<S: Subject> {
 }
 
 /// The result of that operation.
-enum Progress<S: Subject> {
+enum Progress<S: Followed> {
     Listed(Result<S::Listing, Cause>),
     Opened(Result<Body, Cause>),
     /// Events, and when they arrived.
     Events(Result<Option<Bytes>, Cause>, Instant),
 }
 
-impl<S: Subject> Stream<S> {
+impl<S: Followed> Stream<S> {
     /// Waits for the next result. Cancel safe.
     async fn next(&mut self) -> Progress<S> {
         match self {
@@ -174,7 +189,7 @@ impl<S: Subject> Stream<S> {
 }
 
 /// A list and watch, and the operations that it has started.
-struct Serving<S: Subject> {
+struct Serving<S: Followed> {
     list_watch: ListWatch,
     /// Origin of its times.
     start: Instant,
@@ -187,31 +202,31 @@ struct Serving<S: Subject> {
     listed: bool,
 }
 
-impl<S: Subject> Serving<S> {
+impl<S: Followed> Serving<S> {
     /// Starts all actions that are due now.
-    fn act(&mut self, subject: &mut S, random: &mut fastrand::Rng) {
+    fn act(&mut self, followed: &mut S, random: &mut fastrand::Rng) {
         let was_open = matches!(self.stream, Stream::Open(_));
-        while let Some(action) = self.list_watch.act(since(self.start)) {
+        while let Some(action) = self.list_watch.act(clock::since(self.start)) {
             match action {
                 Action::List => {
                     let again = std::mem::take(&mut self.listed);
                     let (proven, seconds) = (self.list_watch.is_proven(), timeout_seconds(random));
-                    self.stream = Stream::Listing(subject.list(self.way, again, proven, seconds));
+                    self.stream = Stream::Listing(followed.list(self.way, again, proven, seconds));
                 }
                 Action::Watch { from, short } => {
                     self.from = from;
                     let seconds = if short { SHORT } else { timeout_seconds(random) };
-                    self.stream = Stream::Opening(subject.watch(from, seconds));
+                    self.stream = Stream::Opening(followed.watch(from, seconds));
                 }
-                Action::ReadVersion => self.reading = Some(subject.version()),
+                Action::ReadVersion => self.reading = Some(followed.version()),
                 Action::Prove(demand) => {
-                    let resource = subject.resource();
+                    let resource = followed.resource();
                     tracing::debug!(resource, demand = demand.number, "the state is proven current");
-                    subject.prove(demand);
+                    followed.prove(demand);
                 }
                 Action::Rewound { under } => {
-                    let demand = subject.rewound(under);
-                    self.list_watch.demanded(demand, since(self.start));
+                    let demand = followed.rewound(under);
+                    self.list_watch.demanded(demand, clock::since(self.start));
                 }
             }
         }
@@ -222,61 +237,61 @@ impl<S: Subject> Serving<S> {
             self.stream = Stream::None;
         }
         if was_open && !matches!(self.stream, Stream::Open(_)) {
-            subject.closed();
+            followed.closed();
         }
     }
 
     /// Handles a result.
-    fn handle_progress(&mut self, subject: &mut S, random: &mut fastrand::Rng, progress: Progress<S>) {
+    fn handle_progress(&mut self, followed: &mut S, random: &mut fastrand::Rng, progress: Progress<S>) {
         match progress {
             Progress::Listed(Ok(listing)) => {
                 self.stream = Stream::None;
                 (self.way, self.listed) = (Way::Stream, true);
-                subject.succeeded();
+                followed.succeeded();
                 let Listed { version, objects } = S::shows(&listing);
                 if let Some(asked) = self.list_watch.listing()
                     && self.list_watch.accepts(version)
                 {
-                    subject.listed(listing, asked);
+                    followed.listed(listing, asked);
                 }
                 self.list_watch
-                    .listed(version, objects, since(self.start), random.f64());
+                    .listed(version, objects, clock::since(self.start), random.f64());
             }
             Progress::Listed(Err(error)) => {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
-                subject.failed(&error);
+                followed.failed(&error);
                 self.list_watch
-                    .list_failed(error.pause(), since(self.start), random.f64());
+                    .list_failed(error.pause(), clock::since(self.start), random.f64());
             }
             Progress::Opened(Ok(body)) => {
-                subject.succeeded();
+                followed.succeeded();
                 self.stream = Stream::Open(EventStream::new(body));
-                subject.opened(self.from);
+                followed.opened(self.from);
             }
             Progress::Events(Ok(Some(events)), at) => {
-                let Shown { version, end } = subject.shown(&events, at);
+                let Shown { version, end } = followed.shown(&events, at);
                 if let Some(version) = version {
                     self.list_watch.shown(version);
                 }
                 if end.is_err() {
-                    self.ended(subject, random, end);
+                    self.ended(followed, random, end);
                 }
             }
             Progress::Opened(Err(error)) => {
                 if !matches!(error, Cause::Expired) {
-                    subject.failed(&error);
+                    followed.failed(&error);
                 }
-                self.ended(subject, random, Err(error));
+                self.ended(followed, random, Err(error));
             }
-            Progress::Events(Err(error), _) => self.ended(subject, random, Err(error)),
-            Progress::Events(Ok(None), _) => self.ended(subject, random, Ok(())),
+            Progress::Events(Err(error), _) => self.ended(followed, random, Err(error)),
+            Progress::Events(Ok(None), _) => self.ended(followed, random, Ok(())),
         }
     }
 
-    fn ended(&mut self, subject: &mut S, random: &mut fastrand::Rng, end: Result<(), Cause>) {
+    fn ended(&mut self, followed: &mut S, random: &mut fastrand::Rng, end: Result<(), Cause>) {
         self.stream = Stream::None;
-        let resource = subject.resource();
+        let resource = followed.resource();
         let end = match end {
             Ok(()) => End::Orderly,
             Err(Cause::Expired) => End::Expired,
@@ -285,8 +300,8 @@ impl<S: Subject> Serving<S> {
                 error.pause().map_or(End::Broken, End::Busy)
             }
         };
-        self.list_watch.ended(end, since(self.start), random.f64());
-        subject.closed();
+        self.list_watch.ended(end, clock::since(self.start), random.f64());
+        followed.closed();
     }
 }
 
@@ -296,11 +311,6 @@ async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
         Some(work) => work.await,
         None => pending().await,
     }
-}
-
-/// Returns the time passed since then.
-fn since(start: Instant) -> Duration {
-    Instant::now().saturating_duration_since(start)
 }
 
 /// Sleeps until then.

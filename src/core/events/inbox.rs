@@ -15,10 +15,10 @@ const LIMIT: usize = 4096;
 /// Notices that have not been taken yet. If there are too many, the namespace with the most loses one: the new one if
 /// it is its own. A process that may not write records none, because the leader records the same.
 #[derive(Debug)]
-pub struct Inbox {
+pub struct NoticeInbox {
     writes: bool,
     role: Option<RoleChange>,
-    waiting: SharedLru<Key, (u64, Pending)>,
+    waiting: SharedLru<Key, (u64, RepeatedNotice)>,
     /// The hashes of those that wait.
     hashes: KeyedSet<u64>,
     next: u64,
@@ -27,7 +27,7 @@ pub struct Inbox {
 
 /// A notice, and the number of times that it was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pending {
+pub struct RepeatedNotice {
     /// The notice as it was last given.
     pub notice: Notice,
     /// The number of times.
@@ -36,16 +36,16 @@ pub struct Pending {
 
 /// The change of role and the notices that have come since the last time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Taken {
+pub struct TakenNotices {
     /// The change of role, which came before all notices.
     pub role: Option<RoleChange>,
     /// The notices, in the order in which they first came.
-    pub notices: Vec<Pending>,
+    pub notices: Vec<RepeatedNotice>,
     /// The number of notices that were dropped because too many waited.
     pub dropped: u64,
 }
 
-impl Default for Inbox {
+impl Default for NoticeInbox {
     fn default() -> Self {
         Self {
             writes: true,
@@ -58,7 +58,7 @@ impl Default for Inbox {
     }
 }
 
-impl Inbox {
+impl NoticeInbox {
     /// Changes the role of this process, which may write until the first call.
     pub fn change_role(&mut self, role: Role) {
         self.role = Some(RoleChange::new(role, self.role));
@@ -96,7 +96,7 @@ impl Inbox {
         self.next += 1;
         let order = self.next;
         let namespace = namespace.clone();
-        let pending = || (order, Pending { notice, times: 1 });
+        let pending = || (order, RepeatedNotice { notice, times: 1 });
         let (_, gone) = self.waiting.use_or_insert(&namespace, &key, pending);
         if let Some((_, (_, pending))) = gone {
             self.hashes.remove(&pending.notice.hash());
@@ -112,12 +112,12 @@ impl Inbox {
     }
 
     /// Takes everything that has come.
-    pub fn take(&mut self) -> Taken {
+    pub fn take(&mut self) -> TakenNotices {
         let waiting = std::mem::replace(&mut self.waiting, SharedLru::new(LIMIT));
         self.hashes = KeyedSet::default();
         let mut notices: Vec<_> = waiting.into_values().collect();
         notices.sort_unstable_by_key(|(order, _)| *order);
-        Taken {
+        TakenNotices {
             role: self.role.take(),
             notices: notices.into_iter().map(|(_, pending)| pending).collect(),
             dropped: std::mem::take(&mut self.dropped),

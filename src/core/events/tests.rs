@@ -262,7 +262,7 @@ fn ten_thousand_events_of_a_namespace_do_not_keep_others_out() {
 
 #[test]
 fn a_full_inbox_loses_what_the_loudest_said() {
-    let mut inbox = Inbox::default();
+    let mut inbox = NoticeInbox::default();
     let mut quiet = notice("quiet", "m");
     quiet.involved.namespace = "quiet".into();
     inbox.record(quiet.clone());
@@ -274,7 +274,7 @@ fn a_full_inbox_loses_what_the_loudest_said() {
     let taken = inbox.take();
     let (pending, dropped) = (taken.notices, taken.dropped);
     assert_eq!((pending.len(), dropped), (4096, 2 * (10_000 - 4095)));
-    let first = Pending {
+    let first = RepeatedNotice {
         notice: quiet,
         times: 2,
     };
@@ -283,12 +283,12 @@ fn a_full_inbox_loses_what_the_loudest_said() {
         (&*pending[4095].notice.involved.name, pending[4095].times),
         ("s4094", 2)
     );
-    assert_eq!(inbox.take(), Taken::default());
+    assert_eq!(inbox.take(), TakenNotices::default());
 }
 
 #[test]
 fn notices_of_a_new_term_outlive_the_loss_of_the_last_one() {
-    let mut inbox = Inbox::default();
+    let mut inbox = NoticeInbox::default();
     inbox.record(notice("old", "m"));
     inbox.change_role(Role::Standby);
     inbox.record(notice("between", "m"));
@@ -379,7 +379,7 @@ fn a_create_whose_answer_was_lost_is_put_right() {
     log.done(
         &write.key,
         EventOutcome::Failed {
-            quiet: None,
+            pause: None,
             alone: false,
         },
         at(1).now,
@@ -399,7 +399,7 @@ fn a_create_whose_answer_was_lost_is_put_right() {
 fn nothing_is_tried_for_ever() {
     let answers: [fn(bool) -> EventOutcome; 3] = [
         |_| EventOutcome::Failed {
-            quiet: None,
+            pause: None,
             alone: false,
         },
         |_| EventOutcome::Rejected,
@@ -446,7 +446,7 @@ fn pauses_grow_end_and_are_capped() {
         log.done(
             &write.key,
             EventOutcome::Failed {
-                quiet: None,
+                pause: None,
                 alone: false,
             },
             now,
@@ -460,10 +460,10 @@ fn pauses_grow_end_and_are_capped() {
     assert_eq!(drain(&mut log, now).len(), 12);
     log.record(notice("s0", "m"), 1, at(2000));
     let write = log.next(at(2000).now).unwrap();
-    let quiet = Some(Duration::from_secs(7));
+    let pause = Some(Duration::from_secs(7));
     log.done(
         &write.key,
-        EventOutcome::Failed { quiet, alone: false },
+        EventOutcome::Failed { pause, alone: false },
         at(2000).now,
     );
     assert_eq!(
@@ -472,10 +472,10 @@ fn pauses_grow_end_and_are_capped() {
         "what the server asks for counts"
     );
     let write = log.next(at(2007).now).unwrap();
-    let quiet = Some(Duration::from_secs(86_400));
+    let pause = Some(Duration::from_secs(86_400));
     log.done(
         &write.key,
-        EventOutcome::Failed { quiet, alone: false },
+        EventOutcome::Failed { pause, alone: false },
         at(2007).now,
     );
     assert_eq!(log.next_due(), Some(at(2067).now), "but not for a day");
@@ -513,7 +513,7 @@ fn what_fails_in_one_namespace_does_not_make_others_wait() {
     };
     log.record(in_namespace("a"), 1, at(1));
     let failed = EventOutcome::Failed {
-        quiet: None,
+        pause: None,
         alone: true,
     };
     let write = log.next(at(1).now).unwrap();

@@ -155,7 +155,7 @@ pub enum LeaseRequest {
 
 /// The leader, as a Lease shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict<'a> {
+pub enum Leader<'a> {
     /// It is not known yet whether any process leads.
     Unknown,
     /// No process leads.
@@ -231,16 +231,16 @@ pub struct FollowedLease {
 
 impl FollowedLease {
     /// Returns who leads.
-    pub fn verdict(&self) -> Verdict<'_> {
+    pub fn leader(&self) -> Leader<'_> {
         match &self.observed {
-            ObservedLease::Unknown => Verdict::Unknown,
-            ObservedLease::Missing { .. } => Verdict::Nobody(Vacancy::NoLease),
-            ObservedLease::Unreadable => Verdict::Nobody(Vacancy::Unreadable),
-            ObservedLease::Expired { .. } => Verdict::Nobody(Vacancy::Expired),
+            ObservedLease::Unknown => Leader::Unknown,
+            ObservedLease::Missing { .. } => Leader::Nobody(Vacancy::NoLease),
+            ObservedLease::Unreadable => Leader::Nobody(Vacancy::Unreadable),
+            ObservedLease::Expired { .. } => Leader::Nobody(Vacancy::Expired),
             ObservedLease::Present { record, .. } if record.holder.is_empty() => {
-                Verdict::Nobody(Vacancy::NoHolder)
+                Leader::Nobody(Vacancy::NoHolder)
             }
-            ObservedLease::Present { record, .. } => Verdict::Held(&record.holder),
+            ObservedLease::Present { record, .. } => Leader::Held(&record.holder),
         }
     }
 

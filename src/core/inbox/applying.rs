@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 /// The waiting events of a kind: by name, in the order in which they came.
-type Waiting<N, E> = IntoEntries<(N, E)>;
+type WaitingEvents<N, E> = IntoEntries<(N, E)>;
 /// A Service and the epoch of the last list that showed it; `None` when it is gone.
 type ServiceEvent = Option<(ServiceFacts, u8)>;
 
@@ -30,13 +30,13 @@ type ServiceEvent = Option<(ServiceFacts, u8)>;
 pub struct Applying {
     /// By [`Kind::index`].
     pub(super) forgotten: [bool; Kind::ALL.len()],
-    pub(super) nodes: Waiting<Arc<str>, Arc<NodeView>>,
-    pub(super) pods: Waiting<Box<str>, PodEvent>,
+    pub(super) nodes: WaitingEvents<Arc<str>, Arc<NodeView>>,
+    pub(super) pods: WaitingEvents<Box<str>, PodEvent>,
     /// The next pod, while its labels are being compared with selectors.
     pub(super) matching: Option<Box<Waiter>>,
-    pub(super) services: Waiting<Arc<str>, ServiceEvent>,
+    pub(super) services: WaitingEvents<Arc<str>, ServiceEvent>,
     /// By [`Output`].
-    pub(super) outputs: [Waiting<Box<str>, OutputEvent>; Output::ALL.len()],
+    pub(super) outputs: [WaitingEvents<Box<str>, OutputEvent>; Output::ALL.len()],
     pub(super) leases: LeaseChanges,
     pub(super) zones: Option<ZoneView>,
     /// True if [`NamespaceState::begin_watching_zones`] has been called.

@@ -154,7 +154,7 @@ pub struct ListWatch {
     /// A version that was read after the demand was made.
     floor: Option<u64>,
     /// The time at which everything is listed again, if the demand is not met by then.
-    patience: Option<Duration>,
+    relist_at: Option<Duration>,
     stream: Stream,
     reading: Reading,
     /// Set when a watch broke, or many were brief: none begins before a version was read.
@@ -195,7 +195,7 @@ impl ListWatch {
             small: false,
             highest: 0,
             floor: None,
-            patience: None,
+            relist_at: None,
             stream: Stream::Idle(Duration::ZERO),
             reading: Reading::Idle,
             checks: false,
@@ -269,7 +269,7 @@ impl ListWatch {
             Stream::Listing { since, .. } => now.saturating_sub(since) <= YOUNG,
             Stream::Idle(_) | Stream::Watching { .. } => self.small,
         };
-        (self.floor, self.patience) = (None, at_once.then_some(now));
+        (self.floor, self.relist_at) = (None, at_once.then_some(now));
         if rewound {
             // Everything that comes now is of another history.
             (self.reached, self.highest) = (None, 0);
@@ -292,9 +292,9 @@ impl ListWatch {
         if std::mem::take(&mut self.proves) {
             return Some(Action::Prove(self.demand));
         }
-        if self.patience_ends().is_some_and(|end| end <= now) {
+        if self.next_relist().is_some_and(|end| end <= now) {
             // A list that began just before the demand was made is given up, too.
-            (self.patience, self.reached) = (None, None);
+            (self.relist_at, self.reached) = (None, None);
             (self.stream, self.reading) = (Stream::Idle(now.max(self.rest)), Reading::Idle);
         }
         self.act_stream(now).or_else(|| self.act_reading(now))
@@ -317,7 +317,7 @@ impl ListWatch {
                 highest: self.highest,
                 since: now,
             };
-            (self.reading, self.checks, self.patience) = (Reading::Idle, false, None);
+            (self.reading, self.checks, self.relist_at) = (Reading::Idle, false, None);
             return Some(Action::List);
         };
         if self.needs_version() {
@@ -359,10 +359,7 @@ impl ListWatch {
             Reading::Due(at) => Some(at),
             Reading::Idle | Reading::Asked { .. } => None,
         };
-        [stream, reading, self.patience_ends()]
-            .into_iter()
-            .flatten()
-            .min()
+        [stream, reading, self.next_relist()].into_iter().flatten().min()
     }
 
     /// Returns whether a list that shows this version may be handed on. It may not if versions went backwards, since
@@ -389,7 +386,7 @@ impl ListWatch {
             self.meet();
         } else {
             // The list began before the demand was made. If it does not reach the floor, a watch may.
-            self.patience = self.floor.map(|_| now + PROOF);
+            self.relist_at = self.floor.map(|_| now + PROOF);
             self.compare();
         }
     }
@@ -492,10 +489,10 @@ impl ListWatch {
             }
         }
         if demand == self.demand && !self.is_proven() && self.floor.is_none() {
-            (self.floor, self.patience) = (Some(version), Some(now + PROOF));
+            (self.floor, self.relist_at) = (Some(version), Some(now + PROOF));
             if let Stream::Listing { .. } = self.stream {
                 // If it were restarted, it would take as long again.
-                self.patience = None;
+                self.relist_at = None;
             }
             self.compare();
         }
@@ -525,8 +522,8 @@ impl ListWatch {
     }
 
     /// Returns when everything is listed again because there is no proof.
-    fn patience_ends(&self) -> Option<Duration> {
-        self.patience.filter(|_| !self.is_proven())
+    fn next_relist(&self) -> Option<Duration> {
+        self.relist_at.filter(|_| !self.is_proven())
     }
 
     fn compare(&mut self) {
@@ -541,7 +538,7 @@ impl ListWatch {
     fn meet(&mut self) {
         self.proves = !self.is_proven();
         self.met = Some(self.demand);
-        (self.floor, self.patience) = (None, None);
+        (self.floor, self.relist_at) = (None, None);
         if !matches!(self.reading, Reading::Asked { proving: false, .. }) && !self.checks {
             self.reading = Reading::Idle;
         }
@@ -551,7 +548,7 @@ impl ListWatch {
     fn rewind(&mut self, version: u64, under: Demand, now: Duration, random: f64) {
         self.highest = version;
         self.rewound = Some(under);
-        (self.floor, self.patience, self.proves) = (None, None, false);
+        (self.floor, self.relist_at, self.proves) = (None, None, false);
         // The lists before were of another history.
         self.fruitful = true;
         self.list_again(now, random);

@@ -409,7 +409,7 @@ pub(super) fn adoption_order<F: Whole>(a: &F, b: &F) -> Ordering {
 }
 
 /// The metadata that the lifecycle needs.
-pub(super) trait Metadata {
+pub(super) trait ObjectMeta {
     /// `metadata.name`.
     fn name(&self) -> &str;
     /// `metadata.resourceVersion`.
@@ -430,7 +430,7 @@ pub(super) trait Metadata {
 /// A whole object, as a list or a get shows it.
 pub(super) trait Whole: Clone + fmt::Debug + Sized {
     /// The metadata, as a watch shows it.
-    type Meta: Metadata;
+    type Meta: ObjectMeta;
 
     /// Returns the metadata.
     fn meta(&self) -> &Self::Meta;

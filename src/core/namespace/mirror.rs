@@ -17,12 +17,12 @@ pub(super) use assignment::Assignment;
 pub(super) use output::MirroredSlice;
 pub(super) use preparation::Preparation;
 
-use assignment::Places;
+use assignment::GroupSlices;
 use losses::Losses;
 
 use super::context::Context;
 use super::endpoints::{EndpointsNews, EndpointsObjects};
-use super::lifecycle::{Metadata as _, Notices as _, Objects};
+use super::lifecycle::{Notices as _, ObjectMeta as _, Objects};
 use super::services::Services;
 use super::slices::Slices;
 use super::withdraw::{MOST_WAIT, MirrorWaits, Ready, Released};
@@ -180,7 +180,7 @@ struct Mirror {
     /// The slices among them that are yet to be read.
     unread: SmallSet<MirroredSliceId>,
     /// The slice of each group of the content.
-    places: Places,
+    group_slices: GroupSlices,
     /// Slices that have changed since the last evaluation.
     touched: SmallSet<MirroredSliceId>,
     /// True if all slices are to be looked at by the next evaluation, and not only those that have changed.

@@ -9,7 +9,7 @@ use super::lifecycle::{Objects, Published};
 use crate::core::followed_leases::LeaseRound;
 use std::fmt;
 
-/// Number of entries of a table that are looked at before the work is measured.
+/// Number of pods, slices or other entries of a table that are looked at before the work is measured.
 pub(super) const STRIDE: usize = 64;
 
 /// The operation on each Service.

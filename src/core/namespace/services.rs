@@ -11,7 +11,7 @@ mod annotations;
 mod changes;
 mod deferral;
 mod evaluate;
-mod followed;
+mod following;
 mod forget;
 mod health;
 mod hinting;

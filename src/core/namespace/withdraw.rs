@@ -25,6 +25,7 @@ pub(super) use self::replacement::Ready;
 
 use self::replacement::{Leaving, Next, Replacement, Replacing, Scan};
 use super::Placement;
+use super::rounds::STRIDE;
 use super::services::Pass;
 use crate::core::compact::small::SmallSet;
 use crate::core::events::Source;
@@ -40,8 +41,6 @@ use std::time::Duration;
 
 /// The time for which a slice waits at most for others that take its place.
 pub(super) const MOST_WAIT: Duration = Duration::from_secs(10);
-/// The number of slices that are looked for in one go.
-const STRIDE: usize = 64;
 
 /// The slices that give way to others, and those that replace them, by the name of their Service.
 #[derive(Clone, Debug, Default)]

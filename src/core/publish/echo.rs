@@ -70,7 +70,7 @@ const BOUND_OF_UNKNOWN: Duration = LATE;
 /// where more went beyond the places while echoes were quick.
 const BOUND_OF_FLIGHT: Duration = LATE;
 /// Our own watches of a resource may have a fault of their own if they show nothing for this long while an echo is awaited. The
-/// time is longer where such gaps are usual: see [`Stream::patience`].
+/// time is longer where such gaps are usual: see [`Stream::quiet_after`].
 const QUIET: Duration = Duration::from_secs(2);
 /// A watch that shows nothing for this long, while echoes are awaited for as long, tells nothing.
 const SILENT: Duration = Duration::from_secs(15);
@@ -468,13 +468,13 @@ impl Echoes {
     /// Frees the places of an output whose own watch has shown nothing for long, as far as their writes have waited for as long and
     /// another watch of the resource has shown their versions.
     fn free_quiet(&mut self, output: Output, version: u64, at: Duration) {
-        let (moved, patience) = {
+        let (moved, quiet_after) = {
             let stream = &self.streams[output as usize];
-            (stream.moved, stream.patience())
+            (stream.moved, stream.quiet_after())
         };
         while let Some(first) = self.streams[output as usize].written.first_entry()
             && first.key().0 <= version
-            && self.stalls.without(first.get().answered.max(moved), at) >= patience
+            && self.stalls.without(first.get().answered.max(moved), at) >= quiet_after
         {
             let place = first.remove();
             self.streams[output as usize].quiet = true;

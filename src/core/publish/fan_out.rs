@@ -32,12 +32,12 @@ const QUIET_QPS: f64 = 0.75;
 /// server that is behind, each addition that goes beyond makes the next removals later, and takes the room that is kept
 /// for them.
 const KEPT: Duration = Duration::from_secs(5);
-/// The length of a probe: when echoes become late, and again after pauses, additions go beyond the places all the same for this
+/// The length of a trial: when echoes become late, and again after pauses, additions go beyond the places all the same for this
 /// long. Only with several writes on their way can it be found out that our own watch is late by itself.
-const PROBE: Duration = Duration::from_millis(500);
-/// The first pause between two probes. Each pause is twice as long as the one before.
+const TRIAL: Duration = Duration::from_millis(500);
+/// The first pause between two trials. Each pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest pause, with which fewer than one in a hundred removals meet a probe on a server that is behind.
+/// The longest pause, with which fewer than one in a hundred removals meet a trial on a server that is behind.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
@@ -53,7 +53,7 @@ pub(super) struct Allowed {
 
 /// The account of a grant, until its request is known.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Paid {
+pub(super) struct GrantCost {
     of_budget: budget::Paid,
     /// True if the write goes without a place, provided that something is written.
     beyond: bool,
@@ -68,8 +68,8 @@ pub(super) struct FanOut {
     quiet: [TokenBucket; 2],
     /// When a removal was last granted, by resource.
     removed: [Option<Duration>; 2],
-    /// The last probe since echoes became late, by resource.
-    probes: [Option<Probe>; 2],
+    /// The last trial since echoes became late, by resource.
+    trials: [Option<Trial>; 2],
     /// When a write may next go beyond the places if no echo comes before, by resource. `None` if that was not refused when it
     /// was last asked.
     beyond_at: [Option<Duration>; 2],
@@ -88,14 +88,14 @@ pub(super) struct FanOut {
 
 /// A time in which additions go beyond the places.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+struct Trial {
     since: Duration,
     /// The time from its begin to that of the next one.
     pause: Duration,
 }
 
-impl Probe {
-    /// Returns the last probe after an addition has gone beyond the places.
+impl Trial {
+    /// Returns the last trial after an addition has gone beyond the places.
     fn after(last: Option<Self>, now: Duration) -> Self {
         match last {
             Some(last) if now < last.next() => last,
@@ -123,7 +123,7 @@ impl FanOut {
             beyond: [(); 2].map(|()| TokenBucket::new(UPSTREAM_QPS, 1)),
             quiet: [(); 2].map(|()| TokenBucket::new(QUIET_QPS, 1)),
             removed: [None; 2],
-            probes: [None; 2],
+            trials: [None; 2],
             beyond_at: [None; 2],
             places: limits.places,
             budget,
@@ -200,9 +200,9 @@ impl FanOut {
         if now >= removed + KEPT || self.echoes.is_late_by_itself(resource) {
             return None;
         }
-        let probe = self.probes[resource as usize]?;
-        let probes = now < probe.since + PROBE || now >= probe.next();
-        (!probes).then_some((removed + KEPT).min(probe.next()))
+        let trial = self.trials[resource as usize]?;
+        let trials = now < trial.since + TRIAL || now >= trial.next();
+        (!trials).then_some((removed + KEPT).min(trial.next()))
     }
 
     /// Returns whether another write may go beyond the places now as far as their rate allows it, and if not, when it may.
@@ -277,7 +277,12 @@ impl FanOut {
     }
 
     /// Records that an object was granted. Its cost is settled when its request is known.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
+    pub(super) fn granted(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        priority: Priority,
+        now: Duration,
+    ) -> GrantCost {
         let resource = Resource::from(key.object.output);
         let (removals, others) = self.echoes.allow(resource);
         let has_place = if priority == Priority::Remove {
@@ -301,13 +306,13 @@ impl FanOut {
             self.written.insert(key.clone(), now);
         } else {
             self.written.remove(key);
-            self.probes[resource as usize] = None;
+            self.trials[resource as usize] = None;
         }
         let of_budget = match resource {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
             Resource::Endpoints => budget::Paid::NOTHING,
         };
-        Paid { of_budget, beyond }
+        GrantCost { of_budget, beyond }
     }
 
     /// Records that a write goes without a place.
@@ -319,13 +324,19 @@ impl FanOut {
         // Where it is refused, the queue had nothing that could go otherwise.
         let _ = self.bucket(resource, beyond).take(now);
         if priority != Priority::Remove {
-            let probe = &mut self.probes[resource as usize];
-            *probe = Some(Probe::after(*probe, now));
+            let trial = &mut self.trials[resource as usize];
+            *trial = Some(Trial::after(*trial, now));
         }
     }
 
     /// Records the request that an object was granted for.
-    pub(super) fn built(&mut self, key: &Hashed<ObjectKey>, paid: Paid, request: &Request, now: Duration) {
+    pub(super) fn built(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        paid: GrantCost,
+        request: &Request,
+        now: Duration,
+    ) {
         let size = match request {
             Request::Fetch | Request::Probe => return self.nothing(key, paid, now),
             Request::Create(body) | Request::Update(body) => Size::Bytes(body.len()),
@@ -343,7 +354,7 @@ impl FanOut {
     }
 
     /// Records that nothing is written for an object that was granted.
-    pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
+    pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: GrantCost, now: Duration) {
         self.budget.correct(paid.of_budget, None, now);
         self.answered(key, WriteEffect::Nothing, now);
     }

@@ -17,9 +17,8 @@
 //! rest. Reports of the old term that it takes after the change do no harm: a want is granted, and the shard replies
 //! that there is nothing to write; a request is not sent, because its grant was of another term.
 
-use crate::core::body::Encode;
 use crate::core::hash::{Hashed, HashedMap};
-use crate::core::namespace::{BuiltRequest, NamespaceState, Outcome, WorkItem};
+use crate::core::namespace::{BuiltRequest, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::role::{Role, RoleChange};
 use std::collections::VecDeque;
@@ -50,24 +49,15 @@ pub enum Report {
     Replied(Reply),
 }
 
-impl NamespaceState {
-    /// Returns the shard's reply when an object's turn has come.
-    pub fn reply_to_grant(
-        &mut self,
-        object: &ObjectName,
-        encoder: &mut impl Encode<Body = Vec<u8>>,
-    ) -> Report {
-        let built = self.build_request(object, encoder);
-        Report::Replied(built.map_or(Reply::Nothing, Reply::Built))
+impl Report {
+    /// Creates the reply to a grant, with the request that was built for it.
+    pub fn to_grant(built: Option<BuiltRequest>) -> Self {
+        Self::Replied(built.map_or(Reply::Nothing, Reply::Built))
     }
 
-    /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a
-    /// refusal.
-    pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
-        match self.apply_outcome(object, outcome, why) {
-            Some(want) => Report::Wanted(want),
-            None => Report::Replied(Reply::Settled),
-        }
+    /// Creates the reply to an outcome, after which the object may be due again.
+    pub fn to_outcome(due: Option<WorkItem>) -> Self {
+        due.map_or(Self::Replied(Reply::Settled), Self::Wanted)
     }
 }
 
@@ -95,16 +85,16 @@ pub enum Taken {
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,
-    by_namespace: HashedMap<Arc<str>, Waiting>,
+    by_namespace: HashedMap<Arc<str>, NamespaceReports>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Hashed<Arc<str>>>,
     /// The last entry of `by_namespace` that became empty, whose memory serves the next one.
-    spare: Waiting,
+    spare: NamespaceReports,
 }
 
 /// The reports of a namespace's objects that wait, at least one.
 #[derive(Clone, Default, Debug)]
-struct Waiting {
+struct NamespaceReports {
     by_object: HashedMap<ObjectName, Reported>,
     /// The keys of `by_object`.
     order: VecDeque<Hashed<ObjectName>>,
@@ -190,7 +180,7 @@ impl Reports {
     }
 }
 
-impl Waiting {
+impl NamespaceReports {
     fn take(&mut self) -> Option<(ObjectName, Reported)> {
         let object = self.order.pop_front()?;
         let reported = self

@@ -1,6 +1,7 @@
 //! The objects of one class that may go, by namespace and by Service.
 
 use super::ring::{Age, Ring};
+use crate::core::hash::IdMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
@@ -83,14 +84,16 @@ impl Classes {
 /// Service, the one that has waited longest goes first.
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Class<K> {
-    tenants: Ring<Share<K>>,
+    tenants: Ring<NamespaceObjects<K>>,
     /// The namespaces, by when the first of their objects was wanted.
     oldest: BTreeSet<(Age, u64)>,
+    /// The objects of namespaces that have no turn for now.
+    held: IdMap<u64, NamespaceObjects<K>>,
 }
 
 /// The objects of one namespace that may go, in one class.
 #[derive(Clone, Debug)]
-struct Share<K> {
+struct NamespaceObjects<K> {
     groups: Ring<Line<K>>,
     ages: BTreeSet<Age>,
 }
@@ -133,7 +136,7 @@ impl<K> Line<K> {
     }
 }
 
-impl<K> Default for Share<K> {
+impl<K> Default for NamespaceObjects<K> {
     fn default() -> Self {
         Self {
             groups: Ring::default(),
@@ -147,15 +150,40 @@ impl<K> Default for Class<K> {
         Self {
             tenants: Ring::default(),
             oldest: BTreeSet::new(),
+            held: IdMap::default(),
         }
     }
 }
 
-impl<K> Share<K> {
+impl<K> NamespaceObjects<K> {
     /// Returns the age of the object that goes next.
     fn next_age(&self) -> Option<Age> {
         let line = self.groups.get(self.groups.first(|_| true)?)?;
         Some(line.first.0)
+    }
+
+    fn insert(&mut self, group: u64, age: Age, key: K) {
+        self.ages.insert(age);
+        match self.groups.get_mut(group) {
+            Some(line) => {
+                line.insert(age, key);
+                let first = line.first.0;
+                self.groups.set_age(group, first);
+            }
+            None => self.groups.join(group, age, Line::new(age, key)),
+        }
+    }
+
+    fn remove(&mut self, group: u64, age: Age) {
+        self.ages.remove(&age);
+        if let Some(line) = self.groups.get_mut(group) {
+            if line.remove(age) {
+                let first = line.first.0;
+                self.groups.set_age(group, first);
+            } else {
+                drop(self.groups.leave(group));
+            }
+        }
     }
 }
 
@@ -163,44 +191,60 @@ impl<K> Class<K> {
     /// Adds an object of a group of a namespace.
     pub(in crate::core) fn insert(&mut self, tenant: u64, group: u64, age: Age, key: K) {
         if self.tenants.get(tenant).is_none() {
-            self.tenants.join(tenant, age, Share::default());
+            self.tenants.join(tenant, age, NamespaceObjects::default());
         }
-        self.change(tenant, |share| {
-            share.ages.insert(age);
-            match share.groups.get_mut(group) {
-                Some(line) => {
-                    line.insert(age, key);
-                    let first = line.first.0;
-                    share.groups.set_age(group, first);
-                }
-                None => share.groups.join(group, age, Line::new(age, key)),
-            }
-        });
+        self.change(tenant, |objects| objects.insert(group, age, key));
+    }
+
+    /// Adds an object of a namespace that has no turn for now.
+    pub(in crate::core) fn insert_held(&mut self, tenant: u64, group: u64, age: Age, key: K) {
+        self.held.entry(tenant).or_default().insert(group, age, key);
+    }
+
+    /// Takes the turn of a namespace away.
+    pub(in crate::core) fn hold(&mut self, tenant: u64) {
+        let Some(objects) = self.tenants.leave(tenant) else {
+            return;
+        };
+        if let Some(first) = objects.ages.first() {
+            self.oldest.remove(&(*first, tenant));
+        }
+        self.held.insert(tenant, objects);
+    }
+
+    /// Gives a namespace a turn again. Returns whether it has something in this class.
+    pub(in crate::core) fn release(&mut self, tenant: u64) -> bool {
+        let Some(objects) = self.held.remove(&tenant) else {
+            return false;
+        };
+        let (Some(next), Some(first)) = (objects.next_age(), objects.ages.first().copied()) else {
+            return false;
+        };
+        self.oldest.insert((first, tenant));
+        self.tenants.join(tenant, next, objects);
+        true
     }
 
     /// Removes an object. The turns of its namespace and of its group stay as they are.
     pub(in crate::core) fn remove(&mut self, tenant: u64, group: u64, age: Age) {
-        self.change(tenant, |share| {
-            share.ages.remove(&age);
-            if let Some(line) = share.groups.get_mut(group) {
-                if line.remove(age) {
-                    let first = line.first.0;
-                    share.groups.set_age(group, first);
-                } else {
-                    share.groups.leave(group);
-                }
+        if let Some(objects) = self.held.get_mut(&tenant) {
+            objects.remove(group, age);
+            if objects.ages.is_empty() {
+                self.held.remove(&tenant);
             }
-        });
+            return;
+        }
+        self.change(tenant, |objects| objects.remove(group, age));
     }
 
     /// Changes the objects that a namespace has in this class.
-    fn change(&mut self, tenant: u64, change: impl FnOnce(&mut Share<K>)) {
-        let Some(share) = self.tenants.get_mut(tenant) else {
+    fn change(&mut self, tenant: u64, change: impl FnOnce(&mut NamespaceObjects<K>)) {
+        let Some(objects) = self.tenants.get_mut(tenant) else {
             return;
         };
-        let before = share.ages.first().copied();
-        change(share);
-        let (after, next) = (share.ages.first().copied(), share.next_age());
+        let before = objects.ages.first().copied();
+        change(objects);
+        let (after, next) = (objects.ages.first().copied(), objects.next_age());
         if before != after {
             if let Some(before) = before {
                 self.oldest.remove(&(before, tenant));
@@ -211,7 +255,7 @@ impl<K> Class<K> {
         }
         match next {
             Some(next) => self.tenants.set_age(tenant, next),
-            None => self.tenants.leave(tenant),
+            None => drop(self.tenants.leave(tenant)),
         }
     }
 
@@ -233,7 +277,7 @@ impl<K> Class<K> {
     }
 
     pub(in crate::core) fn is_empty(&self) -> bool {
-        self.tenants.is_empty()
+        self.tenants.is_empty() && self.held.is_empty()
     }
 
     /// Returns whether a namespace has an object in this class.
@@ -250,9 +294,9 @@ impl<K> Class<K> {
 
     /// Gives a namespace its turn, `in_order` if it is the one whose turn it is. Its next object stays until it is removed.
     pub(in crate::core) fn take_turn(&mut self, tenant: u64, in_order: bool) {
-        self.change(tenant, |share| {
-            if let Some(group) = share.groups.first(|_| true) {
-                share.groups.take_turn(group, true);
+        self.change(tenant, |objects| {
+            if let Some(group) = objects.groups.first(|_| true) {
+                objects.groups.take_turn(group, true);
             }
         });
         self.tenants.take_turn(tenant, in_order);

@@ -5,6 +5,7 @@ use super::patience::Patience;
 use super::promises::{Promise, Promises, Waiting, Write};
 use super::ring::Age;
 use super::turns::Turns;
+use crate::core::hash::IdSet;
 use std::array;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub(super) struct Ready<K> {
     classes: [Class<K>; CLASSES],
     turns: Turns,
+    /// The namespaces that have no turn, so that nothing here is looked at for them.
+    held: IdSet<u64>,
     promises: Promises,
     /// A bit for each set of classes: whether an aged object has just gone before a more urgent one of another
     /// namespace, which is therefore next.
@@ -33,6 +36,7 @@ impl<K> Default for Ready<K> {
         Self {
             classes: array::from_fn(|_| Class::default()),
             turns: Turns::default(),
+            held: IdSet::default(),
             promises: Promises::default(),
             owes_urgent: 0,
         }
@@ -42,10 +46,34 @@ impl<K> Default for Ready<K> {
 impl<K: Clone> Ready<K> {
     /// Adds an object to a class.
     pub(super) fn insert(&mut self, class: usize, tenant: u64, group: u64, age: Age, key: K) {
+        if self.held.contains(&tenant) {
+            return self.classes[class].insert_held(tenant, group, age, key);
+        }
         if !self.classes[class].has(tenant) {
             self.turns.enter(class, tenant);
         }
         self.classes[class].insert(tenant, group, age, key);
+    }
+
+    /// Gives a namespace no turn until it is released.
+    pub(super) fn hold(&mut self, tenant: u64) {
+        if self.held.insert(tenant) {
+            for class in Classes::ALL.iter() {
+                self.classes[class].hold(tenant);
+                self.turns.leave(class, tenant);
+            }
+        }
+    }
+
+    /// Gives a namespace turns again.
+    pub(super) fn release(&mut self, tenant: u64) {
+        if self.held.remove(&tenant) {
+            for class in Classes::ALL.iter() {
+                if self.classes[class].release(tenant) {
+                    self.turns.enter(class, tenant);
+                }
+            }
+        }
     }
 
     /// Removes an object from a class.

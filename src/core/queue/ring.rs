@@ -56,11 +56,11 @@ impl<T> Ring<T> {
         debug_assert!(before.is_none(), "a member joins once");
     }
 
-    /// Removes a member.
-    pub(super) fn leave(&mut self, id: u64) {
-        if let Some(member) = self.members.remove(&id) {
-            self.order.remove(&(member.turn, id));
-        }
+    /// Removes a member, and returns it.
+    pub(super) fn leave(&mut self, id: u64) -> Option<T> {
+        let member = self.members.remove(&id)?;
+        self.order.remove(&(member.turn, id));
+        Some(member.value)
     }
 
     /// Changes the age of a member's object.

@@ -469,3 +469,40 @@ fn a_namespace_that_is_held_in_some_classes_goes_in_others_and_keeps_its_places(
     assert_eq!(next(true), None);
     assert_eq!([next(false), next(false)], [Some("held add"), Some("held rest")]);
 }
+
+/// To find the next object takes no longer if thousands of namespaces have no turn, and they come back in the order of their
+/// objects' times.
+#[test]
+fn namespaces_that_are_held_cost_nothing_and_come_back() {
+    let mut queue = WriteQueue::default();
+    let namespace = |tenant: u64| Urgency {
+        tenant,
+        ..of(Priority::Remove, tenant)
+    };
+    for tenant in 0..3000 {
+        if tenant % 2 == 0 {
+            queue.hold(tenant);
+        }
+        queue.want(tenant, namespace(tenant), NOW, NOW);
+        queue.hold(tenant);
+    }
+    queue.want(5000, namespace(5000), NOW, SECOND);
+    let looked_at = std::cell::Cell::new(0);
+    let held = |_: usize, _: u64| {
+        looked_at.set(looked_at.get() + 1);
+        false
+    };
+    let next = queue.next_but(1, Classes::ALL, held, SECOND);
+    assert_eq!(next.map(|(key, ..)| key), Some(5000));
+    assert!(looked_at.get() < 10, "{} namespaces", looked_at.get());
+    assert!(queue.has_ready(SECOND) && queue.next(1, Classes::ALL, SECOND).is_none());
+
+    // What is wanted more urgently, settled or wanted anew meanwhile is as it was.
+    queue.want(7, namespace(7), NOW, SECOND);
+    for tenant in 0..3000 {
+        queue.release(tenant);
+    }
+    let order: Vec<_> =
+        std::iter::from_fn(|| queue.next(1, Classes::ALL, SECOND).map(|(key, ..)| key)).collect();
+    assert!(order.into_iter().eq(0..3000));
+}

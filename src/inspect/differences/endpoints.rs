@@ -1,6 +1,6 @@
 //! Differences of Endpoints objects.
 
-use super::{Difference, Found, Rank, Subject, addressed};
+use super::{Difference, Found, NamedEndpoint, Rank, addressed};
 use crate::core::facts::{AddressFacts, EndpointsFacts, LABEL_HEADLESS};
 use crate::core::hash::KeyedMap;
 use crate::core::ports::SlicePort;
@@ -109,7 +109,7 @@ fn changed(found: &mut Found, stored: &EndpointsFacts, desired: &EndpointsFacts)
             continue;
         };
         let name = wanted.name();
-        let of = Subject {
+        let of = NamedEndpoint {
             address: &name,
             pod: wanted.pod(),
         };

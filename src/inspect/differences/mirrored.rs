@@ -1,6 +1,6 @@
 //! Differences of slices that mirror Endpoints.
 
-use super::{Difference, Found, Rank, Subject};
+use super::{Difference, Found, NamedEndpoint, Rank};
 use crate::core::facts::{EndpointFacts, SliceFacts};
 use crate::core::mirror::{MirroredEndpoint, observed_endpoint};
 use crate::core::namespace::NamespaceState;
@@ -128,7 +128,7 @@ fn stands_for(endpoint: &EndpointFacts) -> String {
 }
 
 fn endpoint(found: &mut Found, address: &str, stored: &MirroredEndpoint, wanted: &MirroredEndpoint) {
-    let of = Subject { address, pod: None };
+    let of = NamedEndpoint { address, pod: None };
     let spell = |ready: bool| Some(if ready { "true" } else { "false" });
     found.field(of, "ready", spell(stored.ready), spell(wanted.ready));
     found.field(of, "node", stored.node.as_deref(), wanted.node.as_deref());

@@ -1,6 +1,6 @@
 //! Differences of slices.
 
-use super::{Difference, Found, Rank, Subject, addressed};
+use super::{Difference, Found, NamedEndpoint, Rank, addressed};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, is_reserved_label};
 use crate::core::hash::KeyedMap;
@@ -68,9 +68,9 @@ fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, around:
 fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
     let name = named(wanted);
     let pod = wanted.pod.as_deref();
-    let of = Subject { address: &name, pod };
+    let of = NamedEndpoint { address: &name, pod };
     let subject = pod.map(|pod| format!("pod {pod}"));
-    let of_it = Subject {
+    let of_it = NamedEndpoint {
         address: subject.as_deref().unwrap_or(&name),
         pod,
     };

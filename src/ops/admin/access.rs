@@ -28,7 +28,7 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 
 /// The decision about a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// The user may read the page.
     Allowed,
     /// There is no token, or it is not valid.
@@ -39,7 +39,7 @@ pub(super) enum Verdict {
     Unknown(Arc<str>),
 }
 
-type Review = Shared<BoxFuture<'static, Verdict>>;
+type Review = Shared<BoxFuture<'static, Decision>>;
 
 /// Decides who may read metrics, and caches the decisions.
 pub(super) struct Access {
@@ -64,9 +64,9 @@ impl Access {
 
     /// Decides whether the sender of these headers may use this method on this path. The path is always the same, so it
     /// is not part of the cache key.
-    pub(super) async fn decide(&self, headers: &HeaderMap, method: &Method, path: &'static str) -> Verdict {
+    pub(super) async fn decide(&self, headers: &HeaderMap, method: &Method, path: &'static str) -> Decision {
         let Some(token) = bearer(headers) else {
-            return Verdict::Unauthenticated;
+            return Decision::Unauthenticated;
         };
         let key = (token.to_owned(), method.clone());
         let now = Instant::now();
@@ -75,13 +75,13 @@ impl Access {
             reviews.retain(|_, (since, _)| now.saturating_duration_since(*since) < BELIEVED);
             match reviews.get(&key) {
                 Some((_, review)) => review.clone(),
-                None if reviews.len() >= REMEMBERED => return Verdict::Unknown("too many tokens".into()),
+                None if reviews.len() >= REMEMBERED => return Decision::Unknown("too many tokens".into()),
                 None => {
                     let (client, token, method) = (self.client.clone(), key.0.clone(), method.clone());
                     let review = async move {
                         timeout(DEADLINE, review(&client, &token, &method, path))
                             .await
-                            .unwrap_or_else(|_| Verdict::Unknown("no answer in time".into()))
+                            .unwrap_or_else(|_| Decision::Unknown("no answer in time".into()))
                     };
                     let review = review.boxed().shared();
                     reviews.insert(key.clone(), (now, review.clone()));
@@ -89,15 +89,15 @@ impl Access {
                 }
             }
         };
-        let verdict = review.clone().await;
-        if let Verdict::Unknown(_) = verdict {
+        let decision = review.clone().await;
+        if let Decision::Unknown(_) = decision {
             // Failures are not cached, so the next request asks again.
             let mut reviews = self.reviews.lock();
             if reviews.get(&key).is_some_and(|(_, known)| known.ptr_eq(&review)) {
                 reviews.remove(&key);
             }
         }
-        verdict
+        decision
     }
 }
 
@@ -110,10 +110,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && fits).then_some(token)
 }
 
-async fn review(client: &Client, token: &str, method: &Method, path: &str) -> Verdict {
+async fn review(client: &Client, token: &str, method: &Method, path: &str) -> Decision {
     match try_review(client, token, method, path).await {
-        Ok(verdict) => verdict,
-        Err(error) => Verdict::Unknown(error.to_string().into()),
+        Ok(decision) => decision,
+        Err(error) => Decision::Unknown(error.to_string().into()),
     }
 }
 
@@ -122,7 +122,7 @@ async fn try_review(
     token: &str,
     method: &Method,
     path: &str,
-) -> Result<Verdict, ClientError> {
+) -> Result<Decision, ClientError> {
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenReview",
@@ -131,12 +131,12 @@ async fn try_review(
     let answer = post(client, http::TOKEN_REVIEWS, &review).await?;
     let status = &answer["status"];
     if status["authenticated"] != true {
-        return Ok(Verdict::Unauthenticated);
+        return Ok(Decision::Unauthenticated);
     }
     let user = &status["user"];
     let name = user["username"].as_str().unwrap_or_default();
     if name.is_empty() {
-        return Ok(Verdict::Unauthenticated);
+        return Ok(Decision::Unauthenticated);
     }
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -152,9 +152,9 @@ async fn try_review(
     let answer = post(client, http::ACCESS_REVIEWS, &review).await?;
     let status = &answer["status"];
     if status["allowed"] == true && status["denied"] != true {
-        Ok(Verdict::Allowed)
+        Ok(Decision::Allowed)
     } else {
-        Ok(Verdict::Forbidden(name.into()))
+        Ok(Decision::Forbidden(name.into()))
     }
 }
 

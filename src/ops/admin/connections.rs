@@ -1,6 +1,7 @@
 //! Connections of clients that are not trusted: each of them is bounded in cost and in time.
 
 use super::tls::Tls;
+use crate::clock;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -200,7 +201,7 @@ impl ConnectionSlot {
         let Some(entry) = table.by_id.get(&self.id) else {
             return true;
         };
-        let idle = |since| Instant::now().saturating_duration_since(since) >= self.connections.limits.idle;
+        let idle = |since| clock::since(since) >= self.connections.limits.idle;
         entry.silent.is_some_and(idle)
     }
 }

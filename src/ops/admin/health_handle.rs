@@ -5,9 +5,9 @@ use crate::actors::inbox::Inbox;
 use crate::actors::messages::{EventHandle, EventMsg, RootMsg, ShardMsg, WriterHandle, WriterMsg};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
+use crate::core::leadership::Leadership;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
-use crate::core::role::Leadership;
 use crate::metrics::LeaseState;
 use crate::ops::progress::Progress;
 use parking_lot::Mutex;
@@ -85,7 +85,7 @@ pub struct Parts {
     pub events: EventHandle,
     /// The router, which knows the shards.
     pub router: Arc<Router>,
-    /// The current role and term.
+    /// The current role.
     pub leadership: watch::Receiver<Leadership>,
     /// The renewals of the Lease, if there is an election.
     pub renewal: Option<Renewal>,
@@ -358,7 +358,7 @@ impl Watchdog {
 mod tests {
     use super::*;
     use crate::core::namespace::Settings;
-    use crate::ops::progress::PATIENCE;
+    use crate::ops::progress::STALLED_AFTER;
     use ractor::{Actor, ActorProcessingErr};
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -430,7 +430,7 @@ mod tests {
         );
         let start = Instant::now();
         let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
-        let progress = Progress::new(clock.clone(), PATIENCE);
+        let progress = Progress::new(clock.clone(), STALLED_AFTER);
         let health = HealthHandle::default();
         health.set(Parts {
             root,
@@ -451,7 +451,7 @@ mod tests {
         let why = health.verdict().unwrap_err();
         assert!(why.starts_with("root: no answer"), "{why}");
         assert_eq!(progress.stall(), None, "it may still be well again");
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(STALLED_AFTER).await;
         let stall = progress.stall().unwrap();
         assert!(stall.contains("root: no answer"), "{stall}");
     }

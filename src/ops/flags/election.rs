@@ -7,7 +7,7 @@ use crate::cluster::lease::Location;
 use crate::core::election::{Timing, TimingError};
 use crate::core::golang;
 use crate::ops::election::{Candidacy, identity};
-use crate::ops::progress::PATIENCE;
+use crate::ops::progress::STALLED_AFTER;
 use std::time::Duration;
 
 /// The flags of leader election.
@@ -132,7 +132,7 @@ impl ElectionArgs {
             timing: self.timing().ok()??,
             clock: Clock::default(),
             wall: WallClock::default(),
-            patience: PATIENCE,
+            stalled_after: STALLED_AFTER,
         })
     }
 }

@@ -4,15 +4,14 @@
 //! A namespace can join while everything is being listed, since it then gets the list. At any other time it has a watch of
 //! its own, until enough such namespaces have come together for another list.
 
-use super::{LeaseReader, events_of, read_version};
+use super::{LeaseReader, ListedLeases, events_of};
 use crate::cluster::cause::Cause;
-use crate::cluster::codec::{self, Namespaced, Undecodable};
 use crate::cluster::http;
-use crate::cluster::pages::{self, ANSWER, PAGE};
+use crate::cluster::pages::PAGE;
 use crate::cluster::watch::initial::Way;
-use crate::cluster::watch::serving::{Listed, Shown, Subject, Work, serve};
+use crate::cluster::watch::serving::{Followed, Listed, Shown, Work, serve};
 use crate::core::followed_leases::lease::{LeaseEvent, LeaseFacts, LeaseList};
-use crate::core::leadership::Demand;
+use crate::core::leadership::{Demand, Leadership};
 use futures::FutureExt as _;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -36,8 +35,8 @@ pub(crate) struct Members(Mutex<State>);
 struct State {
     /// Set while everything is listed, so that others can join.
     gathers: bool,
-    /// The term in which it lists, once that has begun.
-    term: Option<u64>,
+    /// The [`Leadership::wins`] of the term in which it lists, once that has begun.
+    wins: Option<u64>,
     /// The namespaces, each with the number of its request.
     of: HashMap<Arc<str>, u64>,
 }
@@ -48,7 +47,7 @@ impl Members {
         let of = namespaces.iter().filter(|(namespace, _)| may_join(namespace));
         Self(Mutex::new(State {
             gathers: true,
-            term: None,
+            wins: None,
             of: of
                 .map(|(namespace, generation)| (namespace.clone(), *generation))
                 .collect(),
@@ -89,7 +88,7 @@ impl LeaseReader {
         {
             let mut state = members.0.lock();
             // A list from an earlier term proves nothing.
-            let outdated = state.term.is_some_and(|term| term != now.term);
+            let outdated = state.wins.is_some_and(|wins| wins != now.wins);
             if !state.gathers || outdated || !may_join(namespace) {
                 return false;
             }
@@ -104,45 +103,38 @@ impl LeaseReader {
     /// Follows the Leases of all members, as [`LeaseReader::follow`] follows those of one namespace.
     pub(crate) async fn follow_everywhere(self, members: Arc<Members>, tell: Tell) {
         let mut leadership = self.leadership.clone();
-        let follows = |now: &crate::core::role::Leadership| now.role.follows_outputs();
-        let Ok(term) = leadership.wait_for(follows).await.map(|now| now.term) else {
+        let follows = |now: &Leadership| now.role.follows_outputs();
+        let Ok(wins) = leadership.wait_for(follows).await.map(|now| now.wins) else {
             return;
         };
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut watched = Watched {
+        let mut watched = AllLeases {
             reader: self,
             members,
             tell,
         };
-        watched.begin(term);
+        watched.begin(wins);
         let (_demand, demands) = watch::channel(Demand::default());
         tokio::select! {
             biased;
-            _ = leadership.wait_for(|now| !follows(now) || now.term != term) => {}
+            _ = leadership.wait_for(|now| !follows(now) || now.wins != wins) => {}
             () = serve(&mut watched, demands, &mut random) => {}
         }
     }
 }
 
 /// The Leases of all namespaces, for the members.
-struct Watched {
+struct AllLeases {
     reader: LeaseReader,
     members: Arc<Members>,
     tell: Tell,
 }
 
-/// All Leases, at a version.
-struct Leases {
-    asked: Instant,
-    version: u64,
-    all: Vec<Namespaced<LeaseFacts>>,
-}
-
-impl Watched {
-    fn begin(&self, term: u64) {
+impl AllLeases {
+    fn begin(&self, wins: u64) {
         let all = {
             let mut state = self.members.0.lock();
-            state.term = Some(term);
+            state.wins = Some(wins);
             state.of.clone()
         };
         for (namespace, generation) in all {
@@ -152,48 +144,32 @@ impl Watched {
     }
 }
 
-impl Subject for Watched {
-    type Listing = Leases;
+impl Followed for AllLeases {
+    type Listing = ListedLeases;
 
     fn resource(&self) -> &'static str {
         "leases"
     }
 
-    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<Leases> {
+    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<ListedLeases> {
         if again {
             tracing::debug!("listing all Leases again, because their watch cannot be resumed");
         }
         self.members.0.lock().gathers = true;
         let size = if way == Way::Whole { 0 } else { PAGE };
         let reader = self.reader.clone();
-        async move {
-            let asked = Instant::now();
-            // Others may join until all of it has come, so nothing is left out yet.
-            let mut all = Vec::new();
-            let get = |uri: String| {
-                let reader = reader.clone();
-                async move { reader.answer(&uri).await }
-            };
-            let take = |items: Vec<Namespaced<LeaseFacts>>, errors: Vec<Undecodable>| {
-                reader.complain(&errors);
-                all.extend(items);
-                Ok(())
-            };
-            let version = pages::read(http::ALL_LEASES, LEFT_OUT, size, Some(ANSWER), get, take).await?;
-            let version = codec::version(&version)?;
-            Ok(Leases { asked, version, all })
-        }
-        .boxed()
+        // Others may join until all of it has come, so nothing is left out yet.
+        async move { reader.list(http::ALL_LEASES, LEFT_OUT, size).await }.boxed()
     }
 
-    fn shows(listing: &Leases) -> Listed {
+    fn shows(listing: &ListedLeases) -> Listed {
         Listed {
             version: listing.version,
             objects: listing.all.len(),
         }
     }
 
-    fn listed(&mut self, listing: Leases, _: Demand) {
+    fn listed(&mut self, listing: ListedLeases, _: Demand) {
         let members = {
             let mut state = self.members.0.lock();
             state.gathers = false;
@@ -225,7 +201,8 @@ impl Subject for Watched {
     }
 
     fn version(&mut self) -> Work<u64> {
-        read_version(self.reader.clone(), format!("{}?limit=1", http::ALL_LEASES)).boxed()
+        let uri = format!("{}?limit=1", http::ALL_LEASES);
+        self.reader.clone().version(uri).boxed()
     }
 
     fn opened(&mut self, _: u64) {
@@ -264,7 +241,7 @@ impl Subject for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for AllLeases {
     fn drop(&mut self) {
         // This watch lists nothing more, so no namespace may join it from now on.
         self.members.0.lock().gathers = false;

@@ -47,15 +47,15 @@ fn listed(holder: &str) -> FollowedLease {
 fn a_watch_event_before_the_list_proves_nothing() {
     let mut lease = FollowedLease::default();
     assert_eq!(lease.seen(7, &record("a", 1), at(0)), LeaseEffect::None);
-    assert_eq!(lease.verdict(), Verdict::Unknown);
+    assert_eq!(lease.leader(), Leader::Unknown);
     assert_eq!(lease.gone(8, at(0)), LeaseEffect::None);
-    assert_eq!(lease.verdict(), Verdict::Unknown);
+    assert_eq!(lease.leader(), Leader::Unknown);
 }
 
 #[test]
 fn only_a_change_is_a_renewal() {
     let mut lease = listed("a");
-    assert_eq!(lease.verdict(), Verdict::Held("a"));
+    assert_eq!(lease.leader(), Leader::Held("a"));
     // Its metadata was edited, an event came late, and it was listed again.
     assert_eq!(lease.seen(6, &record("a", 0), at(3)), LeaseEffect::None);
     assert_eq!(lease.seen(4, &record("b", 9), at(3)), LeaseEffect::None);
@@ -77,16 +77,13 @@ fn only_a_change_is_a_renewal() {
         lease.seen(9, &record("b", 2), at(7)),
         LeaseEffect::Renewed { moved: true }
     );
-    assert_eq!(lease.verdict(), Verdict::Held("b"));
+    assert_eq!(lease.leader(), Leader::Held("b"));
     // A list with another content is a first sight.
     assert_eq!(
         lease.listed(as_of(12, 8), Some((12, &record("c", 3))), at(9)),
         LeaseEffect::Judge
     );
-    assert_eq!(
-        (lease.verdict(), lease.wake()),
-        (Verdict::Held("c"), Some(at(19)))
-    );
+    assert_eq!((lease.leader(), lease.wake()), (Leader::Held("c"), Some(at(19))));
 }
 
 #[test]
@@ -106,29 +103,29 @@ fn a_published_holder_is_removed_only_after_a_read() {
     );
     assert_eq!(lease.due(at(21), true), (true, LeaseEffect::None));
     assert_eq!(lease.read(&found(9, record("a", 4)), at(21)), LeaseEffect::Judge);
-    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
+    assert_eq!(lease.leader(), Leader::Nobody(Vacancy::Expired));
     assert_eq!(lease.wake(), None);
     assert_eq!(
         lease.listed(as_of(9, 22), Some((9, &record("a", 4))), at(22)),
         LeaseEffect::None
     );
     assert_eq!(
-        lease.verdict(),
-        Verdict::Nobody(Vacancy::Expired),
+        lease.leader(),
+        Leader::Nobody(Vacancy::Expired),
         "a list is no renewal"
     );
     assert_eq!(
         lease.seen(10, &record("a", 5), at(23)),
         LeaseEffect::Renewed { moved: false }
     );
-    assert_eq!(lease.verdict(), Verdict::Held("a"));
+    assert_eq!(lease.leader(), Leader::Held("a"));
 }
 
 #[test]
 fn without_a_published_pod_time_runs_out_without_a_read() {
     let mut lease = listed("a");
     assert_eq!(lease.due(at(10), false), (false, LeaseEffect::Judge));
-    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
+    assert_eq!(lease.leader(), Leader::Nobody(Vacancy::Expired));
     assert_eq!(lease.holder(), Some("a"));
 }
 
@@ -139,13 +136,13 @@ fn a_read_that_fails_is_repeated_ever_more_slowly() {
     for pause in [1, 2, 4, 8, 10, 10] {
         assert_eq!(lease.due(now, true), (true, LeaseEffect::None));
         assert_eq!(lease.read(&LeaseAnswer::Failed, now), LeaseEffect::None);
-        assert_eq!(lease.verdict(), Verdict::Held("a"), "nothing is proven");
+        assert_eq!(lease.leader(), Leader::Held("a"), "nothing is proven");
         assert_eq!(lease.wake(), Some(now + at(pause)));
         now += at(pause);
     }
     assert_eq!(lease.due(now, true), (true, LeaseEffect::None));
     assert_eq!(lease.read(&LeaseAnswer::Missing, now), LeaseEffect::Judge);
-    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+    assert_eq!(lease.leader(), Leader::Nobody(Vacancy::NoLease));
 }
 
 #[test]
@@ -157,10 +154,7 @@ fn what_the_watch_shows_meanwhile_is_newer_than_a_read() {
         LeaseEffect::Renewed { moved: true }
     );
     assert_eq!(lease.read(&found(5, record("a", 0)), at(12)), LeaseEffect::None);
-    assert_eq!(
-        (lease.verdict(), lease.wake()),
-        (Verdict::Held("b"), Some(at(21)))
-    );
+    assert_eq!((lease.leader(), lease.wake()), (Leader::Held("b"), Some(at(21))));
     // The same with an answer that there is none.
     assert_eq!(lease.due(at(21), true), (true, LeaseEffect::None));
     assert_eq!(
@@ -168,7 +162,7 @@ fn what_the_watch_shows_meanwhile_is_newer_than_a_read() {
         LeaseEffect::Renewed { moved: false }
     );
     assert_eq!(lease.read(&LeaseAnswer::Missing, at(23)), LeaseEffect::None);
-    assert_eq!(lease.verdict(), Verdict::Held("b"));
+    assert_eq!(lease.leader(), Leader::Held("b"));
     // An answer that is not awaited.
     assert_eq!(lease.read(&LeaseAnswer::Missing, at(24)), LeaseEffect::None);
 }
@@ -182,10 +176,7 @@ fn a_read_at_a_lower_version_is_a_first_sight_of_a_restored_store() {
     );
     assert_eq!(lease.due(at(11), true), (true, LeaseEffect::None));
     assert_eq!(lease.read(&found(40, record("b", 1)), at(12)), LeaseEffect::Judge);
-    assert_eq!(
-        (lease.verdict(), lease.wake()),
-        (Verdict::Held("b"), Some(at(22)))
-    );
+    assert_eq!((lease.leader(), lease.wake()), (Leader::Held("b"), Some(at(22))));
     assert_eq!(
         lease.seen(41, &record("b", 2), at(13)),
         LeaseEffect::Renewed { moved: false }
@@ -204,7 +195,7 @@ fn an_answer_that_was_sent_before_the_lease_was_deleted_revives_nothing() {
             lease.read(&found(version, record("a", 1)), at(now + 12)),
             LeaseEffect::None
         );
-        assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+        assert_eq!(lease.leader(), Leader::Nobody(Vacancy::NoLease));
         assert_eq!(
             lease.seen(version, &record("a", 1), at(now + 13)),
             LeaseEffect::None
@@ -218,7 +209,7 @@ fn an_answer_that_was_sent_before_the_lease_was_deleted_revives_nothing() {
         lease.read(&found(12, record("b", 0)), at(2012)),
         LeaseEffect::Judge
     );
-    assert_eq!(lease.verdict(), Verdict::Held("b"));
+    assert_eq!(lease.leader(), Leader::Held("b"));
 }
 
 #[test]
@@ -229,10 +220,10 @@ fn a_list_that_is_late_shows_nothing_and_one_of_a_restored_store_all() {
         let shown = shown.as_ref().map(|(version, record)| (*version, record));
         let effect = lease.listed(as_of(15, 4), shown, at(6));
         assert_eq!(effect, LeaseEffect::None);
-        assert_eq!(lease.verdict(), Verdict::Held("b"));
+        assert_eq!(lease.leader(), Leader::Held("b"));
         let effect = lease.listed(as_of(15, 7), shown, at(8));
         assert_eq!(effect, LeaseEffect::Judge);
-        assert_ne!(lease.verdict(), Verdict::Held("b"));
+        assert_ne!(lease.leader(), Leader::Held("b"));
     }
 }
 
@@ -244,8 +235,8 @@ fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
         LeaseEffect::Renewed { moved: true }
     );
     assert_eq!(
-        (lease.verdict(), lease.wake()),
-        (Verdict::Nobody(Vacancy::NoHolder), None)
+        (lease.leader(), lease.wake()),
+        (Leader::Nobody(Vacancy::NoHolder), None)
     );
     assert_eq!(
         lease.gone(4, at(1)),
@@ -253,7 +244,7 @@ fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
         "an event that comes late"
     );
     assert_eq!(lease.gone(7, at(1)), LeaseEffect::Judge);
-    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+    assert_eq!(lease.leader(), Leader::Nobody(Vacancy::NoLease));
     assert_eq!(lease.listed(as_of(7, 2), None, at(2)), LeaseEffect::None);
     // Seen to be created, so its holder is alive.
     assert_eq!(
@@ -261,7 +252,7 @@ fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
         LeaseEffect::Renewed { moved: true }
     );
     assert_eq!(lease.listed(as_of(9, 4), None, at(4)), LeaseEffect::Judge);
-    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+    assert_eq!(lease.leader(), Leader::Nobody(Vacancy::NoLease));
 }
 
 #[test]
@@ -275,20 +266,17 @@ fn a_lease_that_cannot_be_listed_is_read_in_the_end() {
         lease.read(&LeaseAnswer::Refused("no".into()), at(116)),
         LeaseEffect::Judge
     );
-    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Unreadable));
+    assert_eq!(lease.leader(), Leader::Nobody(Vacancy::Unreadable));
     assert_eq!(lease.wake(), Some(at(176)), "permission may come");
     assert_eq!(lease.due(at(176), false), (true, LeaseEffect::None));
     assert_eq!(lease.read(&found(3, record("a", 0)), at(177)), LeaseEffect::Judge);
-    assert_eq!(
-        (lease.verdict(), lease.wake()),
-        (Verdict::Held("a"), Some(at(187)))
-    );
+    assert_eq!((lease.leader(), lease.wake()), (Leader::Held("a"), Some(at(187))));
     let mut late = FollowedLease::default();
     assert!(late.ask() && !late.ask(), "read at once, once");
     // The watch shows something meanwhile, which may be newer.
     late.seen(4, &record("b", 1), at(0));
     assert_eq!(late.read(&found(3, record("a", 0)), at(1)), LeaseEffect::None);
-    assert_eq!((late.verdict(), late.wake()), (Verdict::Unknown, Some(at(2))));
+    assert_eq!((late.leader(), late.wake()), (Leader::Unknown, Some(at(2))));
     assert_eq!(late.due(at(2), false), (true, LeaseEffect::None));
     assert_eq!(late.read(&found(3, record("a", 0)), at(1)), LeaseEffect::Judge);
     assert!(!late.ask());
@@ -537,10 +525,10 @@ impl World {
 
     /// Publishes whom the Lease says, by the rules.
     fn settle(&mut self, effect: LeaseEffect) {
-        match self.lease.verdict() {
-            Verdict::Unknown => {}
-            Verdict::Nobody(_) => self.published = None,
-            Verdict::Held(holder) => {
+        match self.lease.leader() {
+            Leader::Unknown => {}
+            Leader::Nobody(_) => self.published = None,
+            Leader::Held(holder) => {
                 if self.published.as_deref() != Some(holder) {
                     let renewed = matches!(effect, LeaseEffect::Renewed { .. });
                     self.published = renewed.then(|| holder.to_owned());

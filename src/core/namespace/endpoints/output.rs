@@ -1,10 +1,8 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
-use super::server::Verdict;
+use super::server::Agreement;
 use super::{Endpoints, EndpointsDesk, EndpointsNews, GONE_WITH_ITS_SERVICE};
-use crate::core::body::{
-    AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
-};
+use crate::core::body::{AddressBody, Encode, EndpointsBody, Metadata, PodReference, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
@@ -12,7 +10,8 @@ use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Content, Gone, Lifecycle, Metadata, Objects, Outcome, Published, Publishing, Trouble, Whole,
+    BuiltRequest, Content, Gone, Lifecycle, ObjectMeta, Objects, Outcome, Published, Publishing, Trouble,
+    Whole,
 };
 use crate::core::namespace::services::{ServiceEndpoints, address_of, by_uid};
 use crate::core::object::{ObjectName, ObjectState, Phase, Remote, RequestKind};
@@ -29,7 +28,7 @@ impl Named for Endpoints {
     }
 }
 
-impl Metadata for EndpointsMeta {
+impl ObjectMeta for EndpointsMeta {
     fn name(&self) -> &str {
         &self.name
     }
@@ -289,7 +288,7 @@ impl EndpointsDesk<'_> {
     fn reconcile_observed(&mut self, id: EndpointsId, mut facts: EndpointsFacts) {
         self.endpoints.objects[id].mirrorable = facts.meta.may_be_mirrored();
         self.tell_mirrors(&mut facts);
-        let verdict = self.services.find(&facts.meta.name).map(|id| {
+        let agreement = self.services.find(&facts.meta.name).map(|id| {
             let service = &mut self.services[id];
             if self.ctx.starting
                 && facts.meta.ours
@@ -300,13 +299,13 @@ impl EndpointsDesk<'_> {
                 // The object is older than this process, so the Service's creation is long past.
                 service.trigger = None;
             }
-            let verdict = self.judge_endpoints(id, &facts);
+            let agreement = self.compare_endpoints(id, &facts);
             self.ctx.work.ports_read += 4 * self.listed_ports(id);
-            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id].endpoints, &verdict) {
+            if let (Some(endpoints), Agreement::Same(_)) = (&mut self.services[id].endpoints, &agreement) {
                 // It was compared with the current members.
                 (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
             }
-            verdict
+            agreement
         });
         let entry = &mut self.endpoints.objects[id];
         let EndpointsFacts { meta, extras, .. } = facts;
@@ -315,8 +314,8 @@ impl EndpointsDesk<'_> {
         let empty = extras.is_empty();
         entry.object.set_extras((!empty).then_some(extras));
         entry.published = None;
-        match (entry.object.phase, verdict) {
-            (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
+        match (entry.object.phase, agreement) {
+            (Phase::Managed, Some(Agreement::Same(fingerprint))) => {
                 entry.published = fingerprint;
                 entry.object.rewrite = false;
                 entry.object.found_in_sync();
@@ -325,7 +324,7 @@ impl EndpointsDesk<'_> {
                     entry.object.succeed();
                 }
             }
-            (Phase::Managed, Some(Verdict::Differs(priority))) => {
+            (Phase::Managed, Some(Agreement::Differs(priority))) => {
                 entry.object.rewrite = true;
                 entry.object.priority = entry.object.priority.min(priority);
             }
@@ -537,7 +536,7 @@ impl EndpointsDesk<'_> {
             .find(&service.name)
             .map(|id| &self.endpoints.objects[id].object);
         EndpointsBody {
-            metadata: BodyMetadata {
+            metadata: Metadata {
                 namespace: &self.ctx.namespace,
                 name: &service.name,
                 subject: Subject::EndpointsOf(service),

@@ -13,7 +13,7 @@ use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
 use std::num::NonZeroU64;
 
 /// The result of comparing an object on the API server with what it should be.
-pub(super) enum Verdict {
+pub(super) enum Agreement {
     /// It can stay, and has this fingerprint if it is exactly what we would write.
     Same(Option<NonZeroU64>),
     /// It must be written, with this priority.
@@ -41,10 +41,10 @@ impl Endpoints {
 
 impl EndpointsDesk<'_> {
     /// Compares what the API server has with what it should have. Order and packing do not count.
-    pub(super) fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
+    pub(super) fn compare_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Agreement {
         let service = &self.services[id];
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
-            return Verdict::Differs(Priority::Rest);
+            return Agreement::Differs(Priority::Rest);
         };
         let order = by_uid(self.inputs);
         let mut priority = Priority::Add;
@@ -85,10 +85,10 @@ impl EndpointsDesk<'_> {
             // If there are too many addresses, others may have chosen which of them are there: then the object is not
             // known to be what we would write.
             Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(self.inputs)) => {
-                Verdict::Same(None)
+                Agreement::Same(None)
             }
-            Some(_) => Verdict::Same(Some(self.endpoints_fingerprint(id))),
-            None => Verdict::Differs(priority),
+            Some(_) => Agreement::Same(Some(self.endpoints_fingerprint(id))),
+            None => Agreement::Differs(priority),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::notices::Notices as _;
 use super::{
-    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, Metadata as _, ObjectEvent, Objects, Outcome,
+    AnswerEffect, BuiltRequest, Facts, Gone, Id, Meta, ObjectEvent, ObjectMeta as _, Objects, Outcome,
     Published, Publishing, Step, Whole, context_mut, effect, next_step, object_mut, object_of, objects,
     objects_mut, set_back,
 };
@@ -119,7 +119,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         if flight == RequestKind::Fetch && effect != AnswerEffect::Failed {
             let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
             // A slice that appeared is read before it is managed.
-            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { blocks: false };
+            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { awaited: false };
             let now = object.remote.as_ref().map(|remote| remote.version);
             let changed = effect == AnswerEffect::Read && before == Phase::Managed && now != version;
             let contested = object.is_contested();

@@ -4,8 +4,8 @@ use crate::core::ids::Uid;
 const PHASES: [Phase; 7] = [
     Phase::Managed,
     Phase::Deleting,
-    Phase::Adopting { blocks: false },
-    Phase::Adopting { blocks: true },
+    Phase::Adopting { awaited: false },
+    Phase::Adopting { awaited: true },
     Phase::Leftover { confirmed: false },
     Phase::Leftover { confirmed: true },
     Phase::Unmanaged,
@@ -63,8 +63,8 @@ fn each_phase_has_its_request() {
     let expected = [
         (Phase::Managed, Step::Write, Step::Write),
         (Phase::Deleting, Step::Delete, Step::Forget),
-        (Phase::Adopting { blocks: true }, Step::Fetch, Step::Fetch),
-        (Phase::Adopting { blocks: false }, Step::Fetch, Step::Fetch),
+        (Phase::Adopting { awaited: true }, Step::Fetch, Step::Fetch),
+        (Phase::Adopting { awaited: false }, Step::Fetch, Step::Fetch),
         (Phase::Leftover { confirmed: false }, Step::Probe, Step::Probe),
         (Phase::Leftover { confirmed: true }, Step::Delete, Step::Forget),
         (Phase::Unmanaged, Step::Rest, Step::Rest),

@@ -16,13 +16,13 @@ use std::vec::IntoIter;
 
 /// The slice of each group, by the group's index.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
+pub(super) struct GroupSlices {
     slices: Vec<Option<MirroredSliceId>>,
     /// The number of groups that have one.
     used: usize,
 }
 
-impl Places {
+impl GroupSlices {
     fn empty(groups: usize) -> Self {
         Self {
             slices: vec![None; groups],
@@ -103,7 +103,7 @@ impl Mirroring<'_> {
             .content
             .as_deref()
             .map_or(0, |content| content.groups.len());
-        let fits = action != MirrorAction::Mirror || mirror.places.slices.len() == groups;
+        let fits = action != MirrorAction::Mirror || mirror.group_slices.slices.len() == groups;
         let whole = mirror.whole || mirror.action != Some(action) || !fits;
         let slices = if whole { &mirror.slices } else { &mirror.touched };
         let slices: Vec<_> = slices.iter().collect();
@@ -139,7 +139,7 @@ impl Mirroring<'_> {
                 Priority::Add
             };
             if whole {
-                mirror.places = Places::empty(content.groups.len());
+                mirror.group_slices = GroupSlices::empty(content.groups.len());
             }
         }
         Some(Assignment {
@@ -167,16 +167,16 @@ impl Mirroring<'_> {
             return true;
         };
         let content = mirror.content.take();
-        let mut places = std::mem::take(&mut mirror.places);
+        let mut group_slices = std::mem::take(&mut mirror.group_slices);
         let done = match content
             .as_deref()
             .filter(|_| assignment.action == MirrorAction::Mirror)
         {
-            Some(content) => self.assign_some(assignment, content, &mut places, budget),
+            Some(content) => self.assign_some(assignment, content, &mut group_slices, budget),
             None => self.withdraw_some(assignment, budget),
         };
         if let Some(mirror) = self.mirrors.by_name.get_mut(&assignment.name) {
-            (mirror.content, mirror.places) = (content, places);
+            (mirror.content, mirror.group_slices) = (content, group_slices);
         }
         if done {
             self.finish_assignment(assignment);
@@ -190,12 +190,12 @@ impl Mirroring<'_> {
         &mut self,
         assignment: &mut Assignment,
         content: &MirroredObject,
-        places: &mut Places,
+        group_slices: &mut GroupSlices,
         budget: &mut TurnBudget,
     ) -> bool {
         if assignment.matched.is_none() {
             while let Some(id) = assignment.slices.next() {
-                self.find_place(assignment, id, content, places);
+                self.find_place(assignment, id, content, group_slices);
                 budget.spend(1);
                 if budget.is_spent() {
                     return false;
@@ -216,7 +216,7 @@ impl Mirroring<'_> {
                 break false;
             }
             if let Some(at) = matched.groups.next() {
-                self.fill_place(assignment, &mut matched, at, content, places);
+                self.fill_place(assignment, &mut matched, at, content, group_slices);
             } else if let Some(id) = matched.next_unneeded() {
                 // The slice that takes the place of this one is written before this one goes, and may wait for a batch.
                 let at_once = assignment.whole && !assignment.updates;
@@ -238,7 +238,7 @@ impl Mirroring<'_> {
         assignment: &mut Assignment,
         id: MirroredSliceId,
         content: &MirroredObject,
-        places: &mut Places,
+        group_slices: &mut GroupSlices,
     ) {
         self.ctx.work.slices_touched += 1;
         let slice = &mut self.mirrors.objects[id];
@@ -247,7 +247,7 @@ impl Mirroring<'_> {
         let at = family.and_then(|family| content.position(family, &slice.ports));
         if let Some(before) = before {
             assignment.found.push(before);
-            places.set(before, None);
+            group_slices.set(before, None);
         }
         if !slice.is_usable() {
             return;
@@ -260,7 +260,7 @@ impl Mirroring<'_> {
             let same = slice.shows(content, &content.groups[at]);
             (slice.object.remote.is_none(), !same, slice.name.clone())
         };
-        if let Some(other) = places.slices[at] {
+        if let Some(other) = group_slices.slices[at] {
             if rank(&self.mirrors.objects[other]) < rank(&self.mirrors.objects[id]) {
                 return assignment.unplaced.push(id);
             }
@@ -268,7 +268,7 @@ impl Mirroring<'_> {
             assignment.unplaced.push(other);
         }
         self.mirrors.objects[id].place = Some(at);
-        places.set(at, Some(id));
+        group_slices.set(at, Some(id));
     }
 
     fn finish_matching(&self, assignment: &mut Assignment, content: &MirroredObject) -> Matched {
@@ -303,15 +303,15 @@ impl Mirroring<'_> {
         matched: &mut Matched,
         at: usize,
         content: &MirroredObject,
-        places: &mut Places,
+        group_slices: &mut GroupSlices,
     ) {
         let group = &content.groups[at];
-        let known = places.slices[at].or_else(|| matched.spare[group.family.index()].pop_front());
+        let known = group_slices.slices[at].or_else(|| matched.spare[group.family.index()].pop_front());
         // Slices of Endpoints that are being deleted would go with them.
         let id = known.or_else(|| (!content.deleting).then(|| self.create_mirrored(&assignment.name)));
         let Some(id) = id else { return };
         self.mirrors.objects[id].place = Some(at);
-        places.set(at, Some(id));
+        group_slices.set(at, Some(id));
         self.publish_mirrored(id, content, group, assignment.priority, assignment.contested);
         let object = &self.mirrors.objects[id].object;
         assignment.updates |= object.remote.is_some() && object.rewrite;
@@ -337,7 +337,7 @@ impl Mirroring<'_> {
         if assignment.action != MirrorAction::Mirror {
             mirror.forget_content();
             mirror.told = LeftOut::default();
-            mirror.places = Places::default();
+            mirror.group_slices = GroupSlices::default();
         }
         let content = mirror.content.as_deref();
         let now = MirrorTotals {
@@ -346,7 +346,7 @@ impl Mirroring<'_> {
                 Some(_) => mirror.counted.endpoints,
                 None => 0,
             },
-            slices: mirror.places.used,
+            slices: mirror.group_slices.used,
             desired_slices: content.map_or(0, |content| content.groups.len()),
         };
         let before = std::mem::replace(&mut mirror.counted, now);

@@ -3,7 +3,7 @@
 use super::notices::involved_endpoints;
 use super::{Mirroring, Mirrors};
 use crate::core::address::Family;
-use crate::core::body::{Encode, Metadata as BodyMetadata, SliceBody, Subject};
+use crate::core::body::{Encode, Metadata, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{Extras, Owners, SliceFacts, SliceMeta};
@@ -11,7 +11,7 @@ use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{MirroredGroup, MirroredObject, observed_fingerprint};
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Gone, Lifecycle, Metadata as _, Objects, Published, Publishing, Trouble,
+    BuiltRequest, Gone, Lifecycle, ObjectMeta as _, Objects, Published, Publishing, Trouble,
 };
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
@@ -78,7 +78,7 @@ impl MirroredSlice {
     }
 
     /// Returns whether the other slices of the Service wait until it has been read, since it may show the same.
-    pub(super) fn holds_others(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         matches!(self.object.phase, Phase::Adopting { .. }) && !self.is_unreadable()
     }
 
@@ -205,7 +205,7 @@ impl Publishing for Mirroring<'_> {
             return None;
         }
         let body = encoder.mirrored(SliceBody {
-            metadata: BodyMetadata {
+            metadata: Metadata {
                 namespace: &self.ctx.namespace,
                 name: &slice.name,
                 subject: Subject::Mirrors(content),
@@ -400,7 +400,7 @@ impl Mirroring<'_> {
     pub(super) fn is_adopting_mirrored(&self, service: &str) -> bool {
         let mirror = self.mirrors.by_name.get(service);
         let mut unread = mirror.into_iter().flat_map(|mirror| mirror.unread.iter());
-        unread.any(|id| self.mirrors.objects[id].holds_others())
+        unread.any(|id| self.mirrors.objects[id].is_awaited())
     }
 
     /// Adds a slice that was not known and whose content is not known yet.
@@ -409,7 +409,7 @@ impl Mirroring<'_> {
         let phase = if meta.service.is_empty() {
             Phase::Unmanaged
         } else {
-            Phase::Adopting { blocks: true }
+            Phase::Adopting { awaited: true }
         };
         let mut slice = MirroredSlice::new(Arc::from(&*meta.name), meta.service.clone(), phase);
         slice.object.remote = Some(meta.remote());

@@ -2,13 +2,14 @@
 //! a pod does not.
 
 use super::addresses::ServiceEndpoints;
-use super::passes::{Edit, Pass, STRIDE};
+use super::passes::{Edit, Pass};
 use super::{ReadyTimes, Service, Services};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::inputs::Matching;
 use crate::core::namespace::Placement;
+use crate::core::namespace::rounds::STRIDE;
 use crate::core::object::{Phase, Remote, RequestKind};
 use crate::core::queue::Priority;
 use smallvec::SmallVec;

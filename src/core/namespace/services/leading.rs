@@ -11,7 +11,7 @@ use super::members::desired;
 use crate::core::address::Family;
 use crate::core::facts::{Manager, SliceFacts};
 use crate::core::followed_leases::lease::holder_name;
-use crate::core::followed_leases::{FollowedLeases, Judgement, Settled};
+use crate::core::followed_leases::{FollowedLeases, LeaderDecision, Settled};
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
@@ -101,12 +101,12 @@ impl Placement<'_> {
         let joins = joins || following.is_awaited(holder);
         let candidates = |identity: &str| self.services.leader_candidates(self.inputs, id, identity);
         let others = || self.others_publish(id);
-        let Some(judgement) = leases.judge(&name, following, joins, candidates, others) else {
+        let Some(decision) = leases.decide_leader(&name, following, joins, candidates, others) else {
             return;
         };
-        let Judgement { status, keeps, takes } = judgement;
+        let LeaderDecision { status, keeps, takes } = decision;
         let waits = joins && keeps.is_none() && takes.is_none() && self.others_publish(id).is_none();
-        let (former, withdrawn) = self.replace_leader(id, judgement, holder);
+        let (former, withdrawn) = self.replace_leader(id, decision, holder);
         if !decided {
             self.services.mark(id);
         }
@@ -141,10 +141,10 @@ impl Placement<'_> {
     fn replace_leader(
         &mut self,
         id: ServiceId,
-        judgement: Judgement,
+        decision: LeaderDecision,
         holder: Option<&str>,
     ) -> (Option<Box<str>>, bool) {
-        let Judgement { status, keeps, takes } = judgement;
+        let LeaderDecision { status, keeps, takes } = decision;
         let holder = holder.unwrap_or_default();
         let former = self.services.last_leader(self.inputs, id);
         let Some(following) = &self.services.table[id].following else {

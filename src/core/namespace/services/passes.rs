@@ -13,11 +13,9 @@ use crate::core::followed_leases::{Concerned, FollowedLeases};
 use crate::core::ids::{NodeId, PodId, ServiceId, SliceId};
 use crate::core::inputs::{Matching, PodChange};
 use crate::core::namespace::Placement;
-use crate::core::namespace::rounds::Round;
+use crate::core::namespace::rounds::{Round, STRIDE};
 use std::collections::VecDeque;
 
-/// Number of pods or slices to visit before the work is measured.
-pub(super) const STRIDE: usize = 64;
 /// The units of work after which a step ends early, where single pods are expensive, such as those with thousands of ports.
 const PIECE: u64 = 2000;
 

@@ -8,14 +8,13 @@ use crate::core::ids::{NodeId, PodId, ServiceId};
 use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::Notification;
+use crate::core::namespace::rounds::STRIDE;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of pods, and of memberships of pods in Services, that are visited for a node, since users who create pods can make
 /// them many. For all nodes together, a look visits twice as many at most.
 const VISITS: usize = 10_000;
-/// Number of visits in a step.
-const STRIDE: usize = 64;
 /// Number of Services that get an Event for a node.
 const SERVICES: usize = 20;
 /// Number of pods that an Event names.

@@ -6,7 +6,7 @@ use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::PodChange;
 use crate::core::namespace::Placement;
-use crate::core::namespace::lifecycle::{Lifecycle as _, Metadata as _};
+use crate::core::namespace::lifecycle::{Lifecycle as _, ObjectMeta as _};
 use crate::core::namespace::services::{desired, is_fit};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
@@ -37,7 +37,7 @@ impl Placement<'_> {
 
     /// Forgets a slice that is not managed.
     pub(in crate::core::namespace) fn drop_slice(&mut self, id: SliceId) {
-        self.release_hold(id);
+        self.end_awaiting(id);
         self.stop_waiting(id);
         self.drop_content(id);
         self.slices.duplicates.forget(self.slices.objects[id].service, id);
@@ -57,12 +57,12 @@ impl Placement<'_> {
     }
 
     /// Stops the Service from waiting for this slice.
-    pub(in crate::core::namespace) fn release_hold(&mut self, id: SliceId) {
+    pub(in crate::core::namespace) fn end_awaiting(&mut self, id: SliceId) {
         let slice = &mut self.slices.objects[id];
-        if slice.object.phase != (Phase::Adopting { blocks: true }) {
+        if slice.object.phase != (Phase::Adopting { awaited: true }) {
             return;
         }
-        slice.object.phase = Phase::Adopting { blocks: false };
+        slice.object.phase = Phase::Adopting { awaited: false };
         let service = slice.service;
         self.services[service].awaiting -= 1;
         self.services.mark(service);
@@ -80,7 +80,7 @@ impl Placement<'_> {
     /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is
     /// fetched if it is the Service's own, and deleted if not. A slice that was published for the Service's annotation
     /// is withdrawn if that no longer counts.
-    pub(in crate::core::namespace) fn attribute(&mut self, id: SliceId, holds: bool) {
+    pub(in crate::core::namespace) fn attribute(&mut self, id: SliceId, awaited: bool) {
         let slice = &self.slices.objects[id];
         let service = self.services.find(&slice.service_name);
         let facts = service.map(|service| &self.services[service].facts);
@@ -88,7 +88,7 @@ impl Placement<'_> {
             (Some(service), Some(facts))
                 if self.ctx.writes_slices(facts) && facts.manager() == slice.manager =>
             {
-                self.claim(id, service, holds);
+                self.claim(id, service, awaited);
             }
             (_, Some(facts)) if self.is_abandoned(slice, facts) => {
                 let name = slice.service_name.clone();
@@ -109,7 +109,7 @@ impl Placement<'_> {
     }
 
     /// Gives a Service a slice that names it and whose content is not known.
-    pub(in crate::core::namespace) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
+    pub(in crate::core::namespace) fn claim(&mut self, id: SliceId, service: ServiceId, awaited: bool) {
         self.stop_waiting(id);
         self.drop_content(id);
         let state = &mut self.services[service];
@@ -120,8 +120,8 @@ impl Placement<'_> {
         state.slices.insert(id);
         let owner = slice.owner();
         if owner.is_some_and(|owner| owner.includes(&state.facts.uid)) {
-            slice.object.phase = Phase::Adopting { blocks: holds };
-            state.awaiting += u32::from(holds);
+            slice.object.phase = Phase::Adopting { awaited };
+            state.awaiting += u32::from(awaited);
             self.slices.duplicates.reads(service, id);
         } else {
             slice.object.phase = Phase::Deleting;
@@ -132,7 +132,7 @@ impl Placement<'_> {
 
     /// Adopts a slice of the Service's own as managed.
     pub(in crate::core::namespace) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
-        self.release_hold(id);
+        self.end_awaiting(id);
         let slice = &mut self.slices.objects[id];
         self.slices.duplicates.forget(slice.service, id);
         slice.object.phase = Phase::Managed;

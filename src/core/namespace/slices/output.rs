@@ -1,7 +1,7 @@
 //! Slices as published objects: what they should hold, and what the lifecycle needs of them.
 
 use crate::core::address::Family;
-use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody, Subject};
+use crate::core::body::{Encode, EndpointBody, Metadata, PodReference, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta};
@@ -10,8 +10,8 @@ use crate::core::ids::{SliceId, Uid};
 use crate::core::inputs::Pod;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Content, Gone, Lifecycle, Metadata, Notices as _, Objects, Outcome, Published, Publishing,
-    Trouble, Whole,
+    BuiltRequest, Content, Gone, Lifecycle, Notices as _, ObjectMeta, Objects, Outcome, Published,
+    Publishing, Trouble, Whole,
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
@@ -26,7 +26,7 @@ impl Named for Slice {
     }
 }
 
-impl Metadata for SliceMeta {
+impl ObjectMeta for SliceMeta {
     fn name(&self) -> &str {
         &self.name
     }
@@ -325,7 +325,7 @@ impl Placement<'_> {
                     self.adopt(id, family, facts);
                 }
                 (_, None) => {
-                    self.release_hold(id);
+                    self.end_awaiting(id);
                     let slice = &mut self.slices.objects[id];
                     slice.object.remote = Some(facts.meta.remote());
                     slice.set_owner(Some(facts.meta.owner));
@@ -373,7 +373,7 @@ impl Placement<'_> {
             endpoint
         });
         encoder.slice(SliceBody {
-            metadata: BodyMetadata {
+            metadata: Metadata {
                 namespace: &self.ctx.namespace,
                 name: &slice.name,
                 subject: Subject::SliceOf(&service.facts),

@@ -51,21 +51,21 @@ impl Ready {
         1 + 2 * self.ips.len() as u64
     }
 
-    fn class(&self) -> Class {
+    fn kind(&self) -> AddressKind {
         // They are sorted, so the first and the last show the families.
         let family = |ip: Option<&IpAddr>| ip.map(|ip| Family::of(*ip));
         match (family(self.ips.first()), family(self.ips.last())) {
-            _ if !self.any => Class::Nothing,
-            (Some(first), Some(last)) if first == last => Class::One(first),
-            (Some(_), Some(_)) => Class::Both,
-            _ => Class::Names,
+            _ if !self.any => AddressKind::Nothing,
+            (Some(first), Some(last)) if first == last => AddressKind::One(first),
+            (Some(_), Some(_)) => AddressKind::Both,
+            _ => AddressKind::Names,
         }
     }
 }
 
 /// The kind of addresses that the ready endpoints of a slice have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Class {
+enum AddressKind {
     /// There are none.
     Nothing,
     /// Names, and no IP addresses.
@@ -76,7 +76,7 @@ enum Class {
     Both,
 }
 
-impl Class {
+impl AddressKind {
     const WITH_IPS: [Self; 3] = [Self::One(Family::V4), Self::One(Family::V6), Self::Both];
 
     fn has(self, family: Family) -> bool {
@@ -141,7 +141,7 @@ pub(super) enum Replacing {
 
 /// A slice that waits for others.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct LeavingState {
     until: Duration,
     /// Its content, if it was read.
     held: Option<Ready>,
@@ -179,7 +179,7 @@ impl Others {
 /// The contents of the slices that give way, as far as they were read.
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    by_class: BTreeMap<Class, BTreeSet<Leaving>>,
+    by_kind: BTreeMap<AddressKind, BTreeSet<Leaving>>,
     /// Slices that are to be compared with the others.
     to_compare: BTreeSet<Leaving>,
     /// Slices with an address that the others lacked when they were compared, by one such address.
@@ -194,7 +194,7 @@ struct Contents {
 
 impl Contents {
     fn add(&mut self, leaving: Leaving, held: &Ready) {
-        self.by_class.entry(held.class()).or_default().insert(leaving);
+        self.by_kind.entry(held.kind()).or_default().insert(leaving);
         self.left.add(&held.ips, |_| {});
         for (most, now) in self.most.iter_mut().zip(self.left.distinct) {
             *most = (*most).max(now);
@@ -205,7 +205,7 @@ impl Contents {
     }
 
     fn remove(&mut self, leaving: Leaving, held: &Ready, missed: Option<IpAddr>) {
-        take(&mut self.by_class, &held.class(), leaving);
+        take(&mut self.by_kind, &held.kind(), leaving);
         self.left.remove(&held.ips);
         self.to_compare.remove(&leaving);
         if let Some(ip) = missed {
@@ -213,9 +213,9 @@ impl Contents {
         }
     }
 
-    /// Returns a slice of a class.
-    fn first(&self, class: Class) -> Option<Leaving> {
-        self.by_class.get(&class)?.first().copied()
+    /// Returns a slice with a kind of addresses.
+    fn first(&self, kind: AddressKind) -> Option<Leaving> {
+        self.by_kind.get(&kind)?.first().copied()
     }
 
     /// Returns the next slice to be compared with the others, which have these addresses.
@@ -275,7 +275,7 @@ pub(super) enum Next {
 /// The slices of one Service that give way, and what is known of those that take their place.
 #[derive(Clone, Debug)]
 pub(super) struct Replacement {
-    leaving: BTreeMap<Leaving, Waiting>,
+    leaving: BTreeMap<Leaving, LeavingState>,
     by_time: BTreeSet<(Duration, Leaving)>,
     /// The number of them that have not been read.
     unread: usize,
@@ -324,7 +324,7 @@ impl Replacement {
         if self.leaving.contains_key(&leaving) {
             return;
         }
-        let waiting = Waiting {
+        let waiting = LeavingState {
             until,
             held: None,
             missing: 0,
@@ -470,10 +470,10 @@ impl Replacement {
 
     /// Returns whether the slices of other controllers hold, in each family of a class, at least as many addresses as all slices
     /// that give way held at once.
-    fn are_as_many(&self, class: Class) -> bool {
+    fn are_as_many(&self, kind: AddressKind) -> bool {
         let as_many = |family: Family| {
             let at = family.index();
-            !class.has(family) || self.others.there.distinct[at] >= self.contents.most[at]
+            !kind.has(family) || self.others.there.distinct[at] >= self.contents.most[at]
         };
         self.unread == 0 && Family::ALL.into_iter().all(as_many)
     }
@@ -525,15 +525,15 @@ impl Replacement {
         let expired = self.first_expired(now).filter(|_| expires);
         expired.or_else(|| match replacing {
             Replacing::Nothing | Replacing::Ours { complete: false, .. } => None,
-            Replacing::Ours { .. } => self.contents.first(Class::Nothing),
+            Replacing::Ours { .. } => self.contents.first(AddressKind::Nothing),
             Replacing::Others { hold, .. } => {
-                let named = || self.contents.first(Class::Names).filter(|_| hold);
-                let as_many = |class: &Class| self.are_as_many(*class);
-                let mut classes = Class::WITH_IPS.into_iter().filter(as_many);
-                let nothing = self.contents.first(Class::Nothing);
+                let named = || self.contents.first(AddressKind::Names).filter(|_| hold);
+                let as_many = |kind: &AddressKind| self.are_as_many(*kind);
+                let mut kinds = AddressKind::WITH_IPS.into_iter().filter(as_many);
+                let nothing = self.contents.first(AddressKind::Nothing);
                 nothing
                     .or_else(named)
-                    .or_else(|| classes.find_map(|class| self.contents.first(class)))
+                    .or_else(|| kinds.find_map(|kind| self.contents.first(kind)))
             }
         })
     }

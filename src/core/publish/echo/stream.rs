@@ -92,7 +92,7 @@ impl Stream {
 
     /// Returns how long the watch may show nothing, though it has to, before it is quiet. On a server that is busy with one event
     /// for longer than [`QUIET`], the gaps are longer than that without any fault of the watch.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn quiet_after(&self) -> Duration {
         QUIET.max(self.gap * 2).min(SILENT)
     }
 
@@ -108,7 +108,7 @@ impl Stream {
     /// Returns how long it takes until the watch counts as quiet, if it shows nothing before.
     pub(super) fn quiet_in(&self, now: Duration, stalls: &Stalls) -> Option<Duration> {
         let since = self.oldest()?.max(self.moved);
-        Some(self.patience().saturating_sub(stalls.without(since, now)))
+        Some(self.quiet_after().saturating_sub(stalls.without(since, now)))
     }
 
     /// Returns whether the watch has shown nothing for long, though it had to.

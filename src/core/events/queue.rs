@@ -15,7 +15,7 @@ const ALL: u64 = 0;
 
 /// The Events that wait.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct EventQueue {
     /// The Events that may be written now.
     ready: Class<(Due, Arc<Key>)>,
     /// The Events that may be written only later.
@@ -24,7 +24,7 @@ pub(super) struct Turns {
     len: usize,
 }
 
-impl Turns {
+impl EventQueue {
     /// Adds an Event that may be written from then on. Returns its place.
     pub(super) fn insert(&mut self, from: Duration, key: Arc<Key>) -> Due {
         self.sequence += 1;

@@ -1,0 +1,250 @@
+//! Namespaces whose writes are refused or not answered, as by a webhook that applies to them, beside others: those wait for
+//! nothing but the API server.
+
+use endpointd::core::backoff::Retry;
+use endpointd::core::body::Request;
+use endpointd::core::hash::Hashed;
+use endpointd::core::namespace::{BuiltRequest, WorkItem};
+use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::publish::reports::{Reply, Reported};
+use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WriteEffect};
+use endpointd::core::queue::Priority;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// An answer of the API server.
+#[derive(Clone, Copy)]
+struct Answer {
+    load: Load,
+    /// How long it takes.
+    after: Duration,
+    pause: Option<Duration>,
+}
+
+impl Answer {
+    const fn new(load: Load, after: Duration) -> Self {
+        let pause = None;
+        Self { load, after, pause }
+    }
+
+    const fn refused(pause: Duration) -> Self {
+        Self {
+            load: Load::Overloaded,
+            after: Duration::from_millis(2),
+            pause: Some(pause),
+        }
+    }
+}
+
+/// A publisher and an API server in virtual time.
+struct Play {
+    publisher: Publisher,
+    now: Duration,
+    answers: BTreeMap<(Duration, u64), (Hashed<ObjectKey>, Answer)>,
+    requests: u64,
+    /// How often each object has been refused since it was last written.
+    refusals: HashMap<Hashed<ObjectKey>, u8>,
+    /// Since when objects wait.
+    since: HashMap<Hashed<ObjectKey>, Duration>,
+    /// The longest that an object of another namespace has waited.
+    longest: Duration,
+}
+
+impl Play {
+    fn new() -> Self {
+        let pacing = Pacing {
+            qps: 500.0,
+            burst: 1000,
+            ..Pacing::unlimited(64)
+        };
+        Self {
+            publisher: Publisher::new(pacing, 0),
+            now: Duration::ZERO,
+            answers: BTreeMap::new(),
+            requests: 0,
+            refusals: HashMap::new(),
+            since: HashMap::new(),
+            longest: Duration::ZERO,
+        }
+    }
+
+    fn want(&mut self, namespace: &str, object: u32, priority: Priority) {
+        let key = Hashed::new(ObjectKey {
+            namespace: namespace.into(),
+            object: ObjectName::slice(format!("slice-{object}").into()),
+        });
+        self.since.entry(key.clone()).or_insert(self.now);
+        self.report(&key, None, Some((priority, Retry::Now)));
+    }
+
+    fn report(&mut self, key: &Hashed<ObjectKey>, reply: Option<Reply>, wanted: Option<(Priority, Retry)>) {
+        let wanted = wanted.map(|(priority, retry)| {
+            let item = WorkItem {
+                object: key.object.clone(),
+                service: Arc::from("service"),
+                exists: true,
+                priority,
+                retry,
+                reads: false,
+            };
+            (item, self.now)
+        });
+        let reported = Reported { reply, wanted };
+        self.publisher.reported(key, reported, self.now);
+    }
+
+    /// Lets a millisecond pass. `serve` answers a request of a namespace that was refused so often before.
+    fn pass(&mut self, serve: impl Fn(&str, u8) -> Answer) {
+        self.now += MS;
+        while let Some(first) = self.answers.first_entry()
+            && first.key().0 <= self.now
+        {
+            let (key, Answer { load, after, pause }) = first.remove();
+            let landing = Landing {
+                load,
+                effect: WriteEffect::Nothing,
+                took: after,
+                pause,
+                has_shard: true,
+            };
+            self.publisher.answered(&key, landing, self.now);
+            if load == Load::Answered {
+                self.refusals.remove(&key);
+                self.report(&key, Some(Reply::Settled), None);
+            } else {
+                let failures = self.refusals.entry(key.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                let retry = Retry::After { failures: *failures };
+                self.report(&key, None, Some((Priority::Remove, retry)));
+            }
+        }
+        while let Next::Grant { key, .. } = self.publisher.next(self.now) {
+            let built = BuiltRequest {
+                request: Request::Update(vec![0; 100]),
+                changes: 1,
+            };
+            self.report(&key, Some(Reply::Built(built)), None);
+            if let Some(since) = self.since.remove(&key)
+                && key.namespace.starts_with("other")
+            {
+                self.longest = self.longest.max(self.now - since);
+            }
+            let times = self.refusals.get(&key).copied().unwrap_or_default();
+            let answer = serve(&key.namespace, times);
+            self.requests += 1;
+            self.answers
+                .insert((self.now + answer.after, self.requests), (key, answer));
+        }
+    }
+
+    /// Returns the longest that an object of another namespace has waited, or waits.
+    fn longest(&self) -> Duration {
+        let others = self
+            .since
+            .iter()
+            .filter(|(key, _)| key.namespace.starts_with("other"));
+        others
+            .map(|(_, since)| self.now - *since)
+            .fold(self.longest, Duration::max)
+    }
+}
+
+/// The webhook answers 429 and 500 by turns, and asks for no pause. Others write 300 slices a second, for which the window has
+/// to be a dozen.
+#[test]
+fn a_namespace_whose_webhook_answers_429_does_not_make_the_window_small() {
+    let mut play = Play::new();
+    for object in 0..2000 {
+        play.want("webhook", object, Priority::Add);
+    }
+    for millis in 0..120_000 {
+        for object in 0..if millis % 10 == 0 { 3 } else { 0 } {
+            let number = millis / 10 * 3 + object;
+            play.want(
+                &format!("other-{}", number % 100),
+                number % 6000,
+                Priority::Remove,
+            );
+        }
+        play.pass(|namespace, times| match (namespace, times % 2) {
+            ("webhook", 0) => Answer::new(Load::Overloaded, 5 * MS),
+            ("webhook", _) => Answer::new(Load::Declined, 5 * MS),
+            _ => Answer::new(Load::Answered, 40 * MS),
+        });
+    }
+    assert!(play.longest() < SECOND, "{:?}", play.longest());
+}
+
+/// Each write of these namespaces is answered with 500 after ten seconds, or not at all before the deadline of 30 s. Others write
+/// 50 slices a second.
+#[test]
+fn namespaces_whose_webhook_hangs_leave_room_for_others() {
+    for (hung, after) in [(1, 10), (2, 10), (3, 10), (2, 30)] {
+        let mut play = Play::new();
+        for object in 0..300 {
+            for namespace in 0..hung {
+                play.want(&format!("hung-{namespace}"), object, Priority::Remove);
+            }
+        }
+        for millis in 0..60_000 {
+            if millis % 20 == 0 {
+                play.want(&format!("other-{}", millis % 100), millis, Priority::Remove);
+            }
+            play.pass(|namespace, _| {
+                if namespace.starts_with("hung") {
+                    Answer::new(Load::Declined, after * SECOND)
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
+            });
+        }
+        let longest = play.longest();
+        assert!(longest <= SECOND, "{hung} namespaces, {after} s: {longest:?}");
+    }
+}
+
+/// For ten seconds the API server refuses everything, and asks for a pause of one second each time.
+#[test]
+fn an_overloaded_server_that_asks_for_pauses_is_asked_by_few() {
+    for namespaces in [30, 300] {
+        let mut play = Play::new();
+        for namespace in 0..namespaces {
+            play.want(&format!("other-{namespace}"), 0, Priority::Add);
+        }
+        for _ in 0..10_000 {
+            play.pass(|_, _| Answer::refused(SECOND));
+        }
+        assert!(
+            play.requests <= 100,
+            "{namespaces} namespaces: {} requests",
+            play.requests
+        );
+    }
+}
+
+/// One webhook refuses the writes of three namespaces for half a minute each time. Nothing else is written but a slice of another
+/// namespace from time to time.
+#[test]
+fn a_webhook_for_several_namespaces_holds_up_no_other_for_long() {
+    let mut play = Play::new();
+    for namespace in 0..3 {
+        play.want(&format!("webhook-{namespace}"), 0, Priority::Add);
+    }
+    for millis in 0..300_000 {
+        if millis % 10_000 == 3_700 {
+            play.want("other", 0, Priority::Remove);
+        }
+        play.pass(|namespace, _| {
+            if namespace == "other" {
+                Answer::new(Load::Answered, 5 * MS)
+            } else {
+                Answer::refused(30 * SECOND)
+            }
+        });
+    }
+    assert!(play.longest() <= SECOND, "{:?}", play.longest());
+}
