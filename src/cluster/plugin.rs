@@ -209,9 +209,8 @@ impl Plugin {
                 None => drop(changed.await),
                 Some(until) => {
                     let passed = timeout_at(until, changed).await.is_err();
-                    let now = Instant::now();
-                    if passed && end.is_some_and(|end| end <= now) {
-                        return Err(hangs(now.saturating_duration_since(since)));
+                    if passed && end.is_some_and(|end| end <= Instant::now()) {
+                        return Err(hangs(clock::since(since)));
                     }
                 }
             }

@@ -103,14 +103,13 @@ impl NamespaceState {
         }
         let resumed = self.planning.is_some();
         // Most plans are done in one step: one is put on the heap only if another step is left.
-        let mut planning = match self.planning.take() {
-            Some(planning) => *planning,
-            None => {
-                // They must not pile up where they are not counted and taken.
-                self.services.take_syncs();
-                self.mirrors.take_syncs();
-                Planning::default()
-            }
+        let mut planning = if let Some(planning) = self.planning.take() {
+            *planning
+        } else {
+            // They must not pile up where they are not counted and taken.
+            self.services.take_syncs();
+            self.mirrors.take_syncs();
+            Planning::default()
         };
         // The objects that the step before has left come first.
         let mut done = !resumed || self.collect_wants(wants, budget);
