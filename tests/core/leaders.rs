@@ -368,8 +368,8 @@ fn a_list_that_was_asked_for_afterwards_is_believed_at_any_version() {
 
 /// Looks at all whose time has come: new Services that wait a moment, and Leases that are to be forgotten. Returns their number.
 fn looked_at(state: &mut NamespaceState, second: u64) -> usize {
-    (0..)
-        .take_while(|_| state.look_at_one(Duration::from_secs(second)))
+    std::iter::repeat_with(|| state.look_at_one(Duration::from_secs(second)))
+        .take_while(|looked| *looked)
         .count()
 }
 

@@ -131,7 +131,7 @@ impl Play {
             if let Some(since) = self.since.remove(&key)
                 && key.namespace.starts_with("other")
             {
-                self.longest = self.longest.max(self.now - since);
+                self.longest = self.longest.max(self.now.saturating_sub(since));
             }
             let times = self.refusals.get(&key).copied().unwrap_or_default();
             let answer = serve(&key.namespace, times);
@@ -148,7 +148,7 @@ impl Play {
             .iter()
             .filter(|(key, _)| key.namespace.starts_with("other"));
         others
-            .map(|(_, since)| self.now - *since)
+            .map(|(_, since)| self.now.saturating_sub(*since))
             .fold(self.longest, Duration::max)
     }
 }

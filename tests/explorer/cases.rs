@@ -301,6 +301,51 @@ fn with_echoes() -> Vec<Case> {
     cases
 }
 
+/// One object, two changes, and a change of leader, without a fault and with each.
+fn with_successions() -> Vec<Case> {
+    use Change::{Flip, Toggle};
+    let mut cases = Vec::new();
+    for outputs in [SLICES, ENDPOINTS] {
+        let kind = if outputs.slices { "slice" } else { "Endpoints" };
+        for changes in [[Flip(0), Flip(0)], [Flip(0), Toggle(0)], [Toggle(0), Toggle(0)]] {
+            let case = Case {
+                name: format!("{kind}, succession: {}", shown(&[], &changes)),
+                outputs,
+                succession: true,
+                long: changes != [Flip(0); 2],
+                ..slice_and_endpoints(&[], &changes)
+            };
+            for fault in Fault::ALL {
+                // Its states are more than a third of all others': the same with one change is played always.
+                let large = outputs.slices && fault == Fault::ForeignDelete;
+                cases.push(Case {
+                    name: format!("{}, {fault:?}", case.name),
+                    fault: Some(fault),
+                    long: case.long || large,
+                    ..case.clone()
+                });
+            }
+            cases.push(Case {
+                name: format!("{kind}, lost and won again: {}", shown(&[], &changes)),
+                succession: false,
+                relapse: true,
+                ..case.clone()
+            });
+            cases.push(case);
+        }
+        let fault = Fault::ForeignDelete;
+        let case = slice_and_endpoints(&[], &[Flip(0)]);
+        cases.push(Case {
+            name: format!("{kind}, succession: flip0, {fault:?}"),
+            outputs,
+            succession: true,
+            fault: Some(fault),
+            ..case
+        });
+    }
+    cases
+}
+
 pub(crate) fn all() -> Vec<Case> {
     use Change::{Flip, Toggle};
     let mut cases = Vec::new();
@@ -340,45 +385,7 @@ pub(crate) fn all() -> Vec<Case> {
             });
         }
     }
-    // One object, two changes, and a change of leader, without a fault and with each.
-    for outputs in [SLICES, ENDPOINTS] {
-        let kind = if outputs.slices { "slice" } else { "Endpoints" };
-        for changes in [[Flip(0), Flip(0)], [Flip(0), Toggle(0)], [Toggle(0), Toggle(0)]] {
-            let case = Case {
-                name: format!("{kind}, succession: {}", shown(&[], &changes)),
-                outputs,
-                succession: true,
-                long: changes != [Flip(0); 2],
-                ..slice_and_endpoints(&[], &changes)
-            };
-            for fault in Fault::ALL {
-                // Its states are more than a third of all others': the same with one change is played always.
-                let large = outputs.slices && fault == Fault::ForeignDelete;
-                cases.push(Case {
-                    name: format!("{}, {fault:?}", case.name),
-                    fault: Some(fault),
-                    long: case.long || large,
-                    ..case.clone()
-                });
-            }
-            cases.push(Case {
-                name: format!("{kind}, lost and won again: {}", shown(&[], &changes)),
-                succession: false,
-                relapse: true,
-                ..case.clone()
-            });
-            cases.push(case);
-        }
-        let fault = Fault::ForeignDelete;
-        let case = slice_and_endpoints(&[], &[Flip(0)]);
-        cases.push(Case {
-            name: format!("{kind}, succession: flip0, {fault:?}"),
-            outputs,
-            succession: true,
-            fault: Some(fault),
-            ..case
-        });
-    }
+    cases.extend(with_successions());
     cases.extend(with_echoes());
     cases.extend(of_mirroring());
     cases.push(annotated(&[Flip(0), Toggle(1), Toggle(1)]));

@@ -17,8 +17,8 @@ const LONG: Duration = Duration::from_secs(1);
 pub(super) struct Stuck {
     /// Requests, by when they will have been out for long.
     recent: Deadlines<Hashed<ObjectKey>>,
-    /// Requests that have been.
-    stuck: HashedSet<ObjectKey>,
+    /// Requests that have been out for long.
+    long: HashedSet<ObjectKey>,
     /// The number of these, by namespace.
     by_namespace: IdMap<u64, usize>,
 }
@@ -31,7 +31,7 @@ impl Stuck {
 
     /// Records that an object's request has ended.
     pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>) {
-        if self.recent.remove(key).is_some() || !self.stuck.remove(key) {
+        if self.recent.remove(key).is_some() || !self.long.remove(key) {
             return;
         }
         let namespace = hash_of(&*key.namespace);
@@ -47,13 +47,13 @@ impl Stuck {
     pub(super) fn pass(&mut self, now: Duration) {
         while let Some(key) = self.recent.pop_due(now) {
             *self.by_namespace.entry(hash_of(&*key.namespace)).or_default() += 1;
-            self.stuck.insert(key);
+            self.long.insert(key);
         }
     }
 
     /// Returns how many requests are stuck.
     pub(super) fn count(&self) -> usize {
-        self.stuck.len()
+        self.long.len()
     }
 
     /// Returns whether a namespace has a stuck request.
