@@ -38,10 +38,6 @@ impl<K: Clone + Ord> Deadlines<K> {
     where
         K: Borrow<Q>,
     {
-        // Nearly always there are none.
-        if self.by_key.is_empty() {
-            return None;
-        }
         let (key, at) = self.by_key.remove_entry(key)?;
         self.by_time.remove(&(at, key));
         Some(at)

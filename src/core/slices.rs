@@ -92,10 +92,15 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Returns whether clients may send traffic to an address that the pod no longer has.
+    pub fn misdirects(&self) -> bool {
+        self.other_address && self.published.gets_traffic()
+    }
+
     /// Returns the priority of writing the endpoint with the desired conditions. An address that gets traffic is removed when
     /// another takes its place, although the endpoint stays ready.
     pub fn priority_to(&self, desired: Conditions) -> Priority {
-        if self.other_address && self.published.gets_traffic() {
+        if self.misdirects() {
             return Priority::Remove;
         }
         self.published.priority_to(desired)

@@ -292,9 +292,14 @@ impl Placement<'_> {
         }
         let other_address = change.address[family.index()];
         if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {
-            let slot = self.slices[slice_id].slots[usize::from(place)];
-            let urgent = (slot.other_address || other_address) && slot.published.gets_traffic();
-            self.unplace(id, at, if urgent { Priority::Remove } else { Priority::Add });
+            let slot = &mut self.slices[slice_id].slots[usize::from(place)];
+            slot.other_address |= other_address;
+            let priority = if slot.misdirects() {
+                Priority::Remove
+            } else {
+                Priority::Add
+            };
+            self.unplace(id, at, priority);
             self.queue(id, at);
             return;
         }
