@@ -126,8 +126,15 @@ fn in_turns(what: &str, world: &mut World, events: impl IntoIterator<Item = Chan
     };
     let mut applying = pending.begin();
     while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))) {}
-    let mut items = Vec::new();
-    while !turn(&mut || world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))) {}
+    let mut wants = Vec::new();
+    loop {
+        let planned = turn(&mut || world.state.step_plan(&mut wants, &mut TurnBudget::new(TURN)));
+        // The shard reports them after each turn.
+        wants.clear();
+        if planned {
+            break;
+        }
+    }
     pushed.show(&format!("{what}: into the inbox"), goals);
     turns.show(&format!("{what}: turns"), goals);
 }

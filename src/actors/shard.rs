@@ -124,10 +124,14 @@ impl ShardState {
         }
     }
 
-    /// Handles a message except for planning. Returns the reports for the writer, and when the changes behind the
-    /// coming plan were noticed.
-    async fn take(&mut self, message: ShardMsg) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
-        self.core.advance(self.leases.now());
+    /// Handles a message that came at this time, except for planning. Returns the reports for the writer, and when the changes
+    /// behind the coming plan were noticed.
+    async fn take(
+        &mut self,
+        message: ShardMsg,
+        began: Instant,
+    ) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
+        self.core.advance(self.leases.at(began));
         match message {
             ShardMsg::Wake => {
                 let (mut pending, sequence, woken) = self.inbox.take();
@@ -484,7 +488,7 @@ impl Actor for Shard {
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
         let began = Instant::now();
         state.inbox.turns(began);
-        let (said, noticed) = state.take(message).await;
+        let (said, noticed) = state.take(message, began).await;
         if let Some(dry_run) = &mut state.dry_run
             && let Some(delay) = dry_run.arm(&state.core)
         {

@@ -62,7 +62,8 @@ pub struct Pending {
     services: Latest<Arc<str>, Option<(ServiceFacts, u8)>>,
     /// By [`Output`].
     outputs: [Latest<Box<str>, OutputEvent>; Output::ALL.len()],
-    leases: WaitingLeases,
+    /// `None` if nothing waits: few namespaces follow Leases, and this is moved with each turn of the shard.
+    leases: Option<Box<WaitingLeases>>,
     nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
@@ -103,7 +104,8 @@ impl Pending {
     /// Returns the number of objects that wait.
     pub fn len(&self) -> usize {
         let inputs = self.pods.len() + self.services.len() + self.nodes.len();
-        inputs + self.outputs.iter().map(Latest::len).sum::<usize>() + self.leases.len()
+        let leases = self.leases.as_ref().map_or(0, |waiting| waiting.len());
+        inputs + self.outputs.iter().map(Latest::len).sum::<usize>() + leases
     }
 
     /// Merges an event into what waits.
@@ -127,7 +129,7 @@ impl Pending {
                 self.services.insert(name, None);
             }
             Change::Output(event) => self.push_output(event),
-            Change::Leases(change) => self.leases.push(change),
+            Change::Leases(change) => self.leases.get_or_insert_default().push(change),
             Change::Node(view) => self.push_node(view),
             Change::Zones(view) => self.push_zones(view),
             Change::Begin(kind) => self.lists[kind.index()] = ListEvent::Begun,
@@ -236,7 +238,7 @@ impl Pending {
             matching: None,
             services: self.services.into_entries(),
             outputs: self.outputs.map(Latest::into_entries),
-            leases: self.leases.into_changes(),
+            leases: self.leases.map(|waiting| Box::new(waiting.into_changes())),
             zones: self.zones,
             zones_watched: false,
             lists: ends

@@ -1,7 +1,6 @@
 //! Entries by number, in pieces of bounded size: a table that grows never copies more than one piece.
 
 use std::fmt;
-use std::iter::{Chain, FilterMap, FlatMap};
 use std::ops::{Index, IndexMut};
 use std::vec::IntoIter;
 
@@ -29,11 +28,31 @@ pub(crate) struct Slab<T> {
 /// The entries of a piece. Their number is part of the type, so that a lookup does not have to compare with it.
 type Piece<T> = Box<[Entry<T>; PIECE]>;
 
-/// The entries of a slab by value, in the order of their numbers.
-pub(crate) type IntoEntries<T> = FilterMap<
-    Chain<IntoIter<Entry<T>>, FlatMap<IntoIter<Piece<T>>, Vec<Entry<T>>, fn(Piece<T>) -> Vec<Entry<T>>>>,
-    fn(Entry<T>) -> Option<T>,
->;
+/// The entries of a slab by value, in the order of their numbers. A type of its own instead of adapters, since a shard moves
+/// several of them for each event.
+#[derive(Debug)]
+pub(crate) struct IntoEntries<T> {
+    /// What is left of the piece that was reached.
+    piece: IntoIter<Entry<T>>,
+    more: IntoIter<Piece<T>>,
+}
+
+impl<T> Iterator for IntoEntries<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        loop {
+            match self.piece.next() {
+                Some(Entry::Used(value)) => return Some(value),
+                Some(Entry::Free(_)) => {}
+                None => {
+                    let piece: Box<[_]> = self.more.next()?;
+                    self.piece = piece.into_vec().into_iter();
+                }
+            }
+        }
+    }
+}
 
 /// The place of a number.
 #[derive(Clone, Debug)]
@@ -186,15 +205,10 @@ impl<T> Slab<T> {
     /// Returns all entries by value, in the order of their numbers. The memory of a piece is given back when its last entry was
     /// taken.
     pub(crate) fn into_entries(self) -> IntoEntries<T> {
-        let by_value: fn(Piece<T>) -> Vec<Entry<T>> = |piece| (piece as Box<[_]>).into_vec();
-        let more = self.more.into_iter().flat_map(by_value);
-        self.first
-            .into_iter()
-            .chain(more)
-            .filter_map(|entry| match entry {
-                Entry::Used(value) => Some(value),
-                Entry::Free(_) => None,
-            })
+        IntoEntries {
+            piece: self.first.into_iter(),
+            more: self.more.into_iter(),
+        }
     }
 
     /// Returns all entries with their numbers, in the order of these.

@@ -37,7 +37,7 @@ pub struct Applying {
     pub(super) services: WaitingEvents<Arc<str>, ServiceEvent>,
     /// By [`Output`].
     pub(super) outputs: [WaitingEvents<Box<str>, OutputEvent>; Output::ALL.len()],
-    pub(super) leases: LeaseChanges,
+    pub(super) leases: Option<Box<LeaseChanges>>,
     pub(super) zones: Option<ZoneView>,
     /// True if [`NamespaceState::begin_watching_zones`] has been called.
     pub(super) zones_watched: bool,
@@ -131,7 +131,7 @@ impl Applying {
         } else if let Some((_, event)) = self.outputs.iter_mut().find_map(Iterator::next) {
             state.apply_output(event);
             return EVENT;
-        } else if let Some(change) = self.leases.next() {
+        } else if let Some(change) = self.leases.as_mut().and_then(|changes| changes.next()) {
             state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.begin_watching_zones(nodes);

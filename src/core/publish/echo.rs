@@ -563,28 +563,39 @@ impl Echoes {
 
     /// Returns when [`Self::pass`] changes something, if no event comes.
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
-        let wakes = Output::ALL.into_iter().flat_map(|output| {
-            let stream = &self.streams[output as usize];
-            let oldest = stream.oldest();
-            let late = oldest.map(|oldest| oldest + LATE).filter(|late| *late >= now);
-            let end = oldest.map(|oldest| (oldest.max(stream.moved) + SILENT).min(oldest + LOST));
-            // Later, if this process did nothing for a while.
-            let end = end.map(|end| if end < now { now + LATE } else { end });
-            let bound = stream.unversioned.values().map(|this| this.until).min();
-            [late, end, bound].into_iter().flatten()
-        });
-        let in_flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
         // A moment later, since `pass` compares with more than the bound.
-        let wake = wakes.chain(in_flight.take(1)).min();
-        wake.map(|at| at.max(now) + Duration::from_nanos(1))
+        let first = self.first_bound(now);
+        first.map(|at| at.max(now) + Duration::from_nanos(1))
+    }
+
+    /// Returns when the first of the times is up that [`Self::pass`] looks at.
+    fn first_bound(&self, now: Duration) -> Option<Duration> {
+        let in_flight = self.holding.values().next();
+        let mut first = in_flight.map(|(since, _)| *since + BOUND_OF_FLIGHT);
+        let mut note = |at: Duration| first = Some(first.map_or(at, |known| known.min(at)));
+        for stream in self.streams.iter().filter(|stream| stream.awaits()) {
+            if let Some(oldest) = stream.oldest() {
+                if oldest + LATE >= now {
+                    note(oldest + LATE);
+                }
+                let end = (oldest.max(stream.moved) + SILENT).min(oldest + LOST);
+                // Later, if this process did nothing for a while.
+                note(if end < now { now + LATE } else { end });
+            }
+            for this in stream.unversioned.values() {
+                note(this.until);
+            }
+        }
+        first
     }
 
     /// Returns when the writer has to look at the latest while anything is awaited, even if nothing changes then: from a timer that
     /// fires late, it learns that this process paused.
     pub(super) fn due(&self, now: Duration) -> Option<Duration> {
-        let awaits = self.streams.iter().any(Stream::awaits);
-        let due = self.wake(now).unwrap_or(Duration::MAX).min(now + LATE);
-        (awaits || !self.holding.is_empty()).then_some(due)
+        if self.holding.is_empty() && !self.streams.iter().any(Stream::awaits) {
+            return None;
+        }
+        Some(self.wake(now).unwrap_or(Duration::MAX).min(now + LATE))
     }
 
     /// Takes the echoes since the last call: the output, and the time from the answer. They include those that were given up as late,
