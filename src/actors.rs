@@ -25,7 +25,7 @@ pub mod drift;
 pub mod events;
 pub mod handle;
 pub(crate) mod inbox;
-pub(crate) mod leases;
+pub(crate) mod followed_leases;
 pub mod messages;
 pub(crate) mod root;
 pub(crate) mod router;

@@ -4,6 +4,7 @@ mod cause;
 pub(crate) mod client_error;
 pub mod codec;
 pub mod connect;
+pub mod election;
 pub mod encodings;
 
 mod event_stream;
@@ -12,7 +13,6 @@ pub mod fence;
 pub(crate) mod http;
 
 pub(crate) mod kubeconfig;
-pub mod lease;
 pub(crate) mod objects;
 pub(crate) mod outage;
 mod pages;

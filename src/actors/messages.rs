@@ -10,7 +10,7 @@ use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::publish::reports::{Report, Reports, Taken};
 use crate::core::publish::signals::{Signal, Signals};
-use crate::core::role::Role;
+use crate::core::leadership::role::Role;
 use parking_lot::{Mutex, MutexGuard};
 use ractor::RpcReplyPort;
 use smallvec::SmallVec;

@@ -4,13 +4,13 @@
 mod events;
 mod handler;
 mod initial;
-mod leases;
+mod followed_leases;
 mod reader;
 mod serving;
 mod sources;
 
 pub(crate) use handler::WatchHandler;
-pub(crate) use leases::{Everywhere, LeaseReader, Members};
+pub(crate) use followed_leases::{Everywhere, LeaseReader, Members};
 pub(crate) use sources::{ALL_SLICES, Source};
 
 use self::events::take_events;
@@ -23,7 +23,8 @@ use super::codec::{NamedNode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::leadership::{Demand, Leadership};
+use crate::core::lists::Demand;
+use crate::core::leadership::Leadership;
 use crate::core::namespace::Kind;
 use crate::metrics::WatchMetrics;
 use futures::FutureExt as _;

@@ -38,7 +38,7 @@ use super::leadership::Term;
 use super::namespace::{BuiltRequest, WorkItem};
 use super::object::{ObjectKey, Output};
 use super::priority::Priority;
-use super::role::RoleChange;
+use super::leadership::role::RoleChange;
 use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
 use queue::{Classes, Urgency, WriteQueue};
