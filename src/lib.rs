@@ -19,8 +19,7 @@ pub mod ops;
 pub(crate) mod tenant_log;
 
 use actors::drift::DriftTracker;
-use cluster::connect::{Clients, Target, connect};
-use cluster::plugin;
+use cluster::connect::{Clients, Target, connect, plugin};
 use core::hash::{self, HashKey};
 use futures::FutureExt as _;
 use ops::admin::{Admin, HealthHandle, Tls};

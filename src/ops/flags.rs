@@ -12,9 +12,8 @@ mod watching;
 
 use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
-use crate::cluster::connect::Target;
-use crate::cluster::kubeconfig::ConfigFile;
-use crate::cluster::plugin_errors;
+use crate::cluster::connect::kubeconfig::ConfigFile;
+use crate::cluster::connect::{Target, plugin_errors};
 use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;

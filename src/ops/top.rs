@@ -31,7 +31,7 @@ use crate::cluster::encodings::Encodings;
 use crate::cluster::election::Location;
 use crate::cluster::read::Reader;
 use crate::cluster::scrape::Scraper;
-use crate::cluster::slice_changes::{SliceNews, follow};
+use crate::cluster::watch::slice_changes::{SliceNews, follow};
 use crate::core::lease::Record;
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use std::io::{self, IsTerminal as _, Write as _};

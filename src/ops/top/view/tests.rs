@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::slice_changes::SliceNews;
+use crate::cluster::watch::slice_changes::SliceNews;
 use crate::core::lease::Record;
 use crate::ops::top::exposition::Exposition;
 
