@@ -1,6 +1,6 @@
-//! The API server as a client sees it. [`connect`] creates clients. [`watch`] lists and watches, and [`read`] reads once.
-//! [`objects`], [`events`] and [`election`] send writes and judge their answers, behind the [`fence`]; [`codec`] encodes and
-//! decodes. [`scrape`] is the exception: it reads from another endpointd.
+//! The API server as a client sees it. [`connect`] creates clients. `watch` lists and watches, and [`read`] reads once.
+//! `objects`, [`events`] and [`election`] send writes and judge their answers, behind the [`fence`]; [`codec`] encodes and
+//! decodes. `scrape` is the exception: it reads from another endpointd.
 
 mod cause;
 pub mod codec;

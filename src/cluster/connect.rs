@@ -1,5 +1,5 @@
 //! Creates clients for the API server. Below are the ways to one: the kubeconfig, its credential plugin and its proxy, and the
-//! transport of requests for single objects. Their errors never hold a secret ([`client_error`]).
+//! transport of requests for single objects. Their errors never hold a secret (`client_error`).
 
 pub(crate) mod client_error;
 pub(crate) mod kubeconfig;

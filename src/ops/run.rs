@@ -1,6 +1,6 @@
 //! `endpointd run`: starts the controller, and stops it.
 //!
-//! [`start`] is the whole command. It reads the flags, and sets up what a process has around its controller. [`run_observed`] is
+//! `start` is the whole command. It reads the flags, and sets up what a process has around its controller. [`run_observed`] is
 //! the controller alone, as tests run it too. It starts the actors, then the election (or the drift tracker of a dry run), and
 //! then the watches; after the shutdown it ends the watches, waits for the requests in flight, and ends the election and the
 //! actors.
