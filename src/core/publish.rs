@@ -14,6 +14,10 @@
 //! shard replies with the request, built from the state at that moment, or with nothing. Each object has at most one
 //! grant or request out. The writer actor carries the messages; [`reports::Reports`] keeps the shards' reports of
 //! each object in order, and lets namespaces take turns.
+//!
+//! [`queue`] orders the writes, and `window` learns how many of them the API server works on at once. `fan_out` limits what
+//! watchers are sent, by means of `echo` and `budget`. `pauses`, `refusals` and `stuck` tell what a webhook does to its
+//! namespaces from what the API server does to all.
 
 mod budget;
 mod echo;

@@ -1,4 +1,5 @@
-//! The order in which objects are written.
+//! The order in which objects are written. Each class of writes (`classes`) is a queue in which namespaces take turns. `ready`
+//! chooses among the classes: by urgency, within the bounds that `patience` and `promises` set to it.
 
 mod classes;
 mod patience;
