@@ -4,7 +4,7 @@
 //! cluster::watch ─► router ─► shard (one per namespace) ── reports ──► writer ── request ──► cluster::objects
 //!                             │  ▲                                      │  ▲                      │
 //!                             │  └──────────── grant, outcome ◄─────────┘  └─────── answer ◄──────┘
-//!                             ├─ requests about Leases ──► leases: runs the watches and reads of Leases
+//!                             ├─ requests about Leases ──► followed_leases: runs the watches and reads of Leases
 //!                             ├─ notices ──► events: writes Kubernetes Events
 //!                             └─ in a dry run, differences ──► drift: a tracker that all shards share
 //!
@@ -25,7 +25,7 @@ pub mod drift;
 pub mod events;
 pub mod handle;
 pub(crate) mod inbox;
-pub(crate) mod leases;
+pub(crate) mod followed_leases;
 pub mod messages;
 pub(crate) mod root;
 pub(crate) mod router;

@@ -1,28 +1,21 @@
-//! The API server as a client sees it: decoding, lists and watches, writes.
+//! The API server as a client sees it. [`connect`] creates clients. `watch` lists and watches, and [`read`] reads once.
+//! `objects`, [`events`] and [`election`] send writes and judge their answers, behind the [`fence`]; [`codec`] encodes and
+//! decodes. `scrape` is the exception: it reads from another endpointd.
 
 mod cause;
-pub(crate) mod client_error;
 pub mod codec;
 pub mod connect;
+pub mod election;
 pub mod encodings;
-
-mod event_stream;
 pub mod events;
 pub mod fence;
 pub(crate) mod http;
-
-pub(crate) mod kubeconfig;
-pub mod lease;
 pub(crate) mod objects;
 pub(crate) mod outage;
 mod pages;
-pub(crate) mod plugin;
-pub(crate) mod plugin_errors;
-mod proxy;
 pub mod read;
 pub(crate) mod scrape;
-pub(crate) mod slice_changes;
-pub mod transport;
+mod silence;
 pub(crate) mod watch;
 
 pub use codec::Status;

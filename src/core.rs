@@ -2,8 +2,8 @@
 //!
 //! Nothing here is async, reads a clock, talks to a server, logs or counts for Prometheus; time is an
 //! argument. One [`namespace::NamespaceState`] per namespace holds everything that is known of it and turns
-//! events into writes; [`publish`] decides when a write may go; [`leadership`] decides who may write, and on what
-//! knowledge.
+//! events into writes; [`publish`] decides when a write may go; [`leadership`] decides who may write, and
+//! [`lists`] on what knowledge.
 
 pub mod address;
 pub mod backoff;
@@ -11,7 +11,6 @@ pub mod body;
 pub(crate) mod bucket;
 pub(crate) mod compact;
 pub(crate) mod deadlines;
-pub mod election;
 pub mod events;
 pub(crate) mod excerpt;
 pub mod facts;
@@ -24,6 +23,8 @@ pub mod inbox;
 pub(crate) mod inputs;
 pub mod labels;
 pub mod leadership;
+pub mod lease;
+pub mod lists;
 pub(crate) mod log_shares;
 pub mod mirror;
 pub mod namespace;
@@ -31,13 +32,12 @@ pub mod nodes;
 pub mod object;
 pub mod outputs;
 pub mod ports;
+pub mod priority;
 pub mod publish;
-pub mod queue;
 pub mod rival;
-pub mod role;
 pub mod selector;
 pub mod slices;
 pub mod subsets;
 pub mod time;
-pub(crate) mod window;
+pub(crate) mod turn_queue;
 pub mod work;

@@ -1,4 +1,5 @@
-//! The process around the controller: flags, logs, health, and the order of starting and stopping.
+//! The process around the controller: flags, logs, health, the election, and the order of starting and stopping ([`run`]); and the
+//! commands that only read.
 
 pub mod admin;
 pub mod audit;

@@ -15,7 +15,7 @@ mod gate;
 mod objects;
 
 use cluster::Api;
-use endpointd::core::election::Timing;
+use endpointd::core::leadership::election::Timing;
 use endpointd::ops::admin::HealthHandle;
 use endpointd::ops::election::Candidacy;
 use endpointd::ops::run::{Connect, Renewing, RunMode, run_observed};

@@ -13,7 +13,7 @@ pub(crate) mod kcm;
 pub(crate) mod product;
 
 use endpointd::core::publish::Pacing;
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use ideal::Ideal;
 use kcm::KcmLike;
 use memory_apiserver::fanout::{Change, Clients, Cluster, Config, Figures, Histogram, Output, Own};

@@ -13,7 +13,7 @@ mod server;
 
 use crate::simulated::Simulated;
 use endpointd::core::publish::{Pacing, WriteEffect};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use server::Server;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

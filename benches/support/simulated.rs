@@ -8,7 +8,7 @@ use endpointd::core::namespace::{BuiltRequest, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WriteEffect};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

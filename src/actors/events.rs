@@ -1,7 +1,7 @@
 //! Kubernetes Events: one actor that writes them, one at a time, without blocking anything else.
 //!
-//! Callers leave a notice in the handle's map, latest wins, and go on. Nothing waits for an Event, and on shutdown
-//! unwritten ones are dropped.
+//! A caller records a notice in the handle and goes on. A notice that repeats one that still waits replaces it. Nothing waits
+//! for an Event to be written, and those that are unwritten at the shutdown are dropped.
 
 use super::messages::{EventHandle, EventMsg};
 use crate::clock;
@@ -50,9 +50,9 @@ impl fmt::Debug for WallClock {
 /// Arguments for starting the actor.
 #[derive(Debug)]
 pub struct EventArguments {
-    /// The handle that the others hold.
+    /// The handle in which notices are recorded.
     pub handle: EventHandle,
-    /// Reaches the API server.
+    /// Sends the requests.
     pub client: EventClient,
     /// The wall clock.
     pub clock: WallClock,
@@ -70,7 +70,7 @@ pub struct EventState {
     start: Instant,
     /// When the next [`EventMsg::Tick`] is due, if one is armed.
     tick: Option<Duration>,
-    /// Set when a failure to write Events was logged, until one is written.
+    /// True since a failure to write an Event was logged, and until one is written.
     complained: bool,
     metrics: EventMetrics,
 }
@@ -137,7 +137,7 @@ impl Actor for Events {
                 state.metrics.dropped(dropped);
             }
             EventMsg::Done(key, answer) => state.done(&key, answer, now),
-            // A tick that was armed for later than the present one changes nothing.
+            // The timer of a tick that an earlier one replaced still fires. It must not disarm the tick that is armed by then.
             EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             EventMsg::Ping(answer) => {
                 let _ = answer.send(());
@@ -157,7 +157,7 @@ impl EventState {
     fn send(&mut self, now: Duration, myself: &ActorRef<EventMsg>) {
         if let Some(write) = self.log.next(now) {
             let (client, myself) = (self.client.clone(), myself.clone());
-            // One request at a time: the log returns nothing else before this one is done.
+            // There is one request at a time: the log returns no other one before this one is done.
             tokio::spawn(async move {
                 let answer = client.carry_out(&write).await;
                 let _ = myself.cast(EventMsg::Done(write.key, answer));
@@ -166,18 +166,19 @@ impl EventState {
             && self.tick.is_none_or(|tick| tick > at)
         {
             self.tick = Some(at);
-            // The timer's handle is dropped: a tick that comes too early or too late does no harm.
+            // The timer's handle is dropped: it is not stopped. A tick that comes too early or too late does no harm.
             drop(myself.send_after(at.saturating_sub(now), || EventMsg::Tick));
         }
     }
 
+    /// Handles the answer to a request.
     fn done(&mut self, key: &Key, answer: EventAnswer, now: Duration) {
         let EventAnswer { outcome, complaint } = answer;
         self.metrics.done(outcome);
         if outcome == EventOutcome::Written {
             self.complained = false;
         }
-        // Warn only once: a controller without permission to write Events would otherwise warn for each.
+        // Warn only once: a controller that may not write Events would otherwise warn about each of them.
         if let Some(complaint) = complaint {
             if std::mem::replace(&mut self.complained, true) {
                 tracing::debug!(complaint, "an Event could not be written");

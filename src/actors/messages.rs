@@ -10,7 +10,7 @@ use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::publish::reports::{Report, Reports, Taken};
 use crate::core::publish::signals::{Signal, Signals};
-use crate::core::role::Role;
+use crate::core::leadership::role::Role;
 use parking_lot::{Mutex, MutexGuard};
 use ractor::RpcReplyPort;
 use smallvec::SmallVec;
@@ -24,13 +24,13 @@ use tokio::time::Instant;
 pub enum ShardMsg {
     /// Changes wait in the inbox. At most one of these is in the mailbox.
     Wake,
-    /// The writer is ready to send a request for each of these objects, at most `GRANTED_AT_ONCE`.
+    /// The writer is ready to send a request for each of these objects. There are at most `GRANTED_AT_ONCE`.
     Grant(SmallVec<[ObjectName; 2]>),
-    /// The outcome of this object's request, and the server's message if it refused the request.
+    /// The outcome of an object's request, and the server's message if the server refused it.
     Outcome(ObjectName, Outcome, Option<Box<str>>),
-    /// The timer of the dry-run comparison has fired.
+    /// The timer of a dry run has fired: it is time to compare again.
     Look,
-    /// The time of a Lease, or of a slice that gives way, may have run out.
+    /// A timer has fired: a followed Lease may have expired, or a slice that gives way may have waited long enough.
     Due,
     /// It is time to look for pods on nodes that do not exist.
     NodesDue,
@@ -56,7 +56,7 @@ pub enum WriterMsg {
 /// Messages that the actor that writes Events receives.
 #[derive(Debug)]
 pub enum EventMsg {
-    /// Notices, or a change of role, wait in the handle's map. At most one of these is in the mailbox.
+    /// Notices, or a change of role, wait in the handle. At most one of these is in the mailbox.
     Wake,
     /// The server's answer to a request.
     Done(Arc<Key>, EventAnswer),
@@ -69,11 +69,11 @@ pub enum EventMsg {
 /// Messages that the root receives.
 #[derive(Debug)]
 pub enum RootMsg {
-    /// A shard is empty as of this delivery to its inbox.
+    /// A shard had nothing left when it had applied a delivery to its inbox.
     Idle {
         /// The shard's namespace.
         namespace: Arc<str>,
-        /// Its inbox, which distinguishes it from a shard that has replaced it since.
+        /// The shard's inbox, which distinguishes it from a shard that has replaced it since.
         inbox: Arc<Inbox>,
         /// The number of the delivery.
         sequence: u64,
@@ -82,14 +82,15 @@ pub enum RootMsg {
     Ping(oneshot::Sender<()>),
 }
 
-/// How many objects of a namespace are granted with one message. The bodies of all are built before the first is sent.
+/// How many objects of a namespace are granted with one message. The shard builds the bodies of all of them before the first is
+/// sent, so more would delay the first.
 pub(super) const GRANTED_AT_ONCE: usize = 4;
 
-/// How many reports the writer takes at once. The rest waits for its next turn, so that a namespace
+/// How many reports the writer takes at once. The others wait for its next turn, so that a namespace
 /// with a hundred thousand objects does not delay answers and grants.
 const TAKEN_AT_ONCE: usize = 256;
 
-/// Sends messages to the writer. Its clock is that of reports and of the publisher.
+/// Reaches the writer. Times in reports, and those that the publisher is told, count from the handle's start.
 pub type WriterHandle = Handle<WriterMsg, Mutex<ReportBox>>;
 
 /// Holds reports and signals until the writer takes them.
@@ -97,19 +98,19 @@ pub type WriterHandle = Handle<WriterMsg, Mutex<ReportBox>>;
 pub struct ReportBox {
     reports: Reports,
     signals: Signals,
-    /// True while the writer can go on as soon as an echo comes.
+    /// True while an echo would let the writer go on.
     awaits_echo: bool,
     /// Set while a [`WriterMsg::Wake`] is in the mailbox.
     woken: bool,
 }
 
 impl WriterHandle {
-    /// Queues a shard's reports about objects of its namespace, in this order. `noticed` is when the changes behind the
-    /// work items were noticed.
-    pub fn report(&self, namespace: &Hashed<Arc<str>>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
+    /// Queues a shard's reports about objects of its namespace, in this order. `noticed` is when the shard noticed the changes
+    /// that made the objects due.
+    pub fn report(&self, namespace: &Hashed<Arc<str>>, reports: Vec<(ObjectName, Report)>, noticed: Instant) {
         let noticed = self.at(noticed);
         let mut mailbox = self.lock();
-        for (object, report) in said {
+        for (object, report) in reports {
             mailbox.reports.push(namespace, object, report, noticed);
         }
         self.wake(mailbox);
@@ -123,8 +124,8 @@ impl WriterHandle {
         self.wake(mailbox);
     }
 
-    /// Hands on what our own watches have shown. The writer is woken only if it waits for that, or if the number of nodes
-    /// has changed: otherwise it takes the signals when something else wakes it.
+    /// Passes on the signals of our own watches. They wake the writer only if it waits for an echo, or if the number of nodes
+    /// has changed; otherwise it takes them when something else wakes it.
     pub fn signal(&self, signals: impl IntoIterator<Item = Signal>) {
         let mut mailbox = self.lock();
         for signal in signals {
@@ -133,12 +134,12 @@ impl WriterHandle {
         self.wake(mailbox);
     }
 
-    /// Takes the signals.
+    /// Takes the signals that wait.
     pub(super) fn take_signals(&self) -> Vec<Signal> {
         self.lock().signals.take()
     }
 
-    /// Sets whether a signal wakes the writer. Returns whether there is one already.
+    /// Sets whether a signal wakes the writer. Returns true if it should and one waits already.
     pub(super) fn await_echoes(&self, awaits: bool) -> bool {
         let mut mailbox = self.lock();
         mailbox.awaits_echo = awaits;
@@ -160,7 +161,8 @@ impl WriterHandle {
         }
     }
 
-    /// Takes what comes next. Returns true when something is left, and the writer has to be woken again.
+    /// Takes the reports and changes of role that come next. Returns true if some are left: then the writer has to be woken
+    /// again.
     pub(super) fn take(&self, taken: &mut Vec<Taken>) -> bool {
         let mut mailbox = self.lock();
         taken.extend(std::iter::from_fn(|| mailbox.reports.take()).take(TAKEN_AT_ONCE));
@@ -169,7 +171,7 @@ impl WriterHandle {
     }
 }
 
-/// Records notices for the actor that writes Events.
+/// Reaches the actor that writes Events. Notices are recorded here, and wait until it takes them.
 pub type EventHandle = Handle<EventMsg, NoticeBox>;
 
 /// Holds notices until the actor that writes Events takes them.
@@ -181,7 +183,7 @@ pub struct NoticeBox {
 }
 
 impl EventHandle {
-    /// Records a notice. This never blocks, and costs one map look-up.
+    /// Records a notice. The caller never waits for an Event to be written; recording costs one look-up in a map.
     pub fn record(&self, notice: Notice) {
         self.inbox.lock().record(notice);
         self.wake();
@@ -207,7 +209,7 @@ impl EventHandle {
         }
     }
 
-    /// Takes what has come.
+    /// Takes the change of role and the notices that wait.
     pub(super) fn take(&self) -> TakenNotices {
         // Notices recorded from here on wake the actor again.
         self.woken.store(false, Ordering::Release);

@@ -2,7 +2,7 @@
 
 use super::drift::DriftTracker;
 use super::inbox::Inbox;
-use super::leases::LeaseHandle;
+use super::followed_leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;
@@ -13,8 +13,8 @@ use crate::core::facts::NodeFacts;
 use crate::core::hash::{Hashed, KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::{Change, Delivery};
-use crate::core::leadership::Demand;
-use crate::core::leadership::list_state::{Announcement, ListState};
+use crate::core::lists::Demand;
+use crate::core::lists::list_state::{Announcement, ListState};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeChange;
 use crate::core::object::{ObjectKey, ObjectName, Output};

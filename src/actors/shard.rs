@@ -2,7 +2,7 @@
 
 use super::drift::{DriftTracker, ShardDryRun};
 use super::inbox::Inbox;
-use super::leases::LeaseHandle;
+use super::followed_leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use super::standing::StandingProblems;

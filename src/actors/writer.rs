@@ -14,7 +14,7 @@ use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::throttling::{Limit, Throttled, Throttling};
 use crate::core::publish::{Landing, Next, Publisher, Replied, WriteEffect};
-use crate::core::role::{Role, RoleChange};
+use crate::core::leadership::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use smallvec::SmallVec;

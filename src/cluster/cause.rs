@@ -1,8 +1,9 @@
 //! The reasons why nothing could be read, for single reads, lists and watches alike.
 
-use super::client_error::ClientError;
 use super::codec::{DecodeError, Status};
+use super::connect::client_error::ClientError;
 use super::http::Head;
+use super::silence::Silent;
 use std::time::Duration;
 
 /// The reason why a read failed, or a watch ended.
@@ -45,11 +46,6 @@ pub enum Cause {
     #[error("{0}")]
     Silent(#[from] Silent),
 }
-
-/// The server has sent nothing for this long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no answer for {} s", .0.as_secs_f64())]
-pub struct Silent(pub Duration);
 
 impl Cause {
     /// Creates the cause that the refusal of a request is.

@@ -9,7 +9,7 @@ mod endpoints;
 mod events;
 mod fields;
 mod json;
-mod leases;
+mod followed_leases;
 mod lists;
 mod mirrored;
 mod nodes;

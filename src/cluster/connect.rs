@@ -1,12 +1,18 @@
-//! Creates clients for the API server.
+//! Creates clients for the API server. Below are the ways to one: the kubeconfig, its credential plugin and its proxy, and the
+//! transport of requests for single objects. Their errors never hold a secret (`client_error`).
 
-use super::cause::Silent;
-use super::client_error::ClientError;
-use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
-use super::pages::within;
-use super::plugin::{Plugin, Timeouts};
-use super::plugin_errors;
-use super::transport::Transport;
+pub(crate) mod client_error;
+pub(crate) mod kubeconfig;
+pub(crate) mod plugin;
+pub(crate) mod plugin_errors;
+mod proxy;
+pub mod transport;
+
+use self::client_error::ClientError;
+use self::kubeconfig::{ConfigFile, KubeconfigError, Loaded, check_url};
+use self::plugin::{Plugin, Timeouts};
+use self::transport::Transport;
+use super::silence::{Silent, within};
 use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
 use kube::client::ClientBuilder;

@@ -1,7 +1,7 @@
 //! Requests for Events, and the interpretation of their answers.
 
-use super::cause::Silent;
-use super::client_error::ClientError;
+use super::silence::Silent;
+use super::connect::client_error::ClientError;
 use super::codec;
 use super::encodings::JSON;
 use super::fence::Fence;

@@ -1,6 +1,6 @@
 //! The one place that builds requests: paths, media types, and the head of an answer.
 //!
-//! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], [`super::cause`] for
+//! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::election`], [`super::cause`] for
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
 use super::codec::{self, Status};

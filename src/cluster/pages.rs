@@ -1,9 +1,10 @@
 //! Answers that are waited for, and lists, which are read page by page as they stream in.
 
-use super::cause::{Cause, Silent};
-use super::client_error::ClientError;
+use super::cause::Cause;
 use super::codec::{self, Decode, ListReader, Status, Undecodable};
+use super::connect::client_error::ClientError;
 use super::http::Head;
+use super::silence::within;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -11,7 +12,6 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// Maximum number of objects on a page of a list: as many as fit into a few megabytes.
 pub(super) const PAGE: usize = 500;
@@ -24,14 +24,6 @@ const MOST_PAGES: u64 = 20_000;
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
 /// Timeout for reading one object, or a version.
 pub(super) const READING: Duration = Duration::from_secs(10);
-
-/// Waits for a limited time, or without a limit.
-pub(super) async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T, Silent> {
-    match limit {
-        Some(limit) => timeout(limit, work).await.map_err(|_| Silent(limit)),
-        None => Ok(work.await),
-    }
-}
 
 /// The outcome of asking for an answer: its body, or the server's refusal.
 type Asked = Result<Result<Body, (Head, Status)>, kube::Error>;

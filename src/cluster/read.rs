@@ -7,7 +7,8 @@ use self::slow::{Answer, Telling};
 use super::codec::{self, Decode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::http;
-use super::pages::{self, ANSWER, PAGE, within};
+use super::pages::{self, ANSWER, PAGE};
+use super::silence::within;
 use crate::core::followed_leases::lease::LeaseFacts;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
@@ -21,7 +22,8 @@ use tokio::time::sleep;
 
 pub use self::selectors::SelectorName;
 pub use self::slow::OnSlow;
-pub use super::cause::{Cause, Silent};
+pub use super::cause::Cause;
+pub use super::silence::Silent;
 
 /// How often a request is sent while the server is too busy for it.
 const TRIES: u32 = 4;

@@ -1,17 +1,20 @@
 //! Lists and watches one kind for as long as the process runs. It only decodes objects and cuts them to facts: the shards
-//! interpret them.
+//! interpret them. [`followed_leases`] does the same for Leases that Services follow, and [`slice_changes`] is the watch of
+//! `endpointd top`.
 
+pub(super) mod event_stream;
 mod events;
 mod handler;
 mod initial;
-mod leases;
+mod followed_leases;
 mod reader;
 mod serving;
+pub(crate) mod slice_changes;
 mod sources;
 
 pub(crate) use handler::WatchHandler;
-pub(crate) use leases::{Everywhere, LeaseReader, Members};
-pub(crate) use sources::{ALL_SLICES, Source};
+pub(crate) use followed_leases::{Everywhere, LeaseReader, Members};
+pub(crate) use sources::Source;
 
 use self::events::take_events;
 use self::initial::{Listing, Way};
@@ -23,7 +26,8 @@ use super::codec::{NamedNode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::leadership::{Demand, Leadership};
+use crate::core::lists::Demand;
+use crate::core::leadership::Leadership;
 use crate::core::namespace::Kind;
 use crate::metrics::WatchMetrics;
 use futures::FutureExt as _;

@@ -3,7 +3,7 @@
 
 mod applying;
 mod latest;
-mod leases;
+mod followed_leases;
 
 pub use applying::Applying;
 
@@ -15,7 +15,7 @@ use super::object::Output;
 use super::time::Time;
 use super::work::TurnBudget;
 use latest::Latest;
-use leases::WaitingLeases;
+use followed_leases::WaitingLeases;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

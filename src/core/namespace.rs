@@ -40,7 +40,7 @@ use super::inputs::Inputs;
 use super::mirror::MAX_PER_SUBSET;
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
-use super::queue::Priority;
+use super::priority::Priority;
 use std::sync::Arc;
 
 /// Settings that do not change while the process runs.

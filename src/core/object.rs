@@ -6,7 +6,7 @@ mod rare;
 use self::rare::Rare;
 use super::backoff::Retry;
 use super::ids::Uid;
-use super::queue::Priority;
+use super::priority::Priority;
 use super::time::earliest;
 use serde::Serialize;
 use std::fmt;

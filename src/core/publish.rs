@@ -14,16 +14,22 @@
 //! shard replies with the request, built from the state at that moment, or with nothing. Each object has at most one
 //! grant or request out. The writer actor carries the messages; [`reports::Reports`] keeps the shards' reports of
 //! each object in order, and lets namespaces take turns.
+//!
+//! [`queue`] orders the writes, and `window` learns how many of them the API server works on at once. `fan_out` limits what
+//! watchers are sent, by means of `echo` and `budget`. `pauses`, `refusals` and `stuck` tell what a webhook does to its
+//! namespaces from what the API server does to all.
 
 mod budget;
 mod echo;
 mod fan_out;
 mod pauses;
+pub mod queue;
 mod refusals;
 pub mod reports;
 pub mod signals;
 mod stuck;
 pub mod throttling;
+mod window;
 
 pub use budget::{WatchLimits, Watchers};
 pub use echo::{LATE, Resource, WriteEffect};
@@ -35,11 +41,11 @@ use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use super::leadership::Term;
 use super::namespace::{BuiltRequest, WorkItem};
 use super::object::{ObjectKey, Output};
-use super::queue::{Classes, Priority, Urgency, WriteQueue};
-use super::role::RoleChange;
-use super::window::{Completed, Sign, Window};
+use super::priority::Priority;
+use super::leadership::role::RoleChange;
 use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
+use queue::{Classes, Urgency, WriteQueue};
 use refusals::Refusals;
 use reports::{Reply, Reported};
 use signals::Signal;
@@ -47,6 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stuck::Stuck;
 use throttling::Limit;
+use window::{Completed, Sign, Window};
 
 /// The part of the rate limit at which a namespace may retry refused requests (403, 422), so that ten thousand
 /// hopeless objects of one tenant do not use up what all others need.

@@ -10,7 +10,7 @@ use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::object::{ObjectState, Phase};
 use super::ports::SlicePorts;
-use super::queue::Priority;
+use super::priority::Priority;
 use super::time::Time;
 use smallvec::SmallVec;
 use std::sync::Arc;

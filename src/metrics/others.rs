@@ -1,6 +1,6 @@
 //! Metrics of the election, of the log and of the writer of Events.
 
-use crate::core::election::Reply;
+use crate::core::leadership::election::Reply;
 use crate::core::events::EventOutcome;
 use metrics::{Counter, Gauge, counter, gauge};
 

@@ -1,4 +1,4 @@
-//! Runs leader election as a task: supplies time, requests and randomness to [`crate::core::election`], and passes
+//! Runs leader election as a task: supplies time, requests and randomness to [`crate::core::leadership::election`], and passes
 //! its outcome on to the writers.
 
 use super::admin::Renewal;
@@ -7,11 +7,11 @@ use crate::actors::events::WallClock;
 use crate::actors::messages::{EventHandle, WriterHandle};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
-use crate::cluster::lease::{ElectionEvent, LeaseClient, Location, follow};
+use crate::cluster::election::{ElectionEvent, LeaseClient, Location, follow};
 use crate::cluster::outage::OutageLog;
-use crate::core::election::{Ask, Election, Reply, Timing};
+use crate::core::leadership::election::{Ask, Election, Reply, Timing};
 use crate::core::leadership::Leadership;
-use crate::core::role::Role;
+use crate::core::leadership::role::Role;
 use crate::metrics::LeaseMetrics;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;

@@ -10,15 +10,11 @@ mod publishing;
 mod top;
 mod watching;
 
-use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
-use crate::cluster::connect::Target;
-use crate::cluster::kubeconfig::ConfigFile;
-use crate::cluster::plugin_errors;
+use crate::cluster::connect::kubeconfig::ConfigFile;
+use crate::cluster::connect::{Target, plugin_errors};
 use crate::core::golang;
-use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
-use crate::ops::run::Options;
 use crate::ops::usage;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
@@ -39,6 +35,8 @@ use std::time::Duration;
 pub(crate) use top::TopArgs;
 pub(crate) use watching::WatchingArgs;
 
+/// The exit code for a command line or a kubeconfig that cannot be used.
+pub(crate) const USAGE: u8 = 2;
 /// The version of this program, with the commit that it was built from.
 pub(crate) const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
@@ -483,30 +481,6 @@ fn parse_log_level(text: &str) -> Result<String, &'static str> {
         return Ok(text.to_owned());
     }
     Err("expected error, warn, info, debug, trace or off, or a filter such as info,endpointd::cluster=debug")
-}
-
-impl RunArgs {
-    /// Returns the controller's options. All randomness derives from `seed`.
-    pub(crate) fn options(&self, seed: u64) -> Options {
-        Options {
-            settings: Settings {
-                clear_managed_fields: self.clear_managed_fields,
-                ..self.publishing.settings(seed)
-            },
-            encoding: self.connection.encoding,
-            pacing: Pacing {
-                qps: self.kube_api_qps,
-                burst: self.kube_api_burst,
-                in_flight: usize::from(self.max_requests_in_flight),
-                watch: self.watching.limits(),
-                slice_batch: self.slice_batch,
-                endpoints_batch: self.endpoint_batch,
-                mirrored_batch: self.mirrored_batch,
-            },
-            deadline: Duration::from_secs(30),
-            drain: Duration::from_secs(10),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,35 +1,43 @@
-//! Starts and stops the controller.
+//! `endpointd run`: starts the controller, and stops it.
+//!
+//! `start` is the whole command. It reads the flags, and sets up what a process has around its controller. [`run_observed`] is
+//! the controller alone, as tests run it too. It starts the actors, then the election (or the drift tracker of a dry run), and
+//! then the watches; after the shutdown it ends the watches, waits for the requests in flight, and ends the election and the
+//! actors.
 
-use super::admin::{HealthHandle, Parts, Renewal};
-use super::election::{Candidacy, Elector, LeadershipListeners};
-use super::endpoint_selectors;
-use super::progress::Progress;
-use crate::actors::drift::DriftTracker;
-use crate::actors::events::{EventArguments, Events, WallClock};
-use crate::actors::leases::{LeaseArguments, LeaseHandle, Leases};
-use crate::actors::messages::{EventHandle, RootMsg, WriterHandle, WriterMsg};
-use crate::actors::root::{Root, RootState};
-use crate::actors::router::{Router, Routes};
-use crate::actors::writer::{Pacing, Writer, WriterArguments};
+mod actors;
+mod elected;
+mod from_flags;
+mod mode;
+mod signals;
+mod tasks;
+mod watches;
+
+pub use self::mode::{Connect, Renewing, RunMode};
+
+use self::actors::Actors;
+use self::elected::Elected;
+use self::from_flags::{admin, mode, options, warn_of_flags};
+use self::signals::stop_signals;
+use self::tasks::guarded;
+use self::watches::WatchStarter;
+use super::admin::{HealthHandle, Parts};
+use super::election::LeadershipListeners;
+use super::flags::{RunArgs, USAGE};
+use super::logging::{one_line, start_logging};
+use crate::actors::messages::WriterMsg;
+use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Clients;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::events::EventClient;
-use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
-use crate::cluster::outage::{OutageLog, SharedOutage};
-use crate::cluster::read::Reader;
-use crate::cluster::watch::{LeaseReader, Source, Watch};
-use crate::core::leadership::Leadership;
-use crate::core::namespace::{Kind, Settings};
-use crate::core::outputs::Outputs;
-use crate::core::role::Role;
-use futures::future::BoxFuture;
-use ractor::{Actor, ActorRef, RpcReplyPort};
-use std::fmt;
-use std::sync::Arc;
+use crate::cluster::outage::OutageLog;
+use crate::core::namespace::Settings;
+use crate::tenant_log;
+use ractor::{ActorRef, RpcReplyPort};
+use std::process::ExitCode;
 use std::time::Duration;
-use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -61,6 +69,65 @@ pub enum RunError {
     /// An actor or a watch failed, and its state is lost.
     #[error("{0}")]
     Fatal(String),
+}
+
+/// Runs `endpointd run`: the controller, and around it the logs, the admin server and the signals of a process. `ignored` are flags
+/// that have no meaning here, and `open_files` is the limit of open files. Returns the exit code.
+pub(crate) async fn start(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> ExitCode {
+    start_logging(&args);
+    warn_of_flags(&args, ignored);
+    let target = args.connection.target();
+    let admin = match admin(&args.admin, &target).await {
+        Ok(admin) => admin,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let clients = match Clients::connect(&target).await {
+        Ok(clients) => clients,
+        Err(error) => {
+            eprintln!("error: {}", one_line(&error));
+            return ExitCode::from(USAGE);
+        }
+    };
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        commit = env!("ENDPOINTD_COMMIT"),
+        target = target.to_string(),
+        controllers = args.publishing.controllers_here(),
+        max_endpoints_per_slice = args.publishing.max_endpoints_per_slice,
+        qps = args.kube_api_qps,
+        burst = args.kube_api_burst,
+        open_files,
+        "starting"
+    );
+    let Ok((first_signal, second_signal)) = stop_signals() else {
+        eprintln!("error: cannot listen for signals");
+        return ExitCode::FAILURE;
+    };
+    let options = options(&args, fastrand::u64(..));
+    let mode = mode(&args, target);
+    let health = HealthHandle::default();
+    // The admin server runs until the process ends, so that probes and metrics also cover the shutdown.
+    let _admin = admin.map(|admin| tokio::spawn(admin.serve(health.clone())));
+    tokio::spawn(tenant_log::keep());
+    let controller = run_observed(clients, options, mode, &health, first_signal);
+    let result = tokio::select! {
+        result = controller => result,
+        () = second_signal => return ExitCode::FAILURE,
+    };
+    tenant_log::finish();
+    match result {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(%error, "endpointd stopped because of an error");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs the controller until `shutdown` is ready, then lets the requests in flight finish. It writes from the
@@ -115,70 +182,6 @@ pub async fn run(
         shutdown,
     )
     .await
-}
-
-/// Creates the client for the Lease on the runtime that uses it, because a client runs its requests in a task there.
-pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<kube::Client, String>> + Send>;
-
-/// The place where the Lease is acquired and renewed.
-pub enum Renewing {
-    /// A thread of its own, so that no other work of this process can keep it from renewing in time.
-    Apart(Connect),
-    /// The runtime that does everything else, with this client: for tests with a paused clock, which advances only when
-    /// all tasks wait.
-    Here(kube::Client),
-}
-
-/// The role of this process beside others.
-pub enum RunMode {
-    /// The only process that writes.
-    Alone,
-    /// A candidate for leadership, which writes while it holds a Lease.
-    Candidate(Renewing, Box<Candidacy>),
-    /// A dry run, which writes nothing and reports what it would write.
-    DryRun(DriftTracker),
-}
-
-impl RunMode {
-    /// Returns the initial fence and leadership.
-    fn at_first(&self) -> (Fence, Leadership) {
-        match self {
-            Self::Alone => (Fence::open(), Leadership::ALWAYS),
-            Self::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Leadership::STANDBY),
-            // A dry run plans no writes, and the closed fence would stop one if it did.
-            Self::DryRun(_) => (Fence::closed(Clock::default()), Leadership::DRY_RUN),
-        }
-    }
-
-    /// Creates the progress record that the election checks, if there is an election.
-    fn progress(&self) -> Option<Progress> {
-        match self {
-            Self::Candidate(_, candidacy) => {
-                Some(Progress::new(candidacy.clock.clone(), candidacy.stalled_after))
-            }
-            Self::Alone | Self::DryRun(_) => None,
-        }
-    }
-
-    /// Creates the record of Lease renewals, if there is an election.
-    fn renewal(&self) -> Option<Renewal> {
-        match self {
-            Self::Candidate(_, candidacy) => {
-                Some(Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()))
-            }
-            Self::Alone | Self::DryRun(_) => None,
-        }
-    }
-}
-
-impl fmt::Debug for RunMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Alone => "Alone",
-            Self::Candidate(..) => "Candidate",
-            Self::DryRun(_) => "DryRun",
-        })
-    }
 }
 
 /// Runs the controller in a role beside others, and exposes its health through `health`. A candidate has a client of its
@@ -282,82 +285,6 @@ pub async fn run_observed(
     result
 }
 
-/// The actors of a controller.
-struct Actors {
-    root: ActorRef<RootMsg>,
-    root_done: JoinHandle<()>,
-    writer: ActorRef<WriterMsg>,
-    handle: WriterHandle,
-    events: EventHandle,
-    leases: LeaseHandle,
-    router: Arc<Router>,
-}
-
-impl Actors {
-    async fn start(
-        objects: ObjectClient,
-        client: EventClient,
-        options: Options,
-        tracker: Option<DriftTracker>,
-        encodings: Encodings,
-        fatal: watch::Sender<Option<String>>,
-    ) -> Result<Self, ractor::SpawnErr> {
-        let routes = Routes::default();
-        let root = RootState {
-            router: routes.clone(),
-            fatal,
-        };
-        let (root, root_done) = Actor::spawn(None, Root, root).await?;
-        let events = EventHandle::default();
-        let arguments = EventArguments {
-            handle: events.clone(),
-            client,
-            clock: WallClock::default(),
-        };
-        Actor::spawn_linked(None, Events, arguments, root.get_cell()).await?;
-        let handle = WriterHandle::default();
-        let arguments = WriterArguments {
-            handle: handle.clone(),
-            router: routes.clone(),
-            objects,
-            pacing: options.pacing,
-            seed: options.settings.seed,
-        };
-        let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-        let leases = LeaseHandle::default();
-        let router = Router::new(
-            options.settings,
-            encodings,
-            handle.clone(),
-            root.clone(),
-            events.clone(),
-        )
-        .following(leases.clone());
-        let router = Arc::new(match tracker {
-            Some(tracker) => router.tracking(tracker),
-            None => router,
-        });
-        // The cell is new, so this cannot fail.
-        let _ = routes.set(router.clone());
-        Ok(Self {
-            root,
-            root_done,
-            writer,
-            handle,
-            events,
-            leases,
-            router,
-        })
-    }
-
-    /// Ends the root, and with it the shards, and then logs what they have left to be told.
-    async fn stop(self) {
-        self.root.stop(None);
-        let _ = self.root_done.await;
-        self.router.tell_standing_problems();
-    }
-}
-
 /// Starts the log of outages.
 fn start_outages(fatal: &watch::Sender<Option<String>>) -> (OutageLog, JoinHandle<()>) {
     let outages = OutageLog::default();
@@ -376,178 +303,6 @@ async fn ended(
         reason = failed.wait_for(Option::is_some) => {
             Err(RunError::Fatal(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
-    }
-}
-
-/// A running election, and the watchdog that it depends on.
-struct Elected {
-    stop: oneshot::Sender<bool>,
-    election: JoinHandle<()>,
-    watchdog: JoinHandle<()>,
-}
-
-impl Elected {
-    fn start(
-        renewing: Renewing,
-        candidacy: Candidacy,
-        listeners: LeadershipListeners,
-        seed: u64,
-        health: &HealthHandle,
-        fatal: &watch::Sender<Option<String>>,
-    ) -> Result<Self, RunError> {
-        let (stop, stopped) = oneshot::channel();
-        let election = match renewing {
-            Renewing::Here(client) => {
-                let election = Elector::new(client, candidacy, listeners, seed);
-                guarded("the election", election.run(stopped), fatal)
-            }
-            Renewing::Apart(connect) => apart("the election", fatal, async move {
-                let client = connect().await?;
-                Elector::new(client, candidacy, listeners, seed)
-                    .run(stopped)
-                    .await;
-                Ok(())
-            })?,
-        };
-        let health = health.clone();
-        let watching = async move { health.watch_over().await };
-        Ok(Self {
-            stop,
-            election,
-            watchdog: guarded("the watchdog", watching, fatal),
-        })
-    }
-
-    /// Releases the Lease if all requests in flight are done, and lets it expire otherwise. The Lease has been renewed
-    /// until now.
-    async fn end(self, drained: bool) {
-        let _ = self.stop.send(drained);
-        let _ = self.election.await;
-        self.watchdog.abort();
-    }
-}
-
-/// Starts watches.
-struct WatchStarter {
-    client: kube::Client,
-    router: Arc<Router>,
-    leadership: watch::Receiver<Leadership>,
-    encodings: Encodings,
-    outages: OutageLog,
-    seed: u64,
-    fatal: watch::Sender<Option<String>>,
-}
-
-impl WatchStarter {
-    /// Starts the actor that follows Leases for the shards. They ask for nothing before they exist.
-    async fn follow_leases(
-        &self,
-        handle: LeaseHandle,
-        root: &ActorRef<RootMsg>,
-    ) -> Result<(), ractor::SpawnErr> {
-        let (client, leadership) = (self.client.clone(), self.leadership.clone());
-        let outages = SharedOutage::new(self.outages.clone(), "leases");
-        let router = self.router.clone();
-        let reader = LeaseReader::new(client, router, leadership, outages, self.seed, handle.start());
-        let arguments = LeaseArguments { handle, reader };
-        Actor::spawn_linked(None, Leases, arguments, root.get_cell()).await?;
-        Ok(())
-    }
-
-    /// Starts a watch of each kind that these outputs need.
-    fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
-        // A dry run compares whole objects; otherwise metadata is enough.
-        let whole = self.leadership.borrow().role == Role::DryRun;
-        // Beside controllers that write slices, these serve them.
-        let stands_in = outputs.slices && !whole;
-        let selectors = stands_in.then(|| self.look_for_selectors());
-        Kind::needed_for(outputs)
-            .map(|kind| self.watch(Source::of(kind, outputs.custom, whole)))
-            .chain(selectors)
-            .collect()
-    }
-
-    fn look_for_selectors(&self) -> JoinHandle<()> {
-        let reader = Reader::new(self.client.clone(), self.encodings.clone());
-        let looking = endpoint_selectors::watch_for(reader);
-        guarded("the look for EndpointSelectors", looking, &self.fatal)
-    }
-
-    /// Runs the watch of a source as a task, which never ends by itself.
-    fn watch(&self, source: Source) -> JoinHandle<()> {
-        let watch = Watch::new(
-            source,
-            self.client.clone(),
-            self.router.clone(),
-            self.leadership.clone(),
-            self.encodings.clone(),
-            self.outages.clone(),
-            self.seed,
-        );
-        guarded(
-            &format!("the watch of {}", source.kind.as_str()),
-            watch.run(),
-            &self.fatal,
-        )
-    }
-}
-
-/// Runs `work` as a task. If the task panics, the controller ends with an error.
-fn guarded(
-    what: &str,
-    work: impl Future<Output = ()> + Send + 'static,
-    fatal: &watch::Sender<Option<String>>,
-) -> JoinHandle<()> {
-    let (what, fatal) = (what.to_owned(), fatal.clone());
-    let task = tokio::spawn(work);
-    let abort = task.abort_handle();
-    tokio::spawn(async move {
-        // Aborting this aborts the task too.
-        let _guard = AbortOnDrop(abort);
-        if let Err(error) = task.await
-            && error.is_panic()
-        {
-            fatal.send_replace(Some(format!("{what} failed: {error}")));
-        }
-    })
-}
-
-/// Runs `work` on its own thread and runtime. If it fails, the controller ends with an error.
-/// The returned handle completes when the work does.
-fn apart(
-    what: &str,
-    fatal: &watch::Sender<Option<String>>,
-    work: impl Future<Output = Result<(), String>> + Send + 'static,
-) -> Result<JoinHandle<()>, RunError> {
-    let wrong = |error| RunError::Thread(what.to_owned(), error);
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(wrong)?;
-    let (done, result) = oneshot::channel();
-    std::thread::Builder::new()
-        .name(what.to_owned())
-        .spawn(move || {
-            // The receiver is gone if the whole process is ending.
-            let _ = done.send(runtime.block_on(work));
-        })
-        .map_err(wrong)?;
-    let (what, fatal) = (what.to_owned(), fatal.clone());
-    Ok(tokio::spawn(async move {
-        let failure = match result.await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error,
-            Err(_) => "its thread panicked".to_owned(),
-        };
-        fatal.send_replace(Some(format!("{what} failed: {failure}")));
-    }))
-}
-
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod world;
 
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::time::Duration;
 use world::{MS, SECOND, World};
 

@@ -6,7 +6,8 @@ mod opponents;
 
 use crate::simulated::Simulated;
 use endpointd::core::publish::{Pacing, WriteEffect};
-use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
+use endpointd::core::priority::Priority;
+use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
 use fair::Fair;
 use opponents::{Opponents, World, opponents};
 use proptest::collection::vec;

@@ -3,7 +3,7 @@
 
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
-use endpointd::core::election::Record;
+use endpointd::core::lease::Record;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::followed_leases::lease::{
     LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,

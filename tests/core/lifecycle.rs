@@ -7,7 +7,7 @@ use endpointd::core::body::Request;
 use endpointd::core::facts::{PodFacts, SliceFacts};
 use endpointd::core::namespace::{Kind, OutputEvent};
 use endpointd::core::object::{ObjectName, Output};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 
 pub(super) fn pod(name: u8, labels: u8) -> PodSpec {
     PodSpec {

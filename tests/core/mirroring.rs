@@ -11,7 +11,7 @@ use endpointd::core::namespace::{
 };
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Output, Remote};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use serde_json::{Value, json};
 
 fn facts(uid: &str, version: u64, subsets: &Value) -> EndpointsFacts {

@@ -10,7 +10,8 @@ use endpointd::core::labels::Labels;
 use endpointd::core::namespace::ObjectEvent::Meta;
 use endpointd::core::namespace::{BuiltRequest, Outcome, OutputEvent, WorkItem};
 use endpointd::core::object::{ObjectName, Output};
-use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
+use endpointd::core::priority::Priority;
+use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use crate::processor::Processor;
 use crate::replacements::{Costs, other};
 use crate::tenants::assert_near_linear;
 use endpointd::cluster::codec::{Namespaced, object};
-use endpointd::core::election::Record;
+use endpointd::core::lease::Record;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use endpointd::core::inbox::{Change, Pending};

@@ -3,7 +3,8 @@
 //! few steps.
 
 use crate::search::System;
-use endpointd::core::election::{Ask, Election, Record, Reply, Timing};
+use endpointd::core::leadership::election::{Ask, Election, Reply, Timing};
+use endpointd::core::lease::Record;
 use endpointd::core::time::Time;
 use std::iter;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! computation.
 
 use super::{Model, NAMESPACE};
-use endpointd::core::election::Record;
+use endpointd::core::lease::Record;
 use endpointd::core::facts::{Manager, PodFacts, ServiceFacts};
 use endpointd::core::followed_leases::lease::{
     LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,

@@ -2,7 +2,7 @@
 //! that the servers are never without work. Removals go first, and the oldest object of a priority.
 
 use super::{Case, Controller, Grant};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

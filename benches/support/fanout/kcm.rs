@@ -4,7 +4,7 @@
 //! again after a second, then two, then four.
 
 use super::{Case, Controller, Grant};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 

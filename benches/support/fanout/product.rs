@@ -5,7 +5,7 @@ use crate::simulated::Simulated;
 use endpointd::core::object::Output;
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Pacing, WatchLimits, Watchers, WriteEffect};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 //! for thirty seconds, whatever the pace. Kept for comparisons.
 
 use super::{Case, Writer};
-use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
+use endpointd::core::priority::Priority;
+use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! Removals go first, and the oldest object of a priority.
 
 use super::{Case, Writer};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

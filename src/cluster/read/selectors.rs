@@ -5,7 +5,8 @@
 use super::{Answer, Cause, ReadError, ReadResource, Reader};
 use crate::cluster::codec::{DecodeError, ListReader, SelectorMeta};
 use crate::cluster::http;
-use crate::cluster::pages::{PAGE, Progress, within};
+use crate::cluster::pages::{PAGE, Progress};
+use crate::cluster::silence::within;
 use http_body_util::BodyExt as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;

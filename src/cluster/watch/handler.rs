@@ -3,7 +3,7 @@
 use crate::core::facts::NodeFacts;
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Delivery;
-use crate::core::leadership::Demand;
+use crate::core::lists::Demand;
 use crate::core::namespace::Kind;
 use crate::core::object::Output;
 use futures::future::BoxFuture;
@@ -47,7 +47,7 @@ pub(crate) trait WatchHandler: Send + Sync {
     /// Announces that a kind's view has met a demand.
     fn prove(&self, kind: Kind, demand: Demand);
 
-    /// See [`ListState::rewound`](crate::core::leadership::list_state::ListState::rewound). Returns the demand to meet then.
+    /// See [`ListState::rewound`](crate::core::lists::list_state::ListState::rewound). Returns the demand to meet then.
     fn rewound(&self, kind: Kind, under: Demand) -> Demand;
 
     /// Subscribes to the demands that views have to meet.

@@ -7,7 +7,7 @@ use super::sources::{DeletedAt, Item, Seen};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Undecodable};
 use crate::cluster::encodings::Form;
-use crate::cluster::event_stream::EventStream;
+use super::event_stream::EventStream;
 use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::core::namespace::Kind;

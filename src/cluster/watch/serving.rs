@@ -2,15 +2,15 @@
 //! watch and prove; a [`Subject`] knows what is listed, and who gets it.
 //!
 //! Two watches need no list and no proof, and have loops of their own: the election's watch of its Lease
-//! (`cluster/lease.rs`), and the watch of slices of `endpointd top` (`cluster/slice_changes.rs`).
+//! (`cluster/election.rs`), and the watch of slices of `endpointd top` (`cluster/watch/slice_changes.rs`).
 
 use super::initial::Way;
 use crate::clock;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec;
-use crate::cluster::event_stream::EventStream;
-use crate::core::leadership::Demand;
-use crate::core::leadership::list_watch::{Action, End, ListWatch};
+use super::event_stream::EventStream;
+use crate::core::lists::Demand;
+use crate::core::lists::list_watch::{Action, End, ListWatch};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kube::client::Body;

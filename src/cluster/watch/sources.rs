@@ -18,7 +18,7 @@ const SLICES: &str =
 const MIRRORED: &str =
     "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslicemirroring-controller.k8s.io";
 /// Slices of all controllers that publish for Services: those of others beside ours are told of.
-pub(crate) const ALL_SLICES: &str = "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by+in+%28endpointd.io%2C\
+pub(super) const ALL_SLICES: &str = "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by+in+%28endpointd.io%2C\
     endpointslice-controller.k8s.io%2Cendpointslicemirroring-controller.k8s.io%29";
 
 /// The objects that are listed and watched, and how.

@@ -6,7 +6,7 @@
 use super::lru::SharedLru;
 use super::{Key, Notice};
 use crate::core::hash::KeyedSet;
-use crate::core::role::{Role, RoleChange};
+use crate::core::leadership::role::{Role, RoleChange};
 
 /// The most different notices that wait. They are taken as soon as their writer runs, so more of them come only while
 /// it does not.

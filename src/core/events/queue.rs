@@ -2,7 +2,7 @@
 
 use super::Key;
 use crate::core::hash::hash_of;
-use crate::core::queue::class::Class;
+use crate::core::turn_queue::TurnQueue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const ALL: u64 = 0;
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     /// The Events that may be written now.
-    ready: Class<(Due, Arc<Key>)>,
+    ready: TurnQueue<(Due, Arc<Key>)>,
     /// The Events that may be written only later.
     delayed: BTreeMap<Due, Arc<Key>>,
     sequence: u64,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::role::{Role, RoleChange};
+use crate::core::leadership::role::{Role, RoleChange};
 use serde_json::{Value, json};
 
 const START: i64 = 1_767_225_600;

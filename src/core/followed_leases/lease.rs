@@ -22,7 +22,7 @@
 //! shows the store as it was at a moment after the list was asked for. If it is older than a version that was shown after that
 //! moment, it is merely late. If it is older than one that had been shown before, the store has been restored.
 
-use crate::core::election::Record;
+use crate::core::lease::Record;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Application of a shard's waiting events, in steps.
 
-use super::leases::LeaseChanges;
+use super::followed_leases::LeaseChanges;
 use super::{ListEvent, PodEvent};
 use crate::core::compact::slab::IntoEntries;
 use crate::core::facts::{PodFacts, ServiceFacts};

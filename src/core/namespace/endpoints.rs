@@ -18,7 +18,7 @@ use crate::core::facts::EndpointsFacts;
 use crate::core::ids::{EndpointsId, ServiceId};
 use crate::core::inputs::Inputs;
 use crate::core::object::{ObjectState, Phase, Remote};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::time::Time;
 use std::num::NonZeroU64;
 use std::ops::Deref;

@@ -33,7 +33,7 @@ use crate::core::hash::KeyedMap;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
 use crate::core::object::{Phase, Remote, RequestKind};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::vec::IntoIter;

@@ -49,7 +49,7 @@ use super::Load;
 use crate::core::hash::{Hashed, HashedMap, hash_of};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -11,7 +11,8 @@ use crate::core::body::Request;
 use crate::core::bucket::TokenBucket;
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::object::{ObjectKey, Output};
-use crate::core::queue::{Classes, Priority};
+use crate::core::priority::Priority;
+use crate::core::publish::queue::Classes;
 use std::sync::Arc;
 use std::time::Duration;
 

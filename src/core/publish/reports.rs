@@ -20,7 +20,7 @@
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::{BuiltRequest, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
-use crate::core::role::{Role, RoleChange};
+use crate::core::leadership::role::{Role, RoleChange};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::*;
 use crate::core::backoff::LONGEST;
 use crate::core::body::Request;
 use crate::core::object::ObjectName;
-use crate::core::role::Role;
+use crate::core::leadership::role::Role;
 use reports::{Report, Reports, Taken};
 use std::sync::Arc;
 

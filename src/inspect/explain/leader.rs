@@ -245,7 +245,7 @@ pub(crate) fn may_hold(pod: &PodFacts, holder: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::election::Record;
+    use crate::core::lease::Record;
 
     fn lease(holder: &str, seconds: i32, renewed: Option<i64>) -> LeaseFacts {
         LeaseFacts {

@@ -1,7 +1,7 @@
 //! Asks the API server who may read metrics: to which user a token belongs (`TokenReview`), and whether that user
 //! may (`SubjectAccessReview`). Both answers are cached for a while, as in kube-controller-manager.
 
-use crate::cluster::client_error::ClientError;
+use crate::cluster::connect::client_error::ClientError;
 use crate::cluster::encodings::JSON;
 use crate::cluster::http::{self, Head};
 use crate::core::hash::KeyedMap;

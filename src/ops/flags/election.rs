@@ -3,8 +3,8 @@
 use super::parse_bool;
 use crate::actors::events::WallClock;
 use crate::cluster::fence::Clock;
-use crate::cluster::lease::Location;
-use crate::core::election::{Timing, TimingError};
+use crate::cluster::election::Location;
+use crate::core::leadership::election::{Timing, TimingError};
 use crate::core::golang;
 use crate::ops::election::{Candidacy, identity};
 use crate::ops::progress::STALLED_AFTER;

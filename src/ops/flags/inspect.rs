@@ -2,7 +2,7 @@
 
 use super::{ConnectionArgs, PublishingArgs};
 use crate::cluster::connect::{Impersonated, Target};
-use crate::cluster::kubeconfig::ConfigFile;
+use crate::cluster::connect::kubeconfig::ConfigFile;
 use crate::core::golang;
 use crate::core::selector::{Selector, SelectorError};
 use clap::ValueEnum;

@@ -4,8 +4,8 @@
 use super::exposition::Exposition;
 use super::hot::HotServices;
 use super::rates::{Sample, Span, is_same_process};
-use crate::cluster::slice_changes::SliceNews;
-use crate::core::election::Record;
+use crate::cluster::watch::slice_changes::SliceNews;
+use crate::core::lease::Record;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use super::rates::{Quantile, Span};
 use crate::core::excerpt::Excerpt;
 use crate::core::object::Output;
 use crate::core::publish::LATE;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use std::fmt::Write as _;
 use std::time::Duration;
 

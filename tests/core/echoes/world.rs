@@ -4,7 +4,7 @@ use crate::simulated::Simulated;
 use endpointd::core::object::Output;
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Pacing, Resource, WatchLimits, Watchers, WriteEffect};
-use endpointd::core::queue::Priority;
+use endpointd::core::priority::Priority;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;

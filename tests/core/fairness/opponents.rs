@@ -1,7 +1,8 @@
 //! Parties that compete for writes, each with a habit that an opponent of the others might choose, and the world in
 //! which they do: a queue from which one object goes in each tick in which the window has room.
 
-use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
+use endpointd::core::priority::Priority;
+use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 
 use super::{Cost, units};
 use crate::fixtures::{World, pod, service};
-use endpointd::core::election::Record;
+use endpointd::core::lease::Record;
 use endpointd::core::facts::{FollowedLeader, NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use endpointd::core::hints::{HintMode, NodeCapacity};

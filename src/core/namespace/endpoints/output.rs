@@ -16,7 +16,7 @@ use crate::core::namespace::lifecycle::{
 use crate::core::namespace::services::{ServiceEndpoints, address_of, by_uid};
 use crate::core::object::{ObjectName, ObjectState, Phase, Remote, RequestKind};
 use crate::core::ports::SlicePort;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
 use crate::core::time::Time;
 use std::net::IpAddr;

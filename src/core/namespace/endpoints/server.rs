@@ -8,7 +8,7 @@ use crate::core::labels::Labels;
 use crate::core::namespace::services::{Service, ServiceEndpoints, by_uid};
 use crate::core::object::Phase;
 use crate::core::ports::SlicePort;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
 use std::num::NonZeroU64;
 

@@ -8,7 +8,7 @@ use crate::core::compact::small::SmallSet;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::namespace::withdraw::MirrorWaits;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::work::TurnBudget;
 use std::collections::VecDeque;
 use std::sync::Arc;

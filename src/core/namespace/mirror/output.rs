@@ -16,7 +16,7 @@ use crate::core::namespace::lifecycle::{
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use crate::core::ids::{PodId, ServiceId};
 use crate::core::inputs::{Inputs, Pod, PodChange};
 use crate::core::namespace::{Placement, Settings};
 use crate::core::ports::{SlicePort, SlicePorts};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::subsets::Members;
 use std::cmp::Ordering;
 use std::net::IpAddr;

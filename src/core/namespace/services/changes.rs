@@ -11,7 +11,7 @@ use crate::core::inputs::Matching;
 use crate::core::namespace::Placement;
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::object::{Phase, Remote, RequestKind};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::Told;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::slices::{Conditions, Slice};
 use crate::core::time::Time;
 use smallvec::SmallVec;

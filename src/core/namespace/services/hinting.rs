@@ -12,7 +12,7 @@ use crate::core::ids::{ServiceId, SliceId};
 use crate::core::namespace::Placement;
 use crate::core::nodes::{NodeDirectory, ZoneView};
 use crate::core::object::Phase;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::slices::Slice;
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::{Inputs, Pod, PodChange};
 use crate::core::namespace::Placement;
 use crate::core::ports::{ResolvedPorts, SlicePorts};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::slices::{Conditions, Slice, Slot};
 use smallvec::SmallVec;
 use std::ops::{Deref, Index, IndexMut, Range};

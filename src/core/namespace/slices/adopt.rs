@@ -9,7 +9,7 @@ use crate::core::namespace::Placement;
 use crate::core::namespace::lifecycle::{Lifecycle as _, ObjectMeta as _};
 use crate::core::namespace::services::{desired, is_fit};
 use crate::core::object::Phase;
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::slices::{Conditions, Slice};
 use crate::core::time::Time;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::core::namespace::lifecycle::{
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
 use crate::core::object::{ObjectName, ObjectState, Phase, RequestKind};
-use crate::core::queue::Priority;
+use crate::core::priority::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
 

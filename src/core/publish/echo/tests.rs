@@ -4,7 +4,7 @@ mod streams;
 use super::lateness::Lateness;
 use super::*;
 use crate::core::object::ObjectName;
-use crate::core::queue::Priority::{Add, Remove};
+use crate::core::priority::Priority::{Add, Remove};
 
 const NOW: Duration = Duration::ZERO;
 const MS: Duration = Duration::from_millis(1);

@@ -1,7 +1,7 @@
 use super::super::budget::Watchers;
 use super::*;
 use crate::core::object::ObjectName;
-use crate::core::queue::Priority::{Add, Remove, Rest};
+use crate::core::priority::Priority::{Add, Remove, Rest};
 
 const NOW: Duration = Duration::ZERO;
 const MS: Duration = Duration::from_millis(1);

@@ -1,6 +1,6 @@
 use super::*;
-use crate::cluster::slice_changes::SliceNews;
-use crate::core::election::Record;
+use crate::cluster::watch::slice_changes::SliceNews;
+use crate::core::lease::Record;
 use crate::ops::top::exposition::Exposition;
 
 /// The identity of a leader whose pod has a long name.

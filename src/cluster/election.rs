@@ -1,13 +1,15 @@
-//! Requests for the Lease, and a watch of it.
+//! Requests for the Lease by which endpointd elects its leader, and a watch of it.
 
-use super::cause::{Cause, Silent};
-use super::client_error::ClientError;
+use super::cause::Cause;
+use super::silence::Silent;
+use super::connect::client_error::ClientError;
 use super::codec::{self, Event, EventKind};
 use super::encodings::JSON;
-use super::event_stream::EventStream;
+use super::watch::event_stream::EventStream;
 use super::http::{self, Head};
 use super::outage::OutageLog;
-use crate::core::election::{Ask, Record, Reply};
+use crate::core::leadership::election::{Ask, Reply};
+use crate::core::lease::Record;
 use crate::core::time::Time;
 use ::http::{Method, StatusCode};
 use kube::Client;

@@ -1,7 +1,8 @@
 //! The events of a watch, read as they arrive.
 
-use super::cause::{Cause, Silent};
-use super::codec;
+use crate::cluster::cause::Cause;
+use crate::cluster::codec;
+use crate::cluster::silence::Silent;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use http_body::{Body as HttpBody, Frame};
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 const GULP: usize = 256 << 10;
 
 /// The events of a watch, not yet parsed.
-pub(super) struct EventStream<B = Body> {
+pub(in crate::cluster) struct EventStream<B = Body> {
     body: B,
     arrived: Arrived,
     ended: bool,
@@ -28,7 +29,7 @@ enum Arrived {
 }
 
 impl<B: HttpBody<Data = Bytes, Error = kube::Error> + Unpin> EventStream<B> {
-    pub(super) fn new(body: B) -> Self {
+    pub(in crate::cluster) fn new(body: B) -> Self {
         Self {
             body,
             arrived: Arrived::One(Bytes::new()),
@@ -37,7 +38,7 @@ impl<B: HttpBody<Data = Bytes, Error = kube::Error> + Unpin> EventStream<B> {
     }
 
     /// Returns the whole events that have arrived, or none at the end. `silence` is how long nothing may arrive.
-    pub(super) async fn next(&mut self, silence: Duration) -> Result<Option<Bytes>, Cause> {
+    pub(in crate::cluster) async fn next(&mut self, silence: Duration) -> Result<Option<Bytes>, Cause> {
         while !self.ended {
             let frame = timeout(silence, self.body.frame())
                 .await

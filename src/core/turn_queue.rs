@@ -1,89 +1,20 @@
-//! The objects of one class that may go, by namespace and by Service.
+//! A queue in which namespaces take turns, so that one with many objects does not hold up the others. The writes of one class
+//! wait in one (`core::publish::queue`), and so do Events (`core::events`).
 
-use super::ring::{Age, Ring};
-use crate::core::hash::IdMap;
+mod ring;
+
+pub(in crate::core) use ring::Age;
+
+use super::hash::IdMap;
+use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
 
-/// The number of classes.
-pub(in crate::core) const CLASSES: usize = 6;
-
-/// The classes, the most urgent first.
-pub(super) const REMOVALS: usize = 0;
-pub(super) const ADDITIONS: usize = 1;
-pub(super) const ENDPOINTS_REMOVALS: usize = 2;
-pub(super) const ENDPOINTS_ADDITIONS: usize = 3;
-pub(super) const REST: usize = 4;
-pub(super) const ENDPOINTS_REST: usize = 5;
-
-/// Some of the classes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Classes(u8);
-
-impl Classes {
-    /// The number of sets of classes.
-    pub(super) const SETS: usize = 1 << CLASSES;
-    /// No class.
-    pub const NONE: Self = Self(0);
-    /// Every class.
-    pub const ALL: Self = Self((1 << CLASSES) - 1);
-    /// The removals of slices.
-    pub const SLICE_REMOVALS: Self = Self(1 << REMOVALS);
-    /// Everything else that is written to slices.
-    pub const SLICE_OTHERS: Self = Self(1 << ADDITIONS | 1 << REST);
-    /// All writes of slices.
-    pub const SLICES: Self = Self::SLICE_REMOVALS.or(Self::SLICE_OTHERS);
-    /// The removals of Endpoints.
-    pub const ENDPOINTS_REMOVALS: Self = Self(1 << ENDPOINTS_REMOVALS);
-    /// Everything else that is written to Endpoints.
-    pub const ENDPOINTS_OTHERS: Self = Self(1 << ENDPOINTS_ADDITIONS | 1 << ENDPOINTS_REST);
-    /// All writes of Endpoints.
-    pub(super) const ENDPOINTS: Self = Self::ENDPOINTS_REMOVALS.or(Self::ENDPOINTS_OTHERS);
-
-    /// Returns the classes that are in either.
-    #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns these classes without the others.
-    #[must_use]
-    pub const fn without(self, others: Self) -> Self {
-        Self(self.0 & !others.0)
-    }
-
-    /// Returns the classes that are in both.
-    #[must_use]
-    pub(in crate::core) const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// Returns these classes and one more.
-    #[must_use]
-    pub(in crate::core) const fn with(self, class: usize) -> Self {
-        Self(self.0 | 1 << class)
-    }
-
-    pub(in crate::core) const fn has(self, class: usize) -> bool {
-        self.0 & 1 << class != 0
-    }
-
-    /// Returns the classes, the most urgent first.
-    pub(in crate::core) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..CLASSES).filter(move |class| self.has(*class))
-    }
-
-    /// Returns a number below [`Self::SETS`] that no other set of classes has.
-    pub(in crate::core) const fn number(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// The objects of one class that may go. Namespaces take turns, and so do the Services of a namespace; among the objects of a
-/// Service, the one that has waited longest goes first.
+/// Objects that may go. Namespaces take turns, and so do the Services of a namespace; among the objects of a Service, the one
+/// that has waited longest goes first.
 #[derive(Clone, Debug)]
-pub(in crate::core) struct Class<K> {
+pub(in crate::core) struct TurnQueue<K> {
     tenants: Ring<NamespaceObjects<K>>,
     /// The namespaces, by when the first of their objects was wanted.
     oldest: BTreeSet<(Age, u64)>,
@@ -91,14 +22,14 @@ pub(in crate::core) struct Class<K> {
     held: IdMap<u64, NamespaceObjects<K>>,
 }
 
-/// The objects of one namespace that may go, in one class.
+/// The objects of one namespace that may go.
 #[derive(Clone, Debug)]
 struct NamespaceObjects<K> {
     groups: Ring<Line<K>>,
     ages: BTreeSet<Age>,
 }
 
-/// The objects of one Service in one class, the oldest first. Most Services have a single one, which needs no allocation.
+/// The objects of one Service, the oldest first. Most Services have a single one, which needs no allocation.
 #[derive(Clone, Debug)]
 struct Line<K> {
     first: (Age, K),
@@ -145,7 +76,7 @@ impl<K> Default for NamespaceObjects<K> {
     }
 }
 
-impl<K> Default for Class<K> {
+impl<K> Default for TurnQueue<K> {
     fn default() -> Self {
         Self {
             tenants: Ring::default(),
@@ -187,7 +118,7 @@ impl<K> NamespaceObjects<K> {
     }
 }
 
-impl<K> Class<K> {
+impl<K> TurnQueue<K> {
     /// Adds an object of a group of a namespace.
     pub(in crate::core) fn insert(&mut self, tenant: u64, group: u64, age: Age, key: K) {
         if self.tenants.get(tenant).is_none() {
@@ -212,7 +143,7 @@ impl<K> Class<K> {
         self.held.insert(tenant, objects);
     }
 
-    /// Gives a namespace a turn again. Returns whether it has something in this class.
+    /// Gives a namespace a turn again. Returns whether it has something here.
     pub(in crate::core) fn release(&mut self, tenant: u64) -> bool {
         let Some(objects) = self.held.remove(&tenant) else {
             return false;
@@ -237,7 +168,7 @@ impl<K> Class<K> {
         self.change(tenant, |objects| objects.remove(group, age));
     }
 
-    /// Changes the objects that a namespace has in this class.
+    /// Changes the objects that a namespace has.
     fn change(&mut self, tenant: u64, change: impl FnOnce(&mut NamespaceObjects<K>)) {
         let Some(objects) = self.tenants.get_mut(tenant) else {
             return;
@@ -280,7 +211,7 @@ impl<K> Class<K> {
         self.tenants.is_empty() && self.held.is_empty()
     }
 
-    /// Returns whether a namespace has an object in this class.
+    /// Returns whether a namespace has an object that may go now.
     pub(in crate::core) fn has(&self, tenant: u64) -> bool {
         self.tenants.get(tenant).is_some()
     }

@@ -2,8 +2,8 @@
 
 use super::hangs;
 use crate::clock;
-use crate::cluster::client_error::{self, ClientError};
-use crate::cluster::plugin_errors::subject;
+use crate::cluster::connect::client_error::{self, ClientError};
+use crate::cluster::connect::plugin_errors::subject;
 use kube::config::{ExecConfig, ExecInteractiveMode};
 use parking_lot::Mutex;
 use rustix::io::Errno;

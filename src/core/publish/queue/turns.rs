@@ -1,6 +1,6 @@
 //! The turns of namespaces, whatever the classes of their objects.
 
-use super::class::{CLASSES, Classes};
+use super::classes::{CLASSES, Classes};
 use crate::core::hash::IdMap;
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! How long objects may be overtaken by more urgent ones.
 
-use super::class::{ADDITIONS, CLASSES, Classes, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, REMOVALS};
+use super::classes::{ADDITIONS, CLASSES, Classes, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, REMOVALS};
 use super::promises::ENDPOINTS_BESIDE_SLICES;
 use std::time::Duration;
 

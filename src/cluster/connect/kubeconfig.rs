@@ -179,7 +179,7 @@ impl ConfigFile {
 }
 
 /// Parses a server's URL. The error is worded to follow the name of the field that holds it.
-pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
+pub(in crate::cluster) fn check_url(url: &str) -> Result<Uri, &'static str> {
     let uri: Uri = url.parse().map_err(|_| "is not a URL")?;
     match uri.scheme_str() {
         Some("http" | "https") => {}

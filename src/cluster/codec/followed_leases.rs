@@ -3,7 +3,7 @@
 use super::decode::{Decode, DecodeError, Namespaced, required, version};
 use super::fields::{Str, Timestamp};
 use super::protobuf::message::message;
-use crate::core::election::Record;
+use crate::core::lease::Record;
 use crate::core::excerpt::cut;
 use crate::core::followed_leases::lease::LeaseFacts;
 use serde::Deserialize;

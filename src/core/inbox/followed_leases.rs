@@ -1,4 +1,4 @@
-//! The waiting changes of a namespace's Leases.
+//! The waiting changes of the Leases that Services of a namespace follow.
 
 use super::latest::Latest;
 use crate::core::compact::slab::IntoEntries;

@@ -13,20 +13,20 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-/// From so many watches of single namespaces on, one watch of all takes their place. It costs the API server a look at each
-/// Lease that is renewed in the cluster, but for those of nodes.
+/// When this many single namespaces have watches, one watch of all namespaces replaces these. Its cost to the API server is a
+/// look at each renewal of a Lease in the cluster, except for those of nodes.
 const MANY: usize = 64;
-/// How long a watch of all namespaces is not tried again after it was refused.
+/// How long a watch of all namespaces is not tried again after one was refused.
 const REFUSED: Duration = Duration::from_secs(3600);
 
-/// Passes on the shards' requests about Leases. Its clock is that of reports about Leases.
+/// Reaches the actor with the shards' requests about Leases. Times in reports about Leases count from the handle's start.
 ///
-/// The mailbox is not bounded: a shard asks once for each change of the set of Services that follow Leases, and has at
+/// The mailbox needs no bound: a shard asks once for each change of the set of Services that follow Leases, and has at
 /// most one read of each Lease in flight.
 pub(crate) type LeaseHandle = Handle<LeaseMsg, ()>;
 
 impl LeaseHandle {
-    /// Passes on a request of a namespace's shard. Dropped before the actor has started.
+    /// Passes on a request of a namespace's shard. The request is dropped if the actor has not started yet.
     pub(super) fn ask(&self, namespace: &Arc<str>, request: LeaseRequest) {
         self.send(LeaseMsg::Ask(namespace.clone(), request));
     }
@@ -39,11 +39,11 @@ pub(crate) enum LeaseMsg {
     Ask(Arc<str>, LeaseRequest),
     /// The outcome of a read.
     Answered(LeaseRead, ReadOutcome),
-    /// It may be time for the next read.
+    /// A timer has fired: it may be time for the next read.
     Tick,
     /// The watch of all namespaces with this number has begun, or was refused.
     Everywhere(u64, Everywhere),
-    /// A task has failed.
+    /// A task has panicked, with this error.
     Failed(String),
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct LeaseState {
     everywhere: Option<ClusterWatch>,
     /// Number of watches of all namespaces that were begun.
     begun: u64,
-    /// When a watch of all namespaces was refused.
+    /// When a watch of all namespaces was last refused.
     refused: Option<Instant>,
 }
 
@@ -154,8 +154,8 @@ impl Actor for Leases {
                 state.tick = None;
                 state.read(&myself);
             }
-            LeaseMsg::Everywhere(number, outcome) => state.became(number, outcome, &myself),
-            // A watch that is gone would leave Services with outdated leaders for ever.
+            LeaseMsg::Everywhere(number, outcome) => state.handle_everywhere(number, outcome, &myself),
+            // Without its watch, a Service would keep an outdated leader for ever.
             LeaseMsg::Failed(error) => return Err(error.into()),
         }
         Ok(())
@@ -179,7 +179,7 @@ impl LeaseState {
                 Err(Some(at)) => {
                     if self.tick.is_none_or(|tick| tick > at) {
                         self.tick = Some(at);
-                        // The timer's handle is dropped: a tick that comes too early does nothing.
+                        // The timer's handle is dropped: it is not stopped. A tick that comes too early does nothing.
                         drop(actor.send_after(at.saturating_sub(now), || LeaseMsg::Tick));
                     }
                     return;
@@ -189,6 +189,8 @@ impl LeaseState {
         }
     }
 
+    /// Has the Leases of a namespace watched: by the watch of all namespaces if that still takes one in, else by a watch of
+    /// its own.
     fn follow(&mut self, namespace: Arc<str>, generation: u64, actor: &ActorRef<LeaseMsg>) {
         self.leave(&namespace);
         self.followed.insert(namespace.clone(), generation);
@@ -204,6 +206,7 @@ impl LeaseState {
         }
     }
 
+    /// Ends the watch of a namespace's Leases.
     fn leave(&mut self, namespace: &str) {
         self.followed.remove(namespace);
         self.watches.remove(namespace);
@@ -212,14 +215,14 @@ impl LeaseState {
         }
     }
 
-    /// Runs a watch of a single namespace.
+    /// Starts a watch of a single namespace.
     fn follow_alone(&mut self, namespace: Arc<str>, generation: u64, actor: &ActorRef<LeaseMsg>) {
         let task = tokio::spawn(self.reader.clone().follow(namespace.clone(), generation));
         self.watches.insert(namespace, Running(task.abort_handle()));
         report_panic(task, actor.clone());
     }
 
-    /// Runs a watch of all namespaces, in place of the one that there was. Those of single namespaces end when it has begun.
+    /// Starts a watch of all namespaces, and ends the one before it. Watches of single namespaces end once it has begun.
     fn follow_everywhere(&mut self, actor: &ActorRef<LeaseMsg>) {
         self.begun += 1;
         let (number, told) = (self.begun, actor.clone());
@@ -240,8 +243,8 @@ impl LeaseState {
         report_panic(task, actor.clone());
     }
 
-    /// Handles what has become of a watch of all namespaces.
-    fn became(&mut self, number: u64, outcome: Everywhere, actor: &ActorRef<LeaseMsg>) {
+    /// Handles the beginning or the refusal of a watch of all namespaces.
+    fn handle_everywhere(&mut self, number: u64, outcome: Everywhere, actor: &ActorRef<LeaseMsg>) {
         let Some(shared) = self.everywhere.take_if(|shared| shared.number == number) else {
             return;
         };
@@ -270,7 +273,7 @@ impl LeaseState {
     }
 }
 
-/// Tells the actor if a task panics.
+/// Sends the actor a message if a task panics.
 fn report_panic(task: JoinHandle<()>, actor: ActorRef<LeaseMsg>) {
     tokio::spawn(async move {
         if let Err(error) = task.await

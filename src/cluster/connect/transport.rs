@@ -6,8 +6,8 @@
 //! - The server's name in each request. The pool of connections hashes it letter by letter, twice for each request.
 //! - Nagle's algorithm, by which the last part of a write waits until the server has acknowledged the rest.
 
-use super::http::Head;
 use super::plugin::Plugin;
+use crate::cluster::http::Head;
 use crate::metrics::RequestLayer;
 use bytes::Bytes;
 use http::header::HOST;
@@ -94,7 +94,7 @@ impl Transport {
     }
 
     /// Sends a request, and waits for the head of its answer.
-    pub(super) async fn send(
+    pub(in crate::cluster) async fn send(
         &self,
         request: Request<Body>,
     ) -> Result<(Head, UnsyncBoxBody<Bytes, BoxError>), kube::Error> {
@@ -142,7 +142,7 @@ impl ServerAddress {
 }
 
 /// Reads the body of an answer to its end.
-pub(super) async fn read_all(body: UnsyncBoxBody<Bytes, BoxError>) -> Result<Bytes, kube::Error> {
+pub(in crate::cluster) async fn read_all(body: UnsyncBoxBody<Bytes, BoxError>) -> Result<Bytes, kube::Error> {
     Ok(body.collect().await.map_err(failure)?.to_bytes())
 }
 

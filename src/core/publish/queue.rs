@@ -1,47 +1,23 @@
-//! The order in which objects are written.
+//! The order in which objects are written. Each class of writes (`classes`) is a queue in which namespaces take turns. `ready`
+//! chooses among the classes: by urgency, within the bounds that `patience` and `promises` set to it.
 
-pub(super) mod class;
+mod classes;
 mod patience;
 mod promises;
 mod ready;
-mod ring;
 mod turns;
 
-pub use class::Classes;
+pub use classes::Classes;
 
-use super::hash::{IdMap, KeyedMap};
-use class::{ADDITIONS, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, ENDPOINTS_REST, REMOVALS, REST};
+use crate::core::hash::{IdMap, KeyedMap};
+use crate::core::priority::Priority;
+use crate::core::turn_queue::Age;
+use classes::{ADDITIONS, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, ENDPOINTS_REST, REMOVALS, REST};
 use patience::Patience;
 use ready::Ready;
-use ring::Age;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
-
-/// The priority of a write.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Priority {
-    /// An endpoint must stop receiving traffic.
-    Remove,
-    /// An endpoint can begin to receive traffic.
-    Add,
-    /// Anything else: labels, repacking.
-    Rest,
-}
-
-impl Priority {
-    /// All priorities, the most urgent first.
-    pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
-
-    /// Returns the name in metrics, as their label `lane`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Remove => "remove",
-            Self::Add => "add",
-            Self::Rest => "rest",
-        }
-    }
-}
 
 /// The attributes that decide when an object's turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! When a credential plugin is run, and what a request gets meanwhile. Holds no clock: times are arguments.
 
 use super::Credential;
-use crate::cluster::client_error::ClientError;
+use crate::cluster::connect::client_error::ClientError;
 use crate::core::backoff::Retry;
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};

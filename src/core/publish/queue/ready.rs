@@ -1,11 +1,11 @@
 //! The objects that may go, and which of them is next.
 
-use super::class::{CLASSES, Class, Classes};
+use super::classes::{CLASSES, Classes};
 use super::patience::Patience;
 use super::promises::{Promise, Promises, Waiting, Write};
-use super::ring::Age;
 use super::turns::Turns;
 use crate::core::hash::IdSet;
+use crate::core::turn_queue::{Age, TurnQueue};
 use std::array;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// before, with the places that it had there, and goes by the one that comes up first.
 #[derive(Clone, Debug)]
 pub(super) struct Ready<K> {
-    classes: [Class<K>; CLASSES],
+    classes: [TurnQueue<K>; CLASSES],
     turns: Turns,
     /// The namespaces that have no turn, so that nothing here is looked at for them.
     held: IdSet<u64>,
@@ -34,7 +34,7 @@ struct Heads {
 impl<K> Default for Ready<K> {
     fn default() -> Self {
         Self {
-            classes: array::from_fn(|_| Class::default()),
+            classes: array::from_fn(|_| TurnQueue::default()),
             turns: Turns::default(),
             held: IdSet::default(),
             promises: Promises::default(),

@@ -9,7 +9,7 @@
 //! A write that goes by urgency may keep a promise as well, but makes no debt. A promise gains nothing while none of
 //! its objects wait, so no more is due after such a time than before.
 
-use super::class::{CLASSES, Classes, ENDPOINTS_REST};
+use super::classes::{CLASSES, Classes, ENDPOINTS_REST};
 
 /// A whole write.
 const WHOLE: u16 = 64;

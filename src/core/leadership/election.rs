@@ -30,7 +30,8 @@
 //! may be older than the term of a leader that has yet to learn of the change. So regardless of the holder in it, a
 //! candidate waits for the whole duration before it replaces it.
 
-use super::time::Time;
+use crate::core::lease::Record;
+use crate::core::time::Time;
 use std::time::Duration;
 
 /// The part of the retry period that standbys add to it at random, so that many of them do not read all at once.
@@ -109,21 +110,6 @@ impl Timing {
     pub fn retry(&self) -> Duration {
         self.retry
     }
-}
-
-/// The content of a Lease.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Record {
-    /// `holderIdentity`; empty when the Lease was released.
-    pub holder: String,
-    /// `leaseDurationSeconds`.
-    pub seconds: i32,
-    /// `acquireTime`.
-    pub acquired: Option<Time>,
-    /// `renewTime`.
-    pub renewed: Option<Time>,
-    /// `leaseTransitions`.
-    pub transitions: i32,
 }
 
 /// A request to the API server.

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!             election
-//!                │ 1. when a term begins, keeps the shards from planning (core::leadership::list_state)
+//!                │ 1. when a term begins, keeps the shards from planning (core::lists::list_state)
 //!                │ 2. moves the fence (cluster::fence), which every write asks before it leaves
 //!                │ 3. tells the writers of objects and of Events: a leader grants, a standby drops all that waits
 //!                │ 4. tells the watches
 //!                ▼
 //!  watches of slices and Endpoints: a standby has none, and its shards forget both kinds; a leader lists both
-//!  watches of the rest: always; when a term begins, they show that they are as new as it (core::leadership::list_watch)
+//!  watches of the rest: always; when a term begins, they show that they are as new as it (core::lists::list_watch)
 //! ```
 //!
 //! A process that loses the lease becomes a standby that keeps its pods, Services and nodes, instead of exiting as

@@ -1,12 +1,12 @@
 //! Follows changes of `EndpointSlices` by their metadata, without reading what exists.
 
-use super::cause::Cause;
-use super::codec::{self, EventKind, Namespaced};
-use super::encodings::{Encodings, Form};
 use super::event_stream::EventStream;
-use super::watch::ALL_SLICES;
-use super::{http, pages};
+use super::sources::ALL_SLICES;
 use crate::clock;
+use crate::cluster::cause::Cause;
+use crate::cluster::codec::{self, EventKind, Namespaced};
+use crate::cluster::encodings::{Encodings, Form};
+use crate::cluster::{http, pages};
 use crate::core::facts::SliceMeta;
 use crate::core::namespace::Kind;
 use kube::Client;

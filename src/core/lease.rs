@@ -1,0 +1,19 @@
+//! The content of a Lease, which is the same for the one by which endpointd elects its leader (`core::leadership::election`) and
+//! for those that Services follow (`core::followed_leases`).
+
+use super::time::Time;
+
+/// What a Lease says of its holder, by the fields of its `spec`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Record {
+    /// `holderIdentity`; empty when the Lease was released.
+    pub holder: String,
+    /// `leaseDurationSeconds`.
+    pub seconds: i32,
+    /// `acquireTime`.
+    pub acquired: Option<Time>,
+    /// `renewTime`.
+    pub renewed: Option<Time>,
+    /// `leaseTransitions`.
+    pub transitions: i32,
+}

@@ -1,0 +1,94 @@
+//! The actors of a controller, and how they are wired.
+
+use super::Options;
+use crate::actors::drift::DriftTracker;
+use crate::actors::events::{EventArguments, Events, WallClock};
+use crate::actors::followed_leases::LeaseHandle;
+use crate::actors::messages::{EventHandle, RootMsg, WriterHandle, WriterMsg};
+use crate::actors::root::{Root, RootState};
+use crate::actors::router::{Router, Routes};
+use crate::actors::writer::{Writer, WriterArguments};
+use crate::cluster::encodings::Encodings;
+use crate::cluster::events::EventClient;
+use crate::cluster::objects::ObjectClient;
+use ractor::{Actor, ActorRef};
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// The actors of a controller.
+pub(super) struct Actors {
+    pub(super) root: ActorRef<RootMsg>,
+    root_done: JoinHandle<()>,
+    pub(super) writer: ActorRef<WriterMsg>,
+    pub(super) handle: WriterHandle,
+    pub(super) events: EventHandle,
+    pub(super) leases: LeaseHandle,
+    pub(super) router: Arc<Router>,
+}
+
+impl Actors {
+    /// Starts them, but for the one that follows Leases, which needs the watches.
+    pub(super) async fn start(
+        objects: ObjectClient,
+        client: EventClient,
+        options: Options,
+        tracker: Option<DriftTracker>,
+        encodings: Encodings,
+        fatal: watch::Sender<Option<String>>,
+    ) -> Result<Self, ractor::SpawnErr> {
+        let routes = Routes::default();
+        let root = RootState {
+            router: routes.clone(),
+            fatal,
+        };
+        let (root, root_done) = Actor::spawn(None, Root, root).await?;
+        let events = EventHandle::default();
+        let arguments = EventArguments {
+            handle: events.clone(),
+            client,
+            clock: WallClock::default(),
+        };
+        Actor::spawn_linked(None, Events, arguments, root.get_cell()).await?;
+        let handle = WriterHandle::default();
+        let arguments = WriterArguments {
+            handle: handle.clone(),
+            router: routes.clone(),
+            objects,
+            pacing: options.pacing,
+            seed: options.settings.seed,
+        };
+        let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
+        let leases = LeaseHandle::default();
+        let router = Router::new(
+            options.settings,
+            encodings,
+            handle.clone(),
+            root.clone(),
+            events.clone(),
+        )
+        .following(leases.clone());
+        let router = Arc::new(match tracker {
+            Some(tracker) => router.tracking(tracker),
+            None => router,
+        });
+        // The cell is new, so this cannot fail.
+        let _ = routes.set(router.clone());
+        Ok(Self {
+            root,
+            root_done,
+            writer,
+            handle,
+            events,
+            leases,
+            router,
+        })
+    }
+
+    /// Ends the root, and with it the shards, and then logs what they have left to be told.
+    pub(super) async fn stop(self) {
+        self.root.stop(None);
+        let _ = self.root_done.await;
+        self.router.tell_standing_problems();
+    }
+}
