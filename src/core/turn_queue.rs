@@ -116,6 +116,18 @@ impl<K> NamespaceObjects<K> {
             }
         }
     }
+
+    fn take(&mut self) -> Option<K>
+    where
+        K: Clone,
+    {
+        let group = self.groups.first(|_| true)?;
+        let (age, key) = self.groups.get(group)?.first.clone();
+        self.groups.begin_turn(group);
+        self.remove(group, age);
+        self.groups.end_turn(group);
+        Some(key)
+    }
 }
 
 impl<K> TurnQueue<K> {
@@ -216,20 +228,18 @@ impl<K> TurnQueue<K> {
         self.tenants.get(tenant).is_some()
     }
 
-    /// Returns the next object of a namespace.
-    pub(in crate::core) fn first_of(&self, tenant: u64) -> Option<&K> {
-        let groups = &self.tenants.get(tenant)?.groups;
-        let line = groups.get(groups.first(|_| true)?)?;
-        Some(&line.first.1)
-    }
-
-    /// Gives a namespace its turn, `in_order` if it is the one whose turn it is. Its next object stays until it is removed.
-    pub(in crate::core) fn take_turn(&mut self, tenant: u64, in_order: bool) {
-        self.change(tenant, |objects| {
-            if let Some(group) = objects.groups.first(|_| true) {
-                objects.groups.take_turn(group, true);
-            }
-        });
-        self.tenants.take_turn(tenant, in_order);
+    /// Removes and returns the next object of a namespace. That is a turn of its group and of the namespace, `in_order` if it is the
+    /// one whose turn it is.
+    pub(in crate::core) fn take(&mut self, tenant: u64, in_order: bool) -> Option<K>
+    where
+        K: Clone,
+    {
+        if in_order {
+            self.tenants.begin_turn(tenant);
+        }
+        let mut taken = None;
+        self.change(tenant, |objects| taken = objects.take());
+        self.tenants.end_turn(tenant);
+        taken
     }
 }

@@ -49,9 +49,8 @@ impl EventQueue {
             self.ready.insert(tenant(&key), ALL, due, (due, key));
         }
         let tenant = self.ready.head(|_| true)?;
-        let (due, key) = self.ready.first_of(tenant)?.clone();
-        self.ready.take_turn(tenant, true);
-        self.remove(&key, due);
+        let (_, key) = self.ready.take(tenant, true)?;
+        self.len -= 1;
         Some(key)
     }
 

@@ -68,12 +68,15 @@ impl<T> Ring<T> {
         self.replace(id, |(round, _)| (round, age));
     }
 
-    /// Gives a member a turn; `in_order` says that it is the member whose turn it is. If it has had its turn of this round, the next
-    /// round begins. A member that has a turn out of order has its next one in the next round all the same.
-    pub(super) fn take_turn(&mut self, id: u64, in_order: bool) {
-        if let Some(member) = self.members.get(&id).filter(|_| in_order) {
+    /// Begins the turn of the member whose turn it is. If it has had its turn of this round, the next round begins.
+    pub(super) fn begin_turn(&mut self, id: u64) {
+        if let Some(member) = self.members.get(&id) {
             self.round = self.round.max(member.turn.0);
         }
+    }
+
+    /// Ends the turn of a member, if it has not left with it. The next one is in the next round, even if this one was out of order.
+    pub(super) fn end_turn(&mut self, id: u64) {
         let next = self.round + 1;
         self.replace(id, |(_, age)| (next, age));
     }

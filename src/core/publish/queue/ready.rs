@@ -90,7 +90,8 @@ impl<K: Clone> Ready<K> {
     }
 
     /// Chooses the object that goes next, among those of these classes and of the namespaces that may have a turn in them. That is
-    /// a turn of its namespace and of its group. The object stays until it is removed.
+    /// a turn of its namespace and of its group. The object leaves the class by which it goes, and stays in the others in which it
+    /// stands until it is removed.
     ///
     /// If a promise is due, the next write keeps it. A namespace whose turn it is goes with the most urgent of its classes,
     /// and in a class the namespace goes whose turn it is there.
@@ -122,8 +123,10 @@ impl<K: Clone> Ready<K> {
             in_turn: tenant == turn,
         };
         self.promises.keep(write, waiting);
-        let key = self.classes[class].first_of(tenant)?.clone();
-        self.classes[class].take_turn(tenant, in_order);
+        let key = self.classes[class].take(tenant, in_order)?;
+        if !self.classes[class].has(tenant) {
+            self.turns.leave(class, tenant);
+        }
         self.turns.had_turn(tenant);
         Some(key)
     }
