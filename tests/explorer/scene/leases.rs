@@ -25,6 +25,8 @@ impl Stage<'_> {
                     let answer = found.map_or(LeaseAnswer::Missing, LeaseAnswer::Found);
                     (generation, vec![LeaseEvent::Read(name, answer)])
                 }
+                // Reads begin at once.
+                LeaseRequest::Cancel(_) => continue,
                 LeaseRequest::Leave => {
                     controller.follows = None;
                     controller.leases.clear();
