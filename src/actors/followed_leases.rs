@@ -21,8 +21,8 @@ const REFUSED: Duration = Duration::from_secs(3600);
 
 /// Reaches the actor with the shards' requests about Leases. Times in reports about Leases count from the handle's start.
 ///
-/// The mailbox needs no bound: a shard asks once for each change of the set of Services that follow Leases, and has at
-/// most one read of each Lease in flight.
+/// The mailbox needs no bound: a shard asks at most twice for each change of the set of Services that follow Leases, and has at
+/// most one read of each Lease under way.
 pub(crate) type LeaseHandle = Handle<LeaseMsg, ()>;
 
 impl LeaseHandle {
@@ -138,13 +138,15 @@ impl Actor for Leases {
                 state.leave(&namespace);
             }
             LeaseMsg::Ask(namespace, LeaseRequest::Read(generation, name)) => {
-                state.reads.want(LeaseRead {
+                let read = LeaseRead {
                     namespace,
                     generation,
                     name,
-                });
+                };
+                state.reads.want(read, state.handle.now());
                 state.read(&myself);
             }
+            LeaseMsg::Ask(namespace, LeaseRequest::Cancel(name)) => state.reads.cancel(&namespace, &name),
             LeaseMsg::Answered(read, outcome) => {
                 let now = state.handle.now();
                 state.reads.done(read, outcome, now);

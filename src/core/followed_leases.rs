@@ -156,11 +156,13 @@ impl FollowedLeases {
     /// Forgets a Lease that no Service follows, and leaves the watch with the last one.
     fn drop_lease(&mut self, name: &Arc<str>, now: Duration) {
         self.index_holder(name, None);
-        self.followed.remove(name);
+        let dropped = self.followed.remove(name);
         self.wakes.remove(name);
         if self.followed.is_empty() {
             self.retention.leave(now);
             self.requests.push(LeaseRequest::Leave);
+        } else if dropped.is_some_and(|dropped| dropped.lease.is_reading()) {
+            self.requests.push(LeaseRequest::Cancel(name.clone()));
         }
     }
 

@@ -53,7 +53,7 @@ fn generation(world: &mut World) -> u64 {
     let requests = world.state.take_lease_requests();
     let mut follows = requests.iter().filter_map(|request| match request {
         LeaseRequest::Follow(generation) => Some(*generation),
-        LeaseRequest::Read(..) | LeaseRequest::Leave => None,
+        LeaseRequest::Read(..) | LeaseRequest::Cancel(_) | LeaseRequest::Leave => None,
     });
     follows.next().unwrap()
 }

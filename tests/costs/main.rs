@@ -18,6 +18,7 @@ mod cost;
 mod leaders;
 mod limits;
 mod mirrors;
+mod paused;
 mod replacements;
 mod selectors;
 mod tenants;

@@ -8,6 +8,7 @@ mod leases;
 #[path = "scene/yielding.rs"]
 mod yielding;
 
+use self::leases::{Everywhere, Takeover};
 use crate::model::{self, CustomSpec, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process, ToShard};
 use crate::search::{Part, System};
@@ -56,6 +57,8 @@ pub(crate) enum Happening {
     Leads(u8),
     /// Its holder renews it, when all else has come to rest.
     Renews,
+    /// A watch of the Leases of all namespaces begins, to take the place of the namespace's own: a list is asked for.
+    Everywhere,
 }
 
 /// A scene.
@@ -88,6 +91,7 @@ struct Controller {
     slices: VecDeque<News>,
     inputs: VecDeque<News>,
     leases: VecDeque<LeaseChange>,
+    everywhere: Everywhere,
     /// The number under which it follows the Lease.
     follows: Option<u64>,
 }
@@ -101,6 +105,8 @@ pub(crate) enum Step {
     Slices(usize),
     /// It hears of the Lease.
     Lease(usize),
+    /// The watch of all namespaces goes on.
+    Everywhere(usize, Takeover),
     Serve(usize, ObjectName),
     Lose(usize, ObjectName, bool),
     Answer(usize, ObjectName),
@@ -131,6 +137,8 @@ pub(crate) struct Stage<'s> {
     yields: Option<Duration>,
     /// True if slices of its own have taken their place since: all pods were in them, and some ready.
     replaced: bool,
+    /// True if the holder of the Lease has been published since it got the Lease.
+    leads: bool,
     /// An answer may still be lost.
     loss: bool,
 }
@@ -143,7 +151,7 @@ impl fmt::Debug for Stage<'_> {
             self.happened,
             self.now,
             &self.yields,
-            (self.replaced, self.loss),
+            (self.replaced, self.leads, self.loss),
         )
             .fmt(f)
     }
@@ -171,6 +179,7 @@ impl<'s> Stage<'s> {
             now: Duration::ZERO,
             yields: None,
             replaced: false,
+            leads: false,
             loss: false,
         };
         stage.put_service(scene.annotated);
@@ -214,6 +223,7 @@ impl<'s> Stage<'s> {
                 slices: VecDeque::new(),
                 inputs: VecDeque::new(),
                 leases: VecDeque::new(),
+                everywhere: Everywhere::default(),
                 follows: None,
             });
             stage.run(at);
@@ -358,7 +368,11 @@ impl<'s> Stage<'s> {
                 self.server.change().0.put_slice(facts);
             }
             Happening::OthersGone => self.server.change().0.delete_slice("others"),
-            Happening::Leads(number) => self.lead(number),
+            Happening::Leads(number) => {
+                self.leads = false;
+                self.lead(number);
+            }
+            Happening::Everywhere => self.ask_everywhere(),
             Happening::Renews => self.lead(self.leader()),
         }
     }
@@ -445,6 +459,12 @@ impl System for Stage<'_> {
             if !controller.leases.is_empty() {
                 steps.push(Step::Lease(at));
             }
+            steps.extend(
+                controller
+                    .everywhere
+                    .steps()
+                    .map(|step| Step::Everywhere(at, step)),
+            );
         }
         let happens = self.scene.script.get(self.happened);
         let rests = steps.is_empty() && self.wakes().is_none();
@@ -477,9 +497,12 @@ impl System for Stage<'_> {
                 Some(at)
             }
             Step::Lease(at) => {
-                let controller = &mut self.controllers[at];
-                let change = controller.leases.pop_front();
-                controller.process.deliver(change.map(Change::Leases));
+                let change = self.controllers[at].leases.pop_front();
+                self.hear_of_lease(at, change);
+                Some(at)
+            }
+            Step::Everywhere(at, step) => {
+                self.take_over(at, step);
                 Some(at)
             }
             Step::Serve(at, object) => {
@@ -529,6 +552,7 @@ impl System for Stage<'_> {
         }
         // A decision may wait for the answer to an earlier request.
         self.replaced |= self.is_replaced();
+        self.leads |= self.scene.led && self.is_leader_published();
         if !self.server.0.watch.is_empty() {
             for event in std::mem::take(&mut self.server.change().0.watch) {
                 for controller in &mut self.controllers {

@@ -101,7 +101,7 @@ pub(crate) fn all() -> Vec<Scene> {
 
 /// Scenes of a Service that follows a Lease, and of two controllers.
 fn beside_others() -> Vec<Scene> {
-    use Happening::{Leads, Others, OthersGone, Renews, Scale};
+    use Happening::{Everywhere, Leads, Others, OthersGone, Renews, Scale};
     let follows = |name, script: &[Happening]| Scene {
         led: true,
         ..yields(name, script)
@@ -118,6 +118,14 @@ fn beside_others() -> Vec<Scene> {
         follows(
             "follows a Lease: others publish, and go",
             &[Others(&[]), Others(&[5]), OthersGone, Renews],
+        ),
+        follows(
+            "follows a Lease: the watch of all namespaces takes over, and another pod leads",
+            &[Everywhere, Leads(1), Renews],
+        ),
+        follows(
+            "follows a Lease: another pod leads, and the watch of all namespaces takes over",
+            &[Leads(1), Everywhere, Renews],
         ),
         Scene {
             loss: true,

@@ -86,7 +86,8 @@ impl Model {
                     let answer = found.map_or(LeaseAnswer::Missing, LeaseAnswer::Found);
                     self.leases.news.push_back(LeaseEvent::Read(name, answer));
                 }
-                LeaseRequest::Read(..) => {}
+                // Reads begin at once.
+                LeaseRequest::Read(..) | LeaseRequest::Cancel(_) => {}
                 LeaseRequest::Leave => {
                     self.leases.following = None;
                     self.leases.news.clear();

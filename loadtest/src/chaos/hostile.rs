@@ -26,6 +26,7 @@ mod meter;
 mod neighbours;
 mod objects;
 mod relay;
+mod webhooks;
 
 use self::attacks::Strikes;
 use self::delays::Delays;
@@ -94,14 +95,18 @@ pub struct Args {
 #[derive(Debug)]
 struct Outcome {
     attack: Attack,
+    /// The number of hostile namespaces, if the attack is made with several numbers of them.
+    namespaces: Option<usize>,
     strikes: u64,
     flips: u64,
     /// Flips that the server told the controller of.
     told: u64,
-    /// From the line to the request: by the clock on the wall, in processor time, and a millisecond for each request.
+    /// From the line to the request: by the clock on the wall, in processor time, and a millisecond for each request, and for each
+    /// other flip.
     own: Latency,
     cpu_between: Latency,
     requests_between: Latency,
+    flips_between: Latency,
     /// Requests for the attacker's objects: reads and writes.
     of_attacker: (u64, u64),
     /// The controller's memory at worst, and the bytes that the attacker's objects have, where they are compared.
@@ -137,14 +142,17 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     println!(
         "A neighbour's flip takes, own: from the line for the controller until the controller's request, by the clock on \
-         the wall, in processor time (CPU) and in the controller's requests; whole: from the \
+         the wall, in processor time (CPU), in the controller's requests and in other flips; whole: from the \
          server's answer to it until a watching client is shown what was written. Server: how long a write takes that \
          concerns no controller"
     );
     println!("{}", Outcome::HEAD);
     let mut failed = 0;
-    for attack in attacks {
-        let outcome = assault(attack, &args)
+    let runs = attacks
+        .into_iter()
+        .flat_map(|attack| attack.namespaces().iter().map(move |number| (attack, *number)));
+    for (attack, namespaces) in runs {
+        let outcome = assault(attack, namespaces, &args)
             .await
             .with_context(|| format!("attack {attack}"))?;
         let faults = outcome.faults(args.limit);
@@ -169,13 +177,13 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// One attack, from an empty cluster to the end of the last flip.
-async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
+async fn assault(attack: Attack, namespaces: usize, args: &Args) -> anyhow::Result<Outcome> {
     let handle = start(Config::default().seed(1).history(HISTORY)).await?;
     // The attacker, the flips and the watch use no socket, so that the machine is the controller's as far as can be.
     let client = Client::new(handle.server().service_without_faults(), "default");
     let http = Http::new(client.clone());
     let neighbours = Arc::new(Neighbours::create(http.clone()).await?);
-    let strikes = Strikes::prepare(attack, http.clone(), &handle, args.scale).await?;
+    let strikes = Strikes::prepare(attack, http.clone(), &handle, args.scale, namespaces).await?;
     let scope = Scope {
         outputs: Outputs::SLICES,
         label: Some(neighbours::LABEL.to_owned()),
@@ -200,6 +208,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
 
     let lease = LeaseWatch::start(client.clone());
     let probe = Probe::start(http.clone()).await?;
+    strikes.begin(&handle);
     let flips = neighbours.flip(watch.seen(), attack == Attack::Backlog);
     let cpu = cpu_time(&controller);
     let begin = Instant::now();
@@ -214,7 +223,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     controller.during(last_flips(&watch, &delays)).await?;
     let (renewal, lost) = lease.stop().await?;
     let whole = watch.seen().slices.lock().latency();
-    let (told, [own, cpu_between, requests_between]) = delays.report();
+    let (told, [own, cpu_between, requests_between, flips_between]) = delays.report();
     let memory = controller.usage().map(|usage| usage.peak_memory);
     // The controller may be in the middle of a hundred thousand writes, which an end in order would wait for.
     drop(controller);
@@ -223,12 +232,14 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     handle.shutdown().await;
     Ok(Outcome {
         attack,
+        namespaces: (attack.namespaces().len() > 1).then_some(namespaces),
         strikes: count,
         flips: made,
         told,
         own,
         cpu_between,
         requests_between,
+        flips_between,
         of_attacker,
         memory,
         bytes,
@@ -278,8 +289,13 @@ async fn last_flips(watch: &OutputWatch, delays: &Delays) -> anyhow::Result<()> 
 
 impl Outcome {
     const HEAD: &str = "attack       strikes   flips   own p50       p99     worst   CPU p50       p99     worst  \
-                        requests p99   worst  whole p50       p99     worst  missed  server p99   worst  \
+                        requests p99   worst  flips p50     p99   worst  whole p50       p99     worst  missed  server p99   worst  \
                         longest without renewal   CPU    reads  writes   memory";
+
+    fn label(&self) -> String {
+        let number = self.namespaces.map(|number| format!(" {number}"));
+        format!("{}{}", self.attack, number.unwrap_or_default())
+    }
 
     /// Flips that were never published, or not before the pod's next one.
     fn missed(&self) -> u64 {
@@ -306,10 +322,16 @@ impl Outcome {
             ));
         }
         let bounds = self.attack.bounds();
-        let between = requests(self.requests_between.p99);
+        let between = counted(self.requests_between.p99);
         if let Some(most) = bounds.requests.filter(|most| between > *most) {
             faults.push(format!(
                 "before one flip in a hundred is written, the controller sends {between} other requests, more than {most}"
+            ));
+        }
+        let flips = counted(self.flips_between.p50);
+        if let Some(most) = bounds.flips.filter(|most| flips > *most) {
+            faults.push(format!(
+                "until every second flip is written, the controller is told of {flips} others, more than {most}"
             ));
         }
         // Objects that are there when the attack begins may be read once more.
@@ -367,9 +389,9 @@ impl fmt::Display for Outcome {
             .map_or_else(|| "?".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
         write!(
             f,
-            "{:12} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  {:>12} {:>7}  {:>9} {:>9} {:>9} {:>7} {:>11} {:>7} \
+            "{:13} {:>6} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  {:>12} {:>7}  {:>9} {:>7} {:>7}  {:>9} {:>9} {:>9} {:>7} {:>11} {:>7} \
              {:>24} {:>5} {:>8} {:>7} {memory:>8}",
-            self.attack.to_string(),
+            self.label(),
             self.strikes,
             self.flips,
             micros(own.p50),
@@ -378,8 +400,11 @@ impl fmt::Display for Outcome {
             micros(self.cpu_between.p50),
             micros(self.cpu_between.p99),
             micros(self.cpu_between.max),
-            requests(self.requests_between.p99),
-            requests(self.requests_between.max),
+            counted(self.requests_between.p99),
+            counted(self.requests_between.max),
+            counted(self.flips_between.p50),
+            counted(self.flips_between.p99),
+            counted(self.flips_between.max),
             micros(whole.p50),
             micros(whole.p99),
             micros(whole.max),
@@ -398,7 +423,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The number of requests that a time stands for.
-fn requests(micros: u64) -> u64 {
+/// The number of requests or flips that a time stands for.
+fn counted(micros: u64) -> u64 {
     micros / 1_000
 }

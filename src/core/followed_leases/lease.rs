@@ -149,6 +149,8 @@ pub enum LeaseRequest {
     Follow(u64),
     /// Read one of them, under this number.
     Read(u64, Arc<str>),
+    /// Do not read this one, unless that has begun.
+    Cancel(Arc<str>),
     /// Stop following them.
     Leave,
 }
@@ -219,7 +221,7 @@ pub struct FollowedLease {
     observed: ObservedLease,
     /// When its version was learned.
     shown: Duration,
-    /// True while a read is in flight.
+    /// True while it is to be read, and no answer has come.
     reading: bool,
     /// True if the watch has shown something since the read was sent.
     overtaken: bool,
@@ -411,6 +413,11 @@ impl FollowedLease {
             ) => self.first_sight(found.version, &found.record, at),
             (LeaseAnswer::Failed, _) => LeaseEffect::None,
         }
+    }
+
+    /// Returns whether it is to be read, and no answer has come yet.
+    pub fn is_reading(&self) -> bool {
+        self.reading
     }
 
     /// Returns the number of reads that have failed in a row.

@@ -4,8 +4,12 @@
 //! another namespace is removed only when its Lease has been read. So namespaces take turns, each may have only a part
 //! of the reads in flight, and all together have a rate. If the API server asks for a pause, all wait, and then one
 //! read at a time tests whether the pause is over.
+//!
+//! A Service may name another Lease with each of its updates, which can be more often than reads are sent. A namespace takes back
+//! the read of a Lease that it forgets, so it has at most as many reads waiting as it follows Leases, and those that were in flight.
 
 use crate::core::bucket::TokenBucket;
+use crate::core::deadlines::Deadlines;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,11 +53,13 @@ pub(crate) enum ReadOutcome {
 /// The reads of one namespace.
 #[derive(Debug, Default)]
 struct Tenant {
-    waiting: VecDeque<(u64, Arc<str>)>,
+    /// The Leases to be read, by the time at which they were asked for. Those that are to be read again come first.
+    waiting: Deadlines<Arc<str>>,
     in_flight: usize,
     /// True if it is in [`LeaseReads::turns`].
     has_turn: bool,
-    /// The present number of its request to follow. Reads under another number are not sent again.
+    /// The present number of its request to follow, under which all waiting reads are sent. Reads under another number are not sent
+    /// again.
     generation: Option<u64>,
 }
 
@@ -86,12 +92,25 @@ impl LeaseReads {
         }
     }
 
-    /// Adds a read. A namespace has at most one read of each Lease.
-    pub(crate) fn want(&mut self, read: LeaseRead) {
+    /// Adds a read, unless it waits already.
+    pub(crate) fn want(&mut self, read: LeaseRead, now: Duration) {
         let tenant = self.tenants.entry(read.namespace.clone()).or_default();
         tenant.generation = Some(read.generation);
-        tenant.waiting.push_back((read.generation, read.name));
+        if tenant.waiting.get(&read.name).is_none() {
+            tenant.waiting.set(read.name, now);
+        }
         self.take_turn(&read.namespace);
+    }
+
+    /// Takes back a read that waits. One that is in flight is answered all the same.
+    pub(crate) fn cancel(&mut self, namespace: &str, name: &str) {
+        let Some(tenant) = self.tenants.get_mut(namespace) else {
+            return;
+        };
+        tenant.waiting.remove(name);
+        if tenant.waiting.is_empty() {
+            self.lose_turn(namespace);
+        }
     }
 
     /// Forgets the waiting reads of a namespace, which begins to follow its Leases under another number or ceases to follow them.
@@ -100,12 +119,9 @@ impl LeaseReads {
         let Some(tenant) = self.tenants.get_mut(namespace) else {
             return;
         };
-        tenant.waiting = VecDeque::new();
+        tenant.waiting.clear();
         tenant.generation = None;
-        if std::mem::take(&mut tenant.has_turn) {
-            self.turns.retain(|turn| **turn != *namespace);
-        }
-        self.drop_if_idle(namespace);
+        self.lose_turn(namespace);
     }
 
     /// Returns the next read, which is in flight from then on. If there is none now, returns when there may be one, provided that
@@ -131,7 +147,8 @@ impl LeaseReads {
         let namespace = self.turns.pop_front()?;
         let tenant = self.tenants.get_mut(&namespace)?;
         tenant.has_turn = false;
-        let (generation, name) = tenant.waiting.pop_front()?;
+        let generation = tenant.generation?;
+        let name = tenant.waiting.pop()?;
         tenant.in_flight += 1;
         self.in_flight += 1;
         self.take_turn(&namespace);
@@ -150,7 +167,7 @@ impl LeaseReads {
             if let ReadOutcome::Throttled(_) = outcome
                 && tenant.generation == Some(read.generation)
             {
-                tenant.waiting.push_front((read.generation, read.name));
+                tenant.waiting.set(read.name, Duration::ZERO);
             }
         }
         match outcome {
@@ -187,6 +204,16 @@ impl LeaseReads {
             tenant.has_turn = true;
             self.turns.push_back(namespace.clone());
         }
+    }
+
+    /// Takes its turn from a namespace that has nothing to send.
+    fn lose_turn(&mut self, namespace: &str) {
+        if let Some(tenant) = self.tenants.get_mut(namespace)
+            && std::mem::take(&mut tenant.has_turn)
+        {
+            self.turns.retain(|turn| **turn != *namespace);
+        }
+        self.drop_if_idle(namespace);
     }
 
     fn drop_if_idle(&mut self, namespace: &str) {

@@ -1,4 +1,5 @@
 mod huge;
+mod paused;
 
 use super::*;
 use crate::core::backoff::LONGEST;

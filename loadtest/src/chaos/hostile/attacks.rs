@@ -2,7 +2,7 @@
 //! second.
 
 use super::kinds::{Attack, NAMESPACE, collection, path, pod_number};
-use super::{bulk, collisions, objects};
+use super::{bulk, collisions, objects, webhooks};
 use crate::api::Http;
 use crate::observe::pod_ip;
 use crate::oracle::Family;
@@ -19,6 +19,8 @@ pub(super) struct Strikes {
     attack: Attack,
     kinds: Vec<Attack>,
     scale: f64,
+    /// The number of hostile namespaces, where there may be several.
+    namespaces: usize,
     /// The slice that is edited, once there is one.
     slice: Option<String>,
     /// Bytes of the objects that the attack's memory is compared with.
@@ -32,6 +34,7 @@ impl Strikes {
         http: Http,
         handle: &Handle,
         scale: f64,
+        namespaces: usize,
     ) -> anyhow::Result<Self> {
         http.create("/api/v1/namespaces", &objects::namespace(NAMESPACE))
             .await?;
@@ -49,6 +52,7 @@ impl Strikes {
             attack,
             kinds,
             scale,
+            namespaces,
             slice: None,
             bytes: 0,
         };
@@ -59,6 +63,13 @@ impl Strikes {
             }
         }
         Ok(strikes)
+    }
+
+    /// Begins what happens to the controller's writes while the attack lasts.
+    pub(super) fn begin(&self, handle: &Handle) {
+        if let Some(plan) = webhooks::plan(self.attack) {
+            handle.server().set_faults(plan);
+        }
     }
 
     /// Writes a second.
@@ -119,6 +130,10 @@ impl Strikes {
                 let (path, patch) = bulk::flip_backlog(round, self.scaled(200) as u64);
                 self.http.patch(&path, &patch).await
             }
+            Attack::Throttling | Attack::Hanging => {
+                let (path, patch) = bulk::flip_backlog(round, self.namespaces as u64);
+                self.http.patch(&path, &patch).await
+            }
             Attack::Annotated => {
                 let (path, patch) = bulk::change_annotated(round, self.scaled(5_000) as u64);
                 self.http.patch(&path, &patch).await
@@ -150,6 +165,7 @@ impl Strikes {
             Attack::Mirrored => bulk::mirrored(self.scaled(10), self.scaled(1_000)),
             Attack::Refusals => bulk::refused(self.scaled(20)),
             Attack::Backlog => bulk::backlog(self.scaled(200), 30),
+            Attack::Throttling | Attack::Hanging => bulk::backlog(self.namespaces, webhooks::SERVICES),
             Attack::Replaced => bulk::replaced(self.scaled(16_000)),
             Attack::Annotated => bulk::annotated(self.scaled(5_000), self.scaled(10), self.scaled(33_000)),
             Attack::Subsets => bulk::subsets(self.scaled(6), self.scaled(22_000)),
@@ -179,7 +195,9 @@ impl Strikes {
             | Attack::Annotated
             | Attack::Replaced
             | Attack::Subsets
-            | Attack::Leases => unreachable!("they are made in bulk"),
+            | Attack::Leases
+            | Attack::Throttling
+            | Attack::Hanging => unreachable!("they are made in bulk"),
             Attack::Collisions => {
                 for number in 0..4 {
                     self.make_colliding(number).await?;

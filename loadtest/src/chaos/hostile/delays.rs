@@ -18,11 +18,9 @@ pub(super) struct Delays {
 
 struct State {
     /// By each clock.
-    flips: [Visibility; 3],
+    flips: [Visibility; 4],
     /// The pods that each written slice showed, by the path of the request.
     written: HashMap<String, Vec<(PodNumber, Shown)>>,
-    /// Events of pods that flipped.
-    events: u64,
 }
 
 /// A neighbour's slice as the controller writes it.
@@ -44,7 +42,6 @@ impl Delays {
                 flips
             }),
             written: HashMap::new(),
-            events: 0,
         };
         Self {
             state: Mutex::new(state),
@@ -56,16 +53,17 @@ impl Delays {
     pub(super) fn clear(&self) {
         let mut state = self.state.lock();
         state.flips.iter_mut().for_each(Visibility::clear);
-        state.events = 0;
         self.meter.clear();
     }
 
     /// How many flips the server told the controller of, and how long the controller took: by the clock on the wall, in
-    /// processor time, and in requests that it sent meanwhile, a millisecond for each.
-    pub(super) fn report(&self) -> (u64, [Latency; 3]) {
+    /// processor time, and in requests that it sent and flips that it was told of meanwhile, a millisecond for each.
+    pub(super) fn report(&self) -> (u64, [Latency; 4]) {
         let state = self.state.lock();
-        let [wall, cpu, requests] = &state.flips;
-        (state.events, [wall, cpu, requests].map(Visibility::latency))
+        (
+            self.meter.flips(),
+            state.flips.each_ref().map(Visibility::latency),
+        )
     }
 
     /// The server has sent an event of a watch to the controller.
@@ -90,9 +88,9 @@ impl Delays {
             .into_iter()
             .flatten()
             .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        self.meter.count_flip();
         let at = self.meter.moment(at);
         let mut state = self.state.lock();
-        state.events += 1;
         for (flips, at) in state.flips.iter_mut().zip(at.clocks()) {
             let change = neighbours::announce(flips, pod, ready);
             flips.answered(&change, at);

@@ -1,5 +1,6 @@
 //! The attacks by name: what each may cost, and where its objects belong.
 
+use super::webhooks;
 use clap::ValueEnum;
 use std::fmt;
 
@@ -54,7 +55,12 @@ pub(super) enum Attack {
     Subsets,
     /// 30 Leases of 400 KB each, and a Service that follows one of them and then none.
     Leases,
-    /// All of them in turn but the last eight, one write of each.
+    /// A webhook for 1, 2, 3 and 12 namespaces of 30 Services, whose pods flip: it refuses all writes with 429, and asks for a pause
+    /// of a second.
+    Throttling,
+    /// The same, but it hangs for ten seconds, after which the write fails.
+    Hanging,
+    /// All of them in turn but the last ten, one write of each.
     All,
 }
 
@@ -66,6 +72,9 @@ pub(super) struct Bounds {
     /// Requests that the controller sends between a neighbour's event and the request that shows it, one flip in a hundred
     /// apart.
     pub(super) requests: Option<u64>,
+    /// Flips of neighbours that the controller is told of between a neighbour's event and the request that shows it, for half of
+    /// the flips.
+    pub(super) flips: Option<u64>,
     /// Bytes of memory for each byte of the attacker's objects.
     pub(super) memory: Option<f64>,
 }
@@ -78,7 +87,7 @@ impl fmt::Display for Attack {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::None,
         Self::Collisions,
         Self::Selectors,
@@ -97,6 +106,8 @@ impl Attack {
         Self::Replaced,
         Self::Subsets,
         Self::Leases,
+        Self::Throttling,
+        Self::Hanging,
         Self::All,
     ];
 
@@ -127,7 +138,20 @@ impl Attack {
                 reads: Some(0.05),
                 ..none
             },
+            // Neighbours wait for nothing but the server.
+            Self::Throttling | Self::Hanging => Bounds {
+                flips: Some(5),
+                ..none
+            },
             _ => none,
+        }
+    }
+
+    /// Returns the numbers of hostile namespaces, in one run each.
+    pub(super) fn namespaces(self) -> &'static [usize] {
+        match self {
+            Self::Throttling | Self::Hanging => &webhooks::NAMESPACES,
+            _ => &[1],
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time that stands for a request.
-const REQUEST: Duration = Duration::from_millis(1);
+/// The time that stands for a request or a flip.
+const EACH: Duration = Duration::from_millis(1);
 
 /// Counts what the controller spends.
 pub(super) struct Meter {
@@ -17,12 +17,14 @@ pub(super) struct Meter {
     /// The controller's process; 0 until there is one.
     pid: AtomicI32,
     requests: AtomicU64,
+    /// Flips of neighbours that the controller was told of.
+    flips: AtomicU64,
     /// Requests for objects in the attacker's namespaces: those that read one, and those that write.
     reads: AtomicU64,
     writes: AtomicU64,
 }
 
-/// A moment by three clocks.
+/// A moment by four clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) wall: Instant,
@@ -30,6 +32,8 @@ pub(super) struct Moment {
     pub(super) cpu: Instant,
     /// A millisecond for each request of the controller.
     pub(super) requests: Instant,
+    /// A millisecond for each flip of a neighbour that the controller was told of.
+    pub(super) flips: Instant,
 }
 
 impl Moment {
@@ -40,11 +44,12 @@ impl Moment {
             wall: at,
             cpu: at,
             requests: at,
+            flips: at,
         }
     }
 
-    pub(super) fn clocks(self) -> [Instant; 3] {
-        [self.wall, self.cpu, self.requests]
+    pub(super) fn clocks(self) -> [Instant; 4] {
+        [self.wall, self.cpu, self.requests, self.flips]
     }
 }
 
@@ -54,6 +59,7 @@ impl Meter {
             base: Instant::now(),
             pid: AtomicI32::new(0),
             requests: AtomicU64::new(0),
+            flips: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -76,8 +82,19 @@ impl Meter {
         };
     }
 
-    /// Forgets which requests were sent for the attacker's objects.
+    /// The controller is told of a neighbour's flip.
+    pub(super) fn count_flip(&self) {
+        self.flips.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many flips of neighbours the controller was told of.
+    pub(super) fn flips(&self) -> u64 {
+        self.flips.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the flips, and which requests were sent for the attacker's objects.
     pub(super) fn clear(&self) {
+        self.flips.store(0, Ordering::Relaxed);
         self.reads.store(0, Ordering::Relaxed);
         self.writes.store(0, Ordering::Relaxed);
     }
@@ -97,7 +114,8 @@ impl Meter {
         Moment {
             wall,
             cpu: self.base + cpu,
-            requests: self.base + REQUEST * requests,
+            requests: self.base + EACH * requests,
+            flips: self.base + EACH * self.flips() as u32,
         }
     }
 }

@@ -1,4 +1,7 @@
 use super::*;
+use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseList, LeaseRequest};
+use crate::core::followed_leases::{Applied, FollowedLeases, Following, LeaderDecision, LeaseRound};
+use crate::core::ids::ServiceId;
 use std::collections::BTreeSet;
 
 fn read(namespace: &str, number: u32) -> LeaseRead {
@@ -21,23 +24,23 @@ fn sent(reads: &mut LeaseReads, now: Duration) -> Vec<LeaseRead> {
 #[test]
 fn a_namespace_with_ten_thousand_leases_holds_up_another_by_no_more_than_a_turn() {
     let mut reads = LeaseReads::new(1);
-    for number in 0..10_000 {
-        reads.want(read("many", number));
-    }
     let now = Duration::from_secs(1);
+    for number in 0..10_000 {
+        reads.want(read("many", number), now);
+    }
     let mut flying = sent(&mut reads, now);
     assert_eq!(flying.len(), AT_ONCE_OF_ONE, "the other places are for others");
-    reads.want(read("one", 0));
+    reads.want(read("one", 0), now);
     let next = reads.next(now).unwrap();
     assert_eq!(*next.namespace, *"one");
     // Where all places are taken, it has the next one that becomes free.
     for number in 0..(AT_ONCE - AT_ONCE_OF_ONE) as u32 {
-        reads.want(read(&format!("other-{number}"), 0));
+        reads.want(read(&format!("other-{number}"), 0), now);
     }
     reads.done(next, ReadOutcome::Done, now);
     flying.extend(sent(&mut reads, now));
     assert_eq!(flying.len(), AT_ONCE);
-    reads.want(read("one", 0));
+    reads.want(read("one", 0), now);
     reads.done(flying.remove(0), ReadOutcome::Done, now);
     assert_eq!(*reads.next(now).unwrap().namespace, *"one");
 }
@@ -45,10 +48,10 @@ fn a_namespace_with_ten_thousand_leases_holds_up_another_by_no_more_than_a_turn(
 #[test]
 fn reads_have_a_rate_that_all_namespaces_share() {
     let mut reads = LeaseReads::new(1);
-    for number in 0..2000 {
-        reads.want(read(&format!("namespace-{}", number % 50), number));
-    }
     let (mut now, mut count) = (Duration::ZERO, 0);
+    for number in 0..2000 {
+        reads.want(read(&format!("namespace-{}", number % 50), number), now);
+    }
     while now < Duration::from_secs(5) {
         for read in sent(&mut reads, now) {
             count += 1;
@@ -63,10 +66,10 @@ fn reads_have_a_rate_that_all_namespaces_share() {
 #[test]
 fn a_server_that_asks_for_a_pause_is_asked_once_after_it_and_not_before() {
     let mut reads = LeaseReads::new(7);
-    for number in 0..100 {
-        reads.want(read(&format!("namespace-{}", number % 5), number));
-    }
     let mut now = Duration::from_secs(1);
+    for number in 0..100 {
+        reads.want(read(&format!("namespace-{}", number % 5), number), now);
+    }
     let asked = Duration::from_secs(7);
     let mut ends = BTreeSet::new();
     for round in 0..20 {
@@ -91,7 +94,7 @@ fn a_server_that_asks_for_a_pause_is_asked_once_after_it_and_not_before() {
     );
     // Without a word about how long, it is a second, and then longer and longer.
     let mut reads = LeaseReads::new(7);
-    reads.want(read("a", 0));
+    reads.want(read("a", 0), now);
     let mut pauses = Vec::new();
     for _ in 0..8 {
         let read = reads.next(now).unwrap();
@@ -117,7 +120,7 @@ fn what_a_namespace_no_longer_follows_is_not_read() {
     let mut reads = LeaseReads::new(1);
     let now = Duration::from_secs(1);
     for number in 0..10 {
-        reads.want(read("a", number));
+        reads.want(read("a", number), now);
     }
     let flying = sent(&mut reads, now);
     reads.forget("a");
@@ -126,6 +129,149 @@ fn what_a_namespace_no_longer_follows_is_not_read() {
     }
     assert_eq!(reads.next(Duration::from_secs(100)), Err(None));
     assert!(reads.tenants.is_empty() && reads.turns.is_empty());
+}
+
+#[test]
+fn a_read_that_is_taken_back_is_not_sent_and_leaves_no_turn() {
+    let mut reads = LeaseReads::new(1);
+    let now = Duration::from_secs(1);
+    for number in 0..3 {
+        reads.want(read("a", number), now + Duration::from_millis(number.into()));
+    }
+    reads.want(read("b", 0), now);
+    reads.cancel("a", "lease-0");
+    reads.cancel("a", "lease-7");
+    reads.cancel("other", "lease-0");
+    // One that is asked for again while it waits is sent once.
+    reads.want(read("a", 1), now + Duration::from_secs(1));
+    let flying = sent(&mut reads, now);
+    assert_eq!(flying, [read("a", 1), read("b", 0), read("a", 2)]);
+    for read in flying {
+        reads.done(read, ReadOutcome::Done, now);
+    }
+    reads.want(read("a", 4), now);
+    reads.cancel("a", "lease-4");
+    assert_eq!(reads.next(now), Err(None));
+    assert!(reads.tenants.is_empty() && reads.turns.is_empty());
+}
+
+/// The Leases of a namespace and the reads that they ask for, as the actor of Leases carries them out. No Lease exists.
+struct Namespace {
+    leases: FollowedLeases,
+    reads: LeaseReads,
+    generation: u64,
+}
+
+impl Namespace {
+    /// Begins to follow the Leases, which are listed.
+    fn new(first: &Arc<str>) -> Self {
+        let mut namespace = Self {
+            leases: FollowedLeases::default(),
+            reads: LeaseReads::new(1),
+            generation: 1,
+        };
+        namespace.leases.follow(ServiceId(0), first, Duration::ZERO);
+        namespace.carry_out(Duration::ZERO);
+        let list = LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 1, Vec::new()));
+        let mut round = namespace.apply(list, Duration::ZERO);
+        while let Some(rest) = round {
+            (_, round) = namespace.leases.step(rest, 100, Duration::ZERO);
+        }
+        namespace
+    }
+
+    fn apply(&mut self, event: LeaseEvent, at: Duration) -> Option<LeaseRound> {
+        let generation = self.generation;
+        let applied = self.leases.apply(LeaseChange {
+            generation,
+            at,
+            event,
+        });
+        match applied {
+            Applied::All(round) => Some(round),
+            Applied::One(_) => None,
+        }
+    }
+
+    fn carry_out(&mut self, now: Duration) {
+        for request in self.leases.take_requests() {
+            match request {
+                LeaseRequest::Follow(generation) => {
+                    self.reads.forget("a");
+                    self.generation = generation;
+                }
+                LeaseRequest::Read(generation, name) => {
+                    let namespace = "a".into();
+                    self.reads.want(
+                        LeaseRead {
+                            namespace,
+                            generation,
+                            name,
+                        },
+                        now,
+                    );
+                }
+                LeaseRequest::Cancel(name) => self.reads.cancel("a", &name),
+                LeaseRequest::Leave => self.reads.forget("a"),
+            }
+        }
+    }
+
+    /// Sends the reads that may go now, and answers them. Returns how many those are.
+    fn send_all(&mut self, now: Duration) -> usize {
+        let mut count = 0;
+        while let Ok(read) = self.reads.next(now) {
+            let answer = LeaseEvent::Read(read.name.clone(), LeaseAnswer::Missing);
+            assert!(self.apply(answer, now).is_none());
+            self.reads.done(read, ReadOutcome::Done, now);
+            count += 1;
+        }
+        count
+    }
+
+    fn leader(&self, lease: &str) -> Option<LeaderDecision> {
+        let following = Following::default();
+        self.leases
+            .decide_leader(lease, &following, false, |_| None, || None)
+    }
+
+    fn waiting(&self) -> usize {
+        self.reads
+            .tenants
+            .get("a")
+            .map_or(0, |tenant| tenant.waiting.len())
+    }
+}
+
+#[test]
+fn a_service_that_names_another_lease_with_each_update_has_few_reads_waiting() {
+    const UPDATES: u32 = 50_000;
+    let name = |number: u32| Arc::<str>::from(format!("lease-{number}"));
+    let mut namespace = Namespace::new(&name(0));
+    let (mut most, mut sent) = (0, 0);
+    let mut now = Duration::from_secs(1);
+    for number in 1..=UPDATES {
+        now += Duration::from_millis(1);
+        namespace.leases.unfollow(ServiceId(0), &name(number - 1), now);
+        namespace.leases.follow(ServiceId(0), &name(number), now);
+        while namespace.leases.next_look().is_some_and(|at| at <= now) {
+            namespace.leases.look_at_one(now);
+        }
+        namespace.carry_out(now);
+        most = most.max(namespace.waiting());
+        sent += namespace.send_all(now);
+    }
+    // One is followed, and 257 are kept for a while.
+    assert!(most <= 258, "{most} reads wait");
+    assert!(sent >= 5_000, "the rate of reads is used: {sent}");
+    // The Lease that the Service follows now is read after those.
+    while namespace.leader(&name(UPDATES)).is_none() {
+        now += Duration::from_millis(10);
+        assert!(
+            namespace.send_all(now) > 0 || namespace.waiting() > 0,
+            "it is never read"
+        );
+    }
 }
 
 /// Reads come and are answered in a random order: bounds hold, each read is answered in the end, and no namespace has two turns while
@@ -156,7 +302,7 @@ fn random_reads_are_all_sent_in_turns_and_within_bounds() {
                     if !waits && !reads.tenants.get(&read.namespace).is_some_and(full) {
                         overtaken.insert(read.namespace.clone(), BTreeSet::new());
                     }
-                    reads.want(read);
+                    reads.want(read, now);
                 }
                 2 if !flying.is_empty() => {
                     let read = flying.swap_remove(random.usize(..flying.len()));
