@@ -23,9 +23,9 @@
 
 pub mod drift;
 pub mod events;
+pub(crate) mod followed_leases;
 pub mod handle;
 pub(crate) mod inbox;
-pub(crate) mod followed_leases;
 pub mod messages;
 pub(crate) mod root;
 pub(crate) mod router;

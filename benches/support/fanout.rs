@@ -12,8 +12,8 @@ pub(crate) mod kcm;
 #[path = "fanout/product.rs"]
 pub(crate) mod product;
 
-use endpointd::core::publish::Pacing;
 use endpointd::core::priority::Priority;
+use endpointd::core::publish::Pacing;
 use ideal::Ideal;
 use kcm::KcmLike;
 use memory_apiserver::fanout::{Change, Clients, Cluster, Config, Figures, Histogram, Output, Own};

@@ -12,8 +12,8 @@ pub(crate) mod ideal;
 mod server;
 
 use crate::simulated::Simulated;
-use endpointd::core::publish::{Pacing, WriteEffect};
 use endpointd::core::priority::Priority;
+use endpointd::core::publish::{Pacing, WriteEffect};
 use server::Server;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,8 +1,8 @@
 //! The router: it maps changes to shards, and is the only one to create and retire shards.
 
 use super::drift::DriftTracker;
-use super::inbox::Inbox;
 use super::followed_leases::LeaseHandle;
+use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;

@@ -1,8 +1,8 @@
 //! The shard: one actor per namespace, which owns the namespace's state.
 
 use super::drift::{DriftTracker, ShardDryRun};
-use super::inbox::Inbox;
 use super::followed_leases::LeaseHandle;
+use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use super::standing::StandingProblems;

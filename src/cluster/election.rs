@@ -1,13 +1,13 @@
 //! Requests for the Lease by which endpointd elects its leader, and a watch of it.
 
 use super::cause::Cause;
-use super::silence::Silent;
-use super::connect::client_error::ClientError;
 use super::codec::{self, Event, EventKind};
+use super::connect::client_error::ClientError;
 use super::encodings::JSON;
-use super::watch::event_stream::EventStream;
 use super::http::{self, Head};
 use super::outage::OutageLog;
+use super::silence::Silent;
+use super::watch::event_stream::EventStream;
 use crate::core::leadership::election::{Ask, Reply};
 use crate::core::lease::Record;
 use crate::core::time::Time;

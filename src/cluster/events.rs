@@ -1,11 +1,11 @@
 //! Requests for Events, and the interpretation of their answers.
 
-use super::silence::Silent;
-use super::connect::client_error::ClientError;
 use super::codec;
+use super::connect::client_error::ClientError;
 use super::encodings::JSON;
 use super::fence::Fence;
 use super::http::{self, Head};
+use super::silence::Silent;
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
 use ::http::{Method, StatusCode};
 use bytes::Bytes;

@@ -2,13 +2,13 @@
 
 mod judge;
 
-use super::silence::Silent;
-use super::connect::client_error::ClientError;
 use super::codec::Encoding;
+use super::connect::client_error::ClientError;
+use super::connect::transport::{Transport, read_all};
 use super::encodings::{Encodings, Form, media_type};
 use super::fence::{Closed, Fence};
 use super::http::{self, Head};
-use super::connect::transport::{Transport, read_all};
+use super::silence::Silent;
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};

@@ -1,11 +1,11 @@
 //! Reads the metrics page of a running endpointd, which is no API server: its admin port has an address, a certificate
 //! and a token of its own.
 
-use super::silence::Silent;
-use super::connect::client_error::ClientError;
 use super::connect::adapt;
-use super::http;
+use super::connect::client_error::ClientError;
 use super::connect::kubeconfig::check_url;
+use super::http;
+use super::silence::Silent;
 use ::http::StatusCode;
 use ::http::header::{AUTHORIZATION, HeaderValue};
 use http_body_util::BodyExt as _;

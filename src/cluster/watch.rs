@@ -4,16 +4,16 @@
 
 pub(super) mod event_stream;
 mod events;
+mod followed_leases;
 mod handler;
 mod initial;
-mod followed_leases;
 mod reader;
 mod serving;
 pub(crate) mod slice_changes;
 mod sources;
 
-pub(crate) use handler::WatchHandler;
 pub(crate) use followed_leases::{Everywhere, LeaseReader, Members};
+pub(crate) use handler::WatchHandler;
 pub(crate) use sources::Source;
 
 use self::events::take_events;
@@ -26,8 +26,8 @@ use super::codec::{NamedNode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::lists::Demand;
 use crate::core::leadership::Leadership;
+use crate::core::lists::Demand;
 use crate::core::namespace::Kind;
 use crate::metrics::WatchMetrics;
 use futures::FutureExt as _;

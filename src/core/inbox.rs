@@ -2,8 +2,8 @@
 //! the namespace, however far behind its shard is.
 
 mod applying;
-mod latest;
 mod followed_leases;
+mod latest;
 
 pub use applying::Applying;
 
@@ -14,8 +14,8 @@ use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::Output;
 use super::time::Time;
 use super::work::TurnBudget;
-use latest::Latest;
 use followed_leases::WaitingLeases;
+use latest::Latest;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Metrics of the election, of the log and of the writer of Events.
 
-use crate::core::leadership::election::Reply;
 use crate::core::events::EventOutcome;
+use crate::core::leadership::election::Reply;
 use metrics::{Counter, Gauge, counter, gauge};
 
 /// Metrics of the election.

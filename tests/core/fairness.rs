@@ -5,9 +5,9 @@ mod fair;
 mod opponents;
 
 use crate::simulated::Simulated;
-use endpointd::core::publish::{Pacing, WriteEffect};
 use endpointd::core::priority::Priority;
 use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
+use endpointd::core::publish::{Pacing, WriteEffect};
 use fair::Fair;
 use opponents::{Opponents, World, opponents};
 use proptest::collection::vec;

@@ -3,12 +3,12 @@
 
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
-use endpointd::core::lease::Record;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::followed_leases::lease::{
     LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
 };
 use endpointd::core::inbox::{Change, Pending};
+use endpointd::core::lease::Record;
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, OutputEvent, PendingLists, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::Remote;

@@ -8,10 +8,11 @@ use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hash::Hashed;
 use endpointd::core::inbox::{Change, Pending};
+use endpointd::core::leadership::Term;
+use endpointd::core::leadership::role::Role;
+use endpointd::core::lists::Demand;
 use endpointd::core::lists::list_state::{Announcement, ListState};
 use endpointd::core::lists::list_watch::{Action, End, ListWatch};
-use endpointd::core::lists::Demand;
-use endpointd::core::leadership::Term;
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, OutputEvent, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
@@ -21,7 +22,6 @@ use endpointd::core::publish::throttling::Limit;
 use endpointd::core::publish::{
     Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers, WriteEffect,
 };
-use endpointd::core::leadership::role::Role;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,11 +2,11 @@
 //! computation.
 
 use super::{Model, NAMESPACE};
-use endpointd::core::lease::Record;
 use endpointd::core::facts::{Manager, PodFacts, ServiceFacts};
 use endpointd::core::followed_leases::lease::{
     LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
 };
+use endpointd::core::lease::Record;
 use endpointd::core::selector::Requirement;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

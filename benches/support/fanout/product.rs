@@ -3,9 +3,9 @@
 use super::{Case, Controller, Grant};
 use crate::simulated::Simulated;
 use endpointd::core::object::Output;
+use endpointd::core::priority::Priority;
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Pacing, WatchLimits, Watchers, WriteEffect};
-use endpointd::core::priority::Priority;
 use std::collections::VecDeque;
 use std::time::Duration;
 

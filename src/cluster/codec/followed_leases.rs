@@ -3,9 +3,9 @@
 use super::decode::{Decode, DecodeError, Namespaced, required, version};
 use super::fields::{Str, Timestamp};
 use super::protobuf::message::message;
-use crate::core::lease::Record;
 use crate::core::excerpt::cut;
 use crate::core::followed_leases::lease::LeaseFacts;
+use crate::core::lease::Record;
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Lists all objects of a kind: streamed as the beginning of a watch, or page by page where that fails.
 
+use super::event_stream::EventStream;
 use super::events::{Bookmark, take_events};
 use super::handler::WatchHandler;
 use super::reader::Reader;
@@ -7,7 +8,6 @@ use super::sources::{DeletedAt, Item, Seen};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Undecodable};
 use crate::cluster::encodings::Form;
-use super::event_stream::EventStream;
 use crate::cluster::http;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::core::namespace::Kind;

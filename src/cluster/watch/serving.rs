@@ -4,11 +4,11 @@
 //! Two watches need no list and no proof, and have loops of their own: the election's watch of its Lease
 //! (`cluster/election.rs`), and the watch of slices of `endpointd top` (`cluster/watch/slice_changes.rs`).
 
+use super::event_stream::EventStream;
 use super::initial::Way;
 use crate::clock;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec;
-use super::event_stream::EventStream;
 use crate::core::lists::Demand;
 use crate::core::lists::list_watch::{Action, End, ListWatch};
 use bytes::Bytes;

@@ -18,9 +18,9 @@
 //! that there is nothing to write; a request is not sent, because its grant was of another term.
 
 use crate::core::hash::{Hashed, HashedMap};
+use crate::core::leadership::role::{Role, RoleChange};
 use crate::core::namespace::{BuiltRequest, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
-use crate::core::leadership::role::{Role, RoleChange};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;

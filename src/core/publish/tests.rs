@@ -3,8 +3,8 @@ mod huge;
 use super::*;
 use crate::core::backoff::LONGEST;
 use crate::core::body::Request;
-use crate::core::object::ObjectName;
 use crate::core::leadership::role::Role;
+use crate::core::object::ObjectName;
 use reports::{Report, Reports, Taken};
 use std::sync::Arc;
 

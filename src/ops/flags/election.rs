@@ -2,10 +2,10 @@
 
 use super::parse_bool;
 use crate::actors::events::WallClock;
-use crate::cluster::fence::Clock;
 use crate::cluster::election::Location;
-use crate::core::leadership::election::{Timing, TimingError};
+use crate::cluster::fence::Clock;
 use crate::core::golang;
+use crate::core::leadership::election::{Timing, TimingError};
 use crate::ops::election::{Candidacy, identity};
 use crate::ops::progress::STALLED_AFTER;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The flags of the read-only commands.
 
 use super::{ConnectionArgs, PublishingArgs};
-use crate::cluster::connect::{Impersonated, Target};
 use crate::cluster::connect::kubeconfig::ConfigFile;
+use crate::cluster::connect::{Impersonated, Target};
 use crate::core::golang;
 use crate::core::selector::{Selector, SelectorError};
 use clap::ValueEnum;

@@ -260,7 +260,8 @@ fn election_is_on_with_upstreams_times_and_a_name_of_its_own() {
     );
     let timing = |lease, renew, retry| {
         let seconds = Duration::from_secs;
-        crate::core::leadership::election::Timing::new(seconds(lease), seconds(renew), seconds(retry)).unwrap()
+        crate::core::leadership::election::Timing::new(seconds(lease), seconds(renew), seconds(retry))
+            .unwrap()
     };
     assert_eq!(candidacy.timing, timing(15, 10, 2));
     let args = [

@@ -6,8 +6,8 @@ use super::model::{LeaseSight, Model};
 use super::rates::{Quantile, Span};
 use crate::core::excerpt::Excerpt;
 use crate::core::object::Output;
-use crate::core::publish::LATE;
 use crate::core::priority::Priority;
+use crate::core::publish::LATE;
 use std::fmt::Write as _;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use crate::simulated::Simulated;
 use endpointd::core::object::Output;
+use endpointd::core::priority::Priority;
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Pacing, Resource, WatchLimits, Watchers, WriteEffect};
-use endpointd::core::priority::Priority;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;

@@ -3,11 +3,11 @@
 
 use super::{Cost, units};
 use crate::fixtures::{World, pod, service};
-use endpointd::core::lease::Record;
 use endpointd::core::facts::{FollowedLeader, NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::inbox::{Change, Pending};
+use endpointd::core::lease::Record;
 use endpointd::core::namespace::Notification;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::work::TurnBudget;
