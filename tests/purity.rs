@@ -42,8 +42,8 @@ const IMPURE: [&str; 22] = [
 
 fn impurities(text: &str) -> Vec<(usize, &'static str)> {
     code(text)
-        // A word of ours that begins like one that is not allowed.
-        .map(|(at, line)| (at, line.replace(".awaiting", "")))
+        // Words of ours that begin like one that is not allowed.
+        .map(|(at, line)| (at, line.replace(".awaiting", "").replace(".awaits", "")))
         .flat_map(|(at, line)| {
             IMPURE
                 .iter()

@@ -131,7 +131,7 @@ impl Applying {
         } else if let Some((_, event)) = self.outputs.iter_mut().find_map(Iterator::next) {
             state.apply_output(event);
             return EVENT;
-        } else if let Some(change) = self.leases.as_mut().and_then(|changes| changes.next()) {
+        } else if let Some(change) = self.leases.as_mut().and_then(Iterator::next) {
             state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.begin_watching_zones(nodes);
