@@ -1,9 +1,8 @@
 //! The program as a process of its own, and the cluster that the API server in this one has for it.
 
-use http::{Method, Request, header};
 use kube::Client;
-use kube::client::Body;
 use memory_apiserver::ApiServer;
+use scenario::Api;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -66,34 +65,6 @@ impl Process {
     }
 }
 
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Value {
-    let body = serde_json::to_vec(body).expect("values can be written");
-    request(client, method, path, "application/json", body).await
-}
-
-async fn request(client: &Client, method: Method, path: &str, encoding: &str, body: Vec<u8>) -> Value {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::CONTENT_TYPE, encoding)
-        .body(Body::from(body))
-        .expect("a method, a path and a body make a request");
-    let response = client.send(request).await.expect("the server is in this process");
-    let code = response.status();
-    let body = response
-        .into_body()
-        .collect_bytes()
-        .await
-        .expect("the body is in memory");
-    let value = serde_json::from_slice(&body).unwrap_or_default();
-    assert!(code.is_success(), "{code} for {path}: {value}");
-    value
-}
-
-async fn create(client: &Client, path: &str, object: &Value) -> Value {
-    send(client, Method::POST, path, object).await
-}
-
 fn pod_name(number: u32) -> String {
     format!("checkout-{}-7c5d8bd957-{number:05}", number / WORKLOAD)
 }
@@ -147,32 +118,34 @@ fn status(number: u32, ready: bool, second: u32) -> Value {
 
 /// Makes a pod ready or unready.
 pub(crate) async fn set_ready(client: &Client, cluster: &Cluster, number: u32, ready: bool, second: u32) {
-    let namespace = number / WORKLOAD % cluster.namespaces;
-    let path = format!(
-        "/api/v1/namespaces/shop-{namespace}/pods/{}/status",
-        pod_name(number)
-    );
+    let namespace = format!("shop-{}", number / WORKLOAD % cluster.namespaces);
     let patch = json!({"status": status(number, ready, second)});
-    let body = serde_json::to_vec(&patch).expect("values can be written");
-    request(client, Method::PATCH, &path, "application/merge-patch+json", body).await;
+    Api(client.clone())
+        .patch("Pod", &namespace, &pod_name(number), Some("status"), &patch)
+        .await
+        .expect("the server is in this process and takes the patch");
 }
 
 /// Makes the cluster on a server.
 pub(crate) async fn fill(server: &ApiServer, cluster: &Cluster) {
-    let client = Client::new(server.service(), "default");
+    let api = Api(Client::new(server.service(), "default"));
+    let create = async |object: Value, namespace: &str| {
+        let made = api.create(&object, namespace).await;
+        made.expect("the server is in this process and takes the object");
+    };
     for node in 0..500 {
         let labels = json!({"topology.kubernetes.io/zone": format!("zone-{}", node % 3)});
         let name = format!("node-{node}");
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-        create(&client, "/api/v1/nodes", &node).await;
+        create(node, "").await;
     }
     for namespace in 0..cluster.namespaces {
         let name = format!("shop-{namespace}");
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        create(&client, "/api/v1/namespaces", &object).await;
+        create(object, "").await;
     }
     for workload in 0..cluster.pods / WORKLOAD {
-        let namespace = format!("/api/v1/namespaces/shop-{}", workload % cluster.namespaces);
+        let namespace = format!("shop-{}", workload % cluster.namespaces);
         let app = format!("checkout-{workload}");
         for &(kind, port) in cluster.services {
             let cluster_ip = if kind == "-headless" {
@@ -188,15 +161,12 @@ pub(crate) async fn fill(server: &ApiServer, cluster: &Cluster) {
                     "ports": [{"name": port, "port": 80, "targetPort": port}],
                 },
             });
-            create(&client, &format!("{namespace}/services"), &service).await;
+            create(service, &namespace).await;
         }
         for number in workload * WORKLOAD..(workload + 1) * WORKLOAD {
-            let path = format!("{namespace}/pods");
-            let mut made = create(&client, &path, &pod(number)).await;
-            made["status"] = status(number, true, 0);
-            let name = made["metadata"]["name"].as_str().unwrap_or_default();
-            let path = format!("{path}/{name}/status");
-            send(&client, Method::PUT, &path, &made).await;
+            let mut pod = pod(number);
+            pod["status"] = status(number, true, 0);
+            create(pod, &namespace).await;
         }
     }
 }

@@ -9,7 +9,7 @@ use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::priority::Priority;
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WriteEffect};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,42 @@ pub(crate) struct Simulated {
     keys: Vec<Hashed<ObjectKey>>,
     services: Vec<Arc<str>>,
     numbers: BTreeMap<Hashed<ObjectKey>, usize>,
+}
+
+/// Objects that wait for an ideal controller: removals come first, and the oldest object of a priority.
+pub(crate) struct Waiting {
+    order: BTreeSet<(Priority, Duration, usize)>,
+    /// The place of each object in `order`.
+    places: Vec<Option<(Priority, Duration)>>,
+}
+
+impl Waiting {
+    pub(crate) fn new(objects: usize) -> Self {
+        Self {
+            order: BTreeSet::new(),
+            places: vec![None; objects],
+        }
+    }
+
+    /// Adds an object. One that waits already keeps its age, and the more urgent of both priorities.
+    pub(crate) fn add(&mut self, object: usize, mut priority: Priority, mut since: Duration) {
+        if let Some((before, first)) = self.places[object] {
+            self.order.remove(&(before, first, object));
+            (priority, since) = (priority.min(before), since.min(first));
+        }
+        self.places[object] = Some((priority, since));
+        self.order.insert((priority, since, object));
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<usize> {
+        let (_, _, object) = self.order.pop_first()?;
+        self.places[object] = None;
+        Some(object)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
 }
 
 impl Simulated {

@@ -1,34 +1,20 @@
 //! Plain requests to the API server, in JSON.
 
-use anyhow::Context;
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
+use bytes::Bytes;
+use http::Method;
 use kube::{Client, Config};
-use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+pub(crate) use scenario::Resource;
 
 /// How often a request is sent that the server is too busy for.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// A kind of object that is made or changed here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Resource {
-    Namespaces,
-    Nodes,
-    Pods,
-    Services,
-    Slices,
-    Endpoints,
-    Leases,
-}
-
-/// Sends requests.
+/// Sends requests to paths. Its errors are those of the client that scenarios are played with, as causes of `anyhow`'s.
 #[derive(Clone)]
-pub(crate) struct Http {
-    client: Client,
-}
+pub(crate) struct Http(scenario::Api);
 
 /// Makes a client of the server at `url` that hides no failure behind retries of its own.
 pub(crate) fn client(url: &str) -> anyhow::Result<Client> {
@@ -37,18 +23,15 @@ pub(crate) fn client(url: &str) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The status that the server answered with, if it answered.
+/// The status that the server refused a request with, if it answered.
 pub(crate) fn code(error: &anyhow::Error) -> Option<u16> {
-    match error.downcast_ref::<kube::Error>()? {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
+    error.downcast_ref::<scenario::Error>()?.code()
 }
 
 /// The message of the server's refusal, if there was one.
 pub(crate) fn message(error: &anyhow::Error) -> Option<&str> {
-    match error.downcast_ref::<kube::Error>()? {
-        kube::Error::Api(status) => Some(&status.message),
+    match error.downcast_ref()? {
+        scenario::Error::Refused { message, .. } => Some(message),
         _ => None,
     }
 }
@@ -82,55 +65,28 @@ where
     send().await
 }
 
-// === impl Resource ===
-
-impl Resource {
-    /// The path of an object, or of its collection if there is no name. The namespace is empty for an object that has
-    /// none.
-    pub(crate) fn path(self, namespace: &str, name: &str) -> String {
-        let (base, plural) = match self {
-            Self::Namespaces => ("/api/v1", "namespaces"),
-            Self::Nodes => ("/api/v1", "nodes"),
-            Self::Pods => ("/api/v1", "pods"),
-            Self::Services => ("/api/v1", "services"),
-            Self::Slices => ("/apis/discovery.k8s.io/v1", "endpointslices"),
-            Self::Endpoints => ("/api/v1", "endpoints"),
-            Self::Leases => ("/apis/coordination.k8s.io/v1", "leases"),
-        };
-        let scope = match namespace {
-            "" => String::new(),
-            namespace => format!("/namespaces/{namespace}"),
-        };
-        let object = match name {
-            "" => String::new(),
-            name => format!("/{name}"),
-        };
-        format!("{base}{scope}/{plural}{object}")
-    }
-}
-
 // === impl Http ===
 
 impl Http {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+        Self(scenario::Api(client))
     }
 
     /// Creates an object in the collection at `path`.
     pub(crate) async fn create(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        self.send(Method::POST, path, body).await
+        self.send(Method::POST, path, body).await.map(drop)
     }
 
     /// Patches the object, or the subresource, at `path`.
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        self.send(Method::PATCH, path, body).await
+        self.send(Method::PATCH, path, body).await.map(drop)
     }
 
     /// Deletes the object at `path`, or all objects of the collection. It is gone at once only if the grace is nought.
     pub(crate) async fn delete(&self, path: &str, grace_seconds: u32) -> anyhow::Result<()> {
         let options =
             json!({ "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace_seconds });
-        self.send(Method::DELETE, path, &options).await
+        self.send(Method::DELETE, path, &options).await.map(drop)
     }
 
     /// Asks a question, and reads the answer.
@@ -143,52 +99,35 @@ impl Http {
         self.request(Method::GET, path, &Value::Null).await
     }
 
+    /// Lists the objects of the collection at `path`.
+    pub(crate) async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        Ok(self.0.items(path).await?)
+    }
+
     /// Reads what is at `path`, which need not be JSON.
     pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
-        let request = Request::get(path).body(Vec::new())?;
-        let answer = self.client.request_text(request).await;
-        answer.with_context(|| format!("GET {path}"))
+        let answer = self.send(Method::GET, path, &Value::Null).await?;
+        Ok(String::from_utf8(answer.into())?)
     }
 
-    /// Has the server apply an object at `path`, as `kubectl apply --server-side` does, or only say what would come of it.
+    /// Has the server apply an object at `path`, or only say what would come of it.
     pub(crate) async fn apply(&self, path: &str, object: &Value, dry_run: bool) -> anyhow::Result<Value> {
-        let dry_run = if dry_run { "&dryRun=All" } else { "" };
-        let uri = format!("{path}?fieldManager=loadtest&force=true&fieldValidation=Strict{dry_run}");
-        let request = Request::patch(uri)
-            .header(CONTENT_TYPE, "application/apply-patch+yaml")
-            .body(serde_json::to_vec(object)?)?;
-        let answer = self.client.request(request).await;
-        answer.with_context(|| format!("applying {path}"))
-    }
-
-    async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
-        let _: IgnoredAny = self.request(method, path, body).await?;
-        Ok(())
+        Ok(self.0.apply(path, "loadtest", object, dry_run).await?)
     }
 
     /// Sends a request, whose body is none if it is null, and reads the answer.
-    pub(crate) async fn request<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: &Value,
-    ) -> anyhow::Result<T> {
-        let content = if method == Method::PATCH {
+    pub(crate) async fn request(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let answer = self.send(method, path, body).await?;
+        Ok(serde_json::from_slice(&answer)?)
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Bytes> {
+        let media = if method == Method::PATCH {
             "application/merge-patch+json"
         } else {
             "application/json"
         };
-        let bytes = if body.is_null() {
-            Vec::new()
-        } else {
-            serde_json::to_vec(body)?
-        };
-        let request = Request::builder()
-            .method(method.clone())
-            .uri(path)
-            .header(CONTENT_TYPE, content)
-            .body(bytes)?;
-        let answer = self.client.request(request).await;
-        answer.with_context(|| format!("{method} {path}"))
+        let body = (!body.is_null()).then_some((media, body));
+        Ok(self.0.send(method, path, body).await?)
     }
 }

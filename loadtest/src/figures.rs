@@ -4,14 +4,20 @@ use std::time::Duration;
 
 /// A number with its thousands apart.
 pub(crate) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+    group(&number.to_string())
+}
+
+/// Puts commas between the thousands of a number that has been printed.
+pub(crate) fn group(digits: &str) -> String {
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let mut text = String::with_capacity(digits.len() + whole.len() / 3);
+    for (position, digit) in whole.chars().enumerate() {
+        if position > 0 && (whole.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
+    text.push_str(fraction);
     text
 }
 

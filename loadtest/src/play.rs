@@ -79,15 +79,15 @@ impl Play {
     }
 
     async fn turn(&mut self) -> anyhow::Result<()> {
-        let deployments = list(&self.http, deployments::PATH).await?;
-        let pods = list(&self.http, &Resource::Pods.path("", "")).await?;
+        let deployments = self.http.list(deployments::PATH).await?;
+        let pods = self.http.list(&Resource::Pods.path("", "")).await?;
         for deployment in &deployments {
             let outcome = deployments::reconcile(&self.http, deployment, &pods).await;
             self.tell(deployment, outcome);
         }
         let uids: HashSet<&str> = deployments.iter().map(uid).collect();
         self.failing.retain(|failing| uids.contains(&**failing));
-        let nodes = list(&self.http, &Resource::Nodes.path("", "")).await?;
+        let nodes = self.http.list(&Resource::Nodes.path("", "")).await?;
         pods::schedule(&self.http, &nodes, &pods).await?;
         self.kubelets.turn(&self.http, &nodes, &pods).await
     }
@@ -116,18 +116,9 @@ fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-/// The objects of a collection.
-async fn list(http: &Http, path: &str) -> anyhow::Result<Vec<Value>> {
-    let mut list = http.read(path).await?;
-    match list["items"].take() {
-        Value::Array(items) => Ok(items),
-        _ => Ok(Vec::new()),
-    }
-}
-
 /// Sends a request whose object may be gone, or may have changed since it was read: then the next turn sees it.
 async fn send(http: &Http, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
-    match http.request::<Value>(method, path, body).await {
+    match http.request(method, path, body).await {
         Err(error) if !matches!(api::code(&error), Some(403 | 404 | 409)) => Err(error),
         _ => Ok(()),
     }

@@ -19,6 +19,7 @@ mod readme;
 mod relay;
 mod render;
 mod table;
+mod wait;
 mod workplace;
 
 use self::folder::{Folder, Program};

@@ -22,6 +22,9 @@ mod settings;
 pub(crate) mod spread;
 mod text;
 
+pub(crate) use self::figures::DURATIONS;
+pub(crate) use self::plots::latencies;
+
 #[cfg(test)]
 #[path = "../tests/page/sample.rs"]
 mod sample;

@@ -5,11 +5,10 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
 use kube::Client;
 use loadtest::oracle::{self, Cluster, Options, Outputs};
 use memory_apiserver::{ApiServer, Config};
+use scenario::{Api, carry_out};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -21,7 +20,7 @@ const EXCEPTIONS: [&str; 1] = [
 
 /// A recorded scenario, played on an API server that no controller works on.
 struct Play {
-    client: Client,
+    api: Api,
     namespace: String,
     limit: usize,
 }
@@ -53,72 +52,30 @@ impl Play {
     async fn begin(scenario: &Value) -> Self {
         let server = ApiServer::new(Config::default().gc(false).seed(1));
         let play = Self {
-            client: Client::new(server.service(), "default"),
+            api: Api(Client::new(server.service(), "default")),
             namespace: format!("g-{}", name(scenario)),
             limit: if scenario["config"] == "max4" { 4 } else { 100 },
         };
-        let namespace = json!({ "metadata": { "name": play.namespace } });
-        play.send(Method::POST, "/api/v1/namespaces", &namespace).await;
+        let namespace = json!({ "kind": "Namespace", "metadata": { "name": play.namespace } });
+        play.api.create(&namespace, "").await.unwrap();
         play
-    }
-
-    async fn send(&self, method: Method, path: &str, body: &Value) -> Value {
-        let content = if method == Method::PATCH {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(CONTENT_TYPE, content)
-            .body(serde_json::to_vec(body).unwrap())
-            .unwrap();
-        self.client.request(request).await.unwrap()
-    }
-
-    fn path(&self, kind: &str) -> String {
-        match kind {
-            "Node" => "/api/v1/nodes".to_owned(),
-            "Pod" | "Service" => {
-                let plural = kind.to_lowercase() + "s";
-                format!("/api/v1/namespaces/{}/{plural}", self.namespace)
-            }
-            _ => panic!("{kind} is not an input"),
-        }
     }
 
     /// Does what was done to the inputs. Outputs are as recorded, no matter which client wrote them.
     async fn operate(&self, operation: &Value) {
-        let is_input = |kind: &Value| ["Node", "Pod", "Service"].contains(&kind.as_str().unwrap());
-        if let Some(object) = operation.get("create").filter(|object| is_input(&object["kind"])) {
-            let path = self.path(object["kind"].as_str().unwrap());
-            let mut made = self.send(Method::POST, &path, object).await;
-            if !object["status"].is_null() {
-                made["status"] = object["status"].clone();
-                let path = format!("{path}/{}/status", name(&made["metadata"]));
-                self.send(Method::PUT, &path, &made).await;
-            }
-        } else if let Some(patch) = operation.get("patch").filter(|patch| is_input(&patch["kind"])) {
-            let mut path = format!("{}/{}", self.path(patch["kind"].as_str().unwrap()), name(patch));
-            if let Some(subresource) = patch["sub"].as_str() {
-                path = format!("{path}/{subresource}");
-            }
-            self.send(Method::PATCH, &path, &patch["patch"]).await;
-        } else if let Some(delete) = operation.get("delete").filter(|delete| is_input(&delete["kind"])) {
-            let path = format!("{}/{}", self.path(delete["kind"].as_str().unwrap()), name(delete));
-            let grace = delete["grace"].as_u64();
-            let options = grace.map_or(json!({}), |grace| json!({ "gracePeriodSeconds": grace }));
-            self.send(Method::DELETE, &path, &options).await;
-        } else if operation.get("delete_namespace").is_some() {
-            let path = format!("/api/v1/namespaces/{}", self.namespace);
-            self.send(Method::DELETE, &path, &json!({})).await;
+        let object = ["create", "patch", "delete"]
+            .into_iter()
+            .find_map(|verb| operation.get(verb));
+        let is_input =
+            |object: &Value| ["Node", "Pod", "Service"].contains(&object["kind"].as_str().unwrap());
+        if object.is_some_and(is_input) || operation.get("delete_namespace").is_some() {
+            carry_out(&self.api, &self.namespace, operation).await.unwrap();
         }
     }
 
     /// The inputs as they are, and the outputs as recorded.
     async fn cluster(&self, recorded: &Value) -> Cluster {
-        let mut cluster = Cluster::read(&self.client, Outputs::ALL).await.unwrap();
+        let mut cluster = Cluster::read(&self.api.0, Outputs::ALL).await.unwrap();
         assert!(cluster.slices.is_empty() && cluster.endpoints.is_empty());
         // Records have names in place of what no two runs share.
         for pod in &mut cluster.pods {
@@ -277,7 +234,7 @@ async fn an_endpoint_that_upstream_published_and_is_gone_is_missed() {
 #[tokio::test]
 async fn a_cluster_can_be_checked_through_a_client() {
     let play = Play::begin(&json!({ "name": "alone" })).await;
-    let client = &play.client;
+    let client = &play.api.0;
     let service = json!({
         "kind": "Service",
         "metadata": { "name": "s" },

@@ -4,9 +4,9 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
+use http::Method;
 use kube::{Client, Config};
+use scenario::Api;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 struct Cluster {
     server: Child,
     _endpointd: Program,
-    client: Client,
+    api: Api,
     url: String,
     home: PathBuf,
 }
@@ -54,22 +54,15 @@ impl Cluster {
         Self {
             server,
             _endpointd: endpointd,
-            client,
+            api: Api(client),
             url,
             home,
         }
     }
 
     async fn send(&self, method: Method, path: &str, media: &str, body: &Value) -> Value {
-        let request = Request::builder().method(method.clone()).uri(path);
-        let request = request.header(CONTENT_TYPE, media);
-        let body = if body.is_null() {
-            Vec::new()
-        } else {
-            serde_json::to_vec(body).unwrap()
-        };
-        let answer = self.client.request(request.body(body).unwrap()).await;
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        let body = (!body.is_null()).then_some((media, body));
+        self.api.call(method, path, body).await.unwrap()
     }
 
     async fn get(&self, path: &str) -> Value {

@@ -2,8 +2,8 @@
 //! that the servers are never without work. Removals go first, and the oldest object of a priority.
 
 use super::{Case, Controller, Grant};
+use crate::simulated::Waiting;
 use endpointd::core::priority::Priority;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) struct Ideal {
@@ -11,9 +11,7 @@ pub(crate) struct Ideal {
     in_flight: usize,
     backlog: f64,
     most: f64,
-    waiting: BTreeSet<(Priority, Duration, usize)>,
-    /// The place of each object in `waiting`.
-    places: Vec<Option<(Priority, Duration)>>,
+    waiting: Waiting,
 }
 
 impl Ideal {
@@ -22,29 +20,21 @@ impl Ideal {
             in_flight: 0,
             backlog: 0.0,
             most: 2.5,
-            waiting: BTreeSet::new(),
-            places: vec![None; case.objects()],
+            waiting: Waiting::new(case.objects()),
         }
     }
 }
 
 impl Controller for Ideal {
     fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
-        let (mut priority, mut since) = (priority, now);
-        if let Some((before, first)) = self.places[object] {
-            self.waiting.remove(&(before, first, object));
-            (priority, since) = (priority.min(before), since.min(first));
-        }
-        self.places[object] = Some((priority, since));
-        self.waiting.insert((priority, since, object));
+        self.waiting.add(object, priority, now);
     }
 
     fn next(&mut self, now: Duration) -> Option<Grant> {
         if self.in_flight as f64 + self.backlog >= self.most {
             return None;
         }
-        let (_, _, object) = self.waiting.pop_first()?;
-        self.places[object] = None;
+        let object = self.waiting.pop()?;
         self.in_flight += 1;
         Some(Grant {
             object,

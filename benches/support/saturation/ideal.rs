@@ -2,16 +2,14 @@
 //! Removals go first, and the oldest object of a priority.
 
 use super::{Case, Writer};
+use crate::simulated::Waiting;
 use endpointd::core::priority::Priority;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) struct Ideal {
     workers: usize,
     in_flight: usize,
-    waiting: BTreeSet<(Priority, Duration, usize)>,
-    /// The place of each object in `waiting`.
-    places: Vec<Option<(Priority, Duration)>>,
+    waiting: Waiting,
 }
 
 impl Ideal {
@@ -21,29 +19,21 @@ impl Ideal {
         Self {
             workers: case.workers + pipe.ceil() as usize,
             in_flight: 0,
-            waiting: BTreeSet::new(),
-            places: vec![None; case.objects()],
+            waiting: Waiting::new(case.objects()),
         }
     }
 }
 
 impl Writer for Ideal {
     fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
-        let (mut priority, mut since) = (priority, now);
-        if let Some((before, first)) = self.places[object] {
-            self.waiting.remove(&(before, first, object));
-            (priority, since) = (priority.min(before), since.min(first));
-        }
-        self.places[object] = Some((priority, since));
-        self.waiting.insert((priority, since, object));
+        self.waiting.add(object, priority, now);
     }
 
     fn next(&mut self, _now: Duration) -> Option<usize> {
         if self.in_flight >= self.workers {
             return None;
         }
-        let (_, _, object) = self.waiting.pop_first()?;
-        self.places[object] = None;
+        let object = self.waiting.pop()?;
         self.in_flight += 1;
         Some(object)
     }

@@ -1,9 +1,9 @@
 //! The forms of answers that a client accepts, and the form in which a request's body is written.
 
 use crate::kinds::Kind;
+use crate::kubectl::Style;
 use crate::protobuf;
 use crate::status::{Answer, Refusal};
-use crate::table::Style;
 use http::{HeaderMap, header};
 
 /// The encodings of objects.
@@ -182,7 +182,7 @@ fn offered(clause: &str, offer: Offer) -> Option<(u16, Accepted)> {
             "q" => weight = thousandths(value),
             "as" if value == "PartialObjectMetadata" => form = Form::Metadata,
             "as" if value == "PartialObjectMetadataList" => form = Form::MetadataList,
-            "as" if value == "Table" => form = Form::Table(Style::default()),
+            "as" if value == "Table" => form = Form::Table(Style::ASKED?),
             "as" => return None,
             "g" => group = value,
             "v" => version = value,
@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn alternatives() {
-        let table = Form::Table(Style::default());
+        let table = Style::ASKED.map(|style| (Form::Table(style), Media::Json));
+        let whole = Some((Form::Whole, Media::Json));
         let both = format!("{PROTOBUF},{JSON}");
         let metadata = |form, media| Some((form, media));
         // Accept, and what built-in kinds, custom resources, and a server with JSON alone make of it.
@@ -328,11 +329,8 @@ mod tests {
                 [Some((Form::Whole, Media::Protobuf)), None, None],
             ),
             (&format!("{PROTOBUF}{TABLE}"), [None; 3]),
-            (
-                &format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"),
-                [Some((table, Media::Json)); 3],
-            ),
-            (&format!("{JSON}{TABLE},{JSON}"), [Some((table, Media::Json)); 3]),
+            (&format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"), [table; 3]),
+            (&format!("{JSON}{TABLE},{JSON}"), [table.or(whole); 3]),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", [None; 3]),
             (
                 &format!("{JSON};q=0.5,{JSON}{PARTIAL}"),

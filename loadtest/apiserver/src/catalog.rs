@@ -1,11 +1,10 @@
 //! The table of kinds: one row for each kind that every server serves. A kind is added here, its type in
-//! `schema.txt`, and what only it does in a module that its row names.
+//! `schema.txt`, its columns in `kubectl/table/columns.rs`, and what only it does in a module that its row names.
 
-use crate::kinds::{Column, Facts, Kind, NameRule, PLAIN, Role, Selectable, narrow, wide};
+use crate::kinds::{Facts, Kind, NameRule, PLAIN, Role, Selectable};
 use crate::registry::{
     configmap, definition, deployment, endpoints, event, lease, namespace, node, pod, secret, service, slice,
 };
-use crate::table;
 
 /// All rows, as kinds, in the order in which discovery lists their groups.
 pub(crate) fn all() -> Vec<Kind> {
@@ -28,12 +27,6 @@ static KINDS: [Facts; 13] = [
         short_names: &["cm"],
         storage_hash: "qFsyl6wFWjQ=",
         check: configmap::check,
-        columns: &[
-            Column::NAME,
-            narrow("Data", "How many entries there are."),
-            Column::AGE,
-        ],
-        row: Some(table::config::configmap),
         ..PLAIN
     },
     Facts {
@@ -46,12 +39,6 @@ static KINDS: [Facts; 13] = [
         storage_hash: "fWeeMqaN/OA=",
         default: endpoints::default,
         check: endpoints::check,
-        columns: &[
-            Column::NAME,
-            narrow("Endpoints", "The ready addresses with their ports."),
-            Column::AGE,
-        ],
-        row: Some(table::network::endpoints),
         ..PLAIN
     },
     Facts {
@@ -82,8 +69,6 @@ static KINDS: [Facts; 13] = [
         ),
         default: event::default,
         check: event::check_core,
-        columns: EVENT_COLUMNS,
-        row: Some(table::event::core),
         ..PLAIN
     },
     Facts {
@@ -104,11 +89,6 @@ static KINDS: [Facts; 13] = [
         default: namespace::default,
         create: namespace::create,
         update: namespace::update,
-        columns: &[
-            Column::NAME,
-            narrow("Status", "Where the namespace is in its life.").of(".status.phase"),
-            Column::AGE,
-        ],
         ..PLAIN
     },
     Facts {
@@ -128,25 +108,6 @@ static KINDS: [Facts; 13] = [
             r#""operatingSystem":"","architecture":""}}"#
         ),
         default: node::default,
-        columns: &[
-            Column::NAME,
-            narrow(
-                "Status",
-                "Whether the node is ready, and whether pods may be bound to it.",
-            ),
-            narrow("Roles", "The roles of the node."),
-            Column::AGE,
-            narrow("Version", "The version of the node's kubelet.").of(".status.nodeInfo.kubeletVersion"),
-            wide("Internal-IP", "The address of the node within the cluster."),
-            wide("External-IP", "The address of the node outside of the cluster."),
-            wide("OS-Image", "The operating system of the node."),
-            wide("Kernel-Version", "The kernel of the node."),
-            wide(
-                "Container-Runtime",
-                "The container runtime of the node and its version.",
-            ),
-        ],
-        row: Some(table::node::row),
         ..PLAIN
     },
     Facts {
@@ -179,27 +140,6 @@ static KINDS: [Facts; 13] = [
         update_status: pod::update_status,
         check: pod::check,
         check_status: pod::check_status,
-        columns: &[
-            Column::NAME,
-            narrow("Ready", "How many of the pod's containers are ready."),
-            narrow("Status", "What the containers of the pod are doing, in a word."),
-            narrow(
-                "Restarts",
-                "How often containers were restarted, and how long ago the last one was.",
-            ),
-            Column::AGE,
-            wide("IP", "The first address of the pod."),
-            wide("Node", "The node the pod is bound to."),
-            wide(
-                "Nominated Node",
-                "The node on which room is being made for the pod.",
-            ),
-            wide(
-                "Readiness Gates",
-                "How many of the pod's own readiness conditions are true.",
-            ),
-        ],
-        row: Some(table::pod::row),
         ..PLAIN
     },
     Facts {
@@ -211,13 +151,6 @@ static KINDS: [Facts; 13] = [
         fields: &[Selectable::new("type")],
         default: secret::default,
         check: secret::check,
-        columns: &[
-            Column::NAME,
-            narrow("Type", "How the data is meant to be used.").of(".type"),
-            narrow("Data", "How many entries there are."),
-            Column::AGE,
-        ],
-        row: Some(table::config::secret),
         ..PLAIN
     },
     Facts {
@@ -239,19 +172,6 @@ static KINDS: [Facts; 13] = [
         create: service::create,
         update: service::update,
         check: service::check,
-        columns: &[
-            Column::NAME,
-            narrow("Type", "How the service is exposed.").of(".spec.type"),
-            narrow("Cluster-IP", "The address of the service within the cluster."),
-            narrow(
-                "External-IP",
-                "The addresses of the service outside of the cluster.",
-            ),
-            narrow("Port(s)", "The ports of the service."),
-            Column::AGE,
-            wide("Selector", "The labels of the pods behind the service."),
-        ],
-        row: Some(table::network::service),
         ..PLAIN
     },
     Facts {
@@ -272,17 +192,6 @@ static KINDS: [Facts; 13] = [
         create: deployment::create,
         update: deployment::update,
         check: deployment::check,
-        columns: &[
-            Column::NAME,
-            narrow("Ready", "How many of the wanted pods are ready."),
-            narrow("Up-to-date", "How many pods have the present template."),
-            narrow("Available", "How many pods have been ready for long enough."),
-            Column::AGE,
-            wide("Containers", "The names of the template's containers."),
-            wide("Images", "The images of the template's containers."),
-            wide("Selector", "The labels of the pods."),
-        ],
-        row: Some(table::config::deployment),
         ..PLAIN
     },
     Facts {
@@ -312,8 +221,6 @@ static KINDS: [Facts; 13] = [
             r#""deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null"#
         ),
         check: event::check_new,
-        columns: EVENT_COLUMNS,
-        row: Some(table::event::new),
         ..PLAIN
     },
     Facts {
@@ -336,10 +243,6 @@ static KINDS: [Facts; 13] = [
         create: definition::create,
         update: definition::update,
         check: definition::check,
-        columns: &[
-            Column::NAME,
-            narrow("Created At", "When the definition was made.").of(".metadata.creationTimestamp"),
-        ],
         ..PLAIN
     },
     Facts {
@@ -353,11 +256,6 @@ static KINDS: [Facts; 13] = [
         storage_hash: "gqkMMb/YqFM=",
         bookmark_rest: r#","spec":{}"#,
         check: lease::check,
-        columns: &[
-            Column::NAME,
-            narrow("Holder", "Who holds the lease.").of(".spec.holderIdentity"),
-            Column::AGE,
-        ],
         ..PLAIN
     },
     Facts {
@@ -372,32 +270,7 @@ static KINDS: [Facts; 13] = [
         create: slice::create,
         update: slice::update,
         check: slice::check,
-        columns: &[
-            Column::NAME,
-            narrow("AddressType", "What the addresses of the slice are.").of(".addressType"),
-            narrow("Ports", "The ports of all endpoints of the slice."),
-            narrow("Endpoints", "The addresses of the slice."),
-            Column::AGE,
-        ],
-        row: Some(table::network::slice),
         ..PLAIN
-    },
-];
-
-/// The events of both groups are shown alike.
-const EVENT_COLUMNS: &[Column] = &[
-    narrow("Last Seen", "How long ago the event was seen last."),
-    narrow("Type", "Whether the event is normal or a warning.").of(".type"),
-    narrow("Reason", "Why the event came about, in a word.").of(".reason"),
-    narrow("Object", "The object the event is about."),
-    wide("Subobject", "The part of the object the event is about."),
-    wide("Source", "Who reports the event."),
-    narrow("Message", "What happened."),
-    wide("First Seen", "How long ago the event was seen first."),
-    wide("Count", "How often the event was seen."),
-    Column {
-        wide: true,
-        ..Column::NAME
     },
 ];
 
@@ -408,7 +281,6 @@ mod tests {
     use crate::kinds::GROUPS;
     use crate::schema::SCHEMA;
     use crate::store::Store;
-    use jiff::Timestamp;
     use std::collections::BTreeSet;
 
     #[test]
@@ -421,11 +293,6 @@ mod tests {
             assert_eq!(state.find_kind(kind.api_version, kind.kind), Some(kind));
             let root = &SCHEMA.structs[SCHEMA.root(kind)];
             assert!(root.field("metadata").is_some(), "{}", kind.kind);
-            let own = kind
-                .row
-                .map_or(0, |row| row(&serde_json::json!({}), Timestamp::UNIX_EPOCH).len());
-            let without_path = kind.columns.iter().filter(|column| column.path.is_empty());
-            assert_eq!(own, without_path.count(), "{}", kind.kind);
         }
         assert_eq!(state.find_kind("apps/v1", "ReplicaSet"), None);
         assert_eq!(state.find("apps", "v2", "deployments"), None);

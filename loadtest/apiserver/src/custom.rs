@@ -1,7 +1,7 @@
 //! Custom resources: the kinds that a `CustomResourceDefinition` defines, one for each version it serves.
 
-use crate::json::{list, number, text, texts};
-use crate::kinds::{Column, Facts, Kind, PLAIN, Role, Selectable, narrow};
+use crate::json::{list, text, texts};
+use crate::kinds::{Facts, Kind, PLAIN, Role, Selectable};
 use crate::object::next_generation;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -56,11 +56,8 @@ fn keep_texts(texts: &[String]) -> &'static [&'static str] {
 
 fn facts(spec: &Value, version: &Value) -> Facts {
     let has_status = version.pointer("/subresources/status").is_some();
-    let schema = version.pointer("/schema/openAPIV3Schema").cloned();
     let fields = list(version, "/selectableFields").iter();
     let fields = fields.map(|field| Selectable::new(keep(text(field, "/jsonPath").trim_start_matches('.'))));
-    let columns = list(version, "/additionalPrinterColumns").iter().map(column);
-    let columns: Vec<Column> = std::iter::once(Column::NAME).chain(columns).collect();
     let api_version = format!("{}/{}", text(spec, "/group"), text(version, "/name"));
     Facts {
         api_version: keep(&api_version),
@@ -74,27 +71,13 @@ fn facts(spec: &Value, version: &Value) -> Facts {
         subresources: if has_status { &["status"] } else { &[] },
         role: Role::Custom,
         schema: "CustomResource",
-        custom: schema.map(|schema| &*Box::leak(Box::new(schema))),
+        custom: Some(Box::leak(Box::new(version.clone()))),
         unconditional_update: false,
         fields: Vec::leak(fields.collect()),
         create: if has_status { create_without_status } else { create },
         update,
         update_status,
-        columns: if columns.len() > 1 {
-            Vec::leak(columns)
-        } else {
-            PLAIN.columns
-        },
         ..PLAIN
-    }
-}
-
-fn column(column: &Value) -> Column {
-    Column {
-        wide: number(column, "/priority") > 0,
-        shape: keep(text(column, "/type")),
-        path: keep(text(column, "/jsonPath")),
-        ..narrow(keep(text(column, "/name")), keep(text(column, "/description")))
     }
 }
 

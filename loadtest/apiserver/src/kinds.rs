@@ -4,7 +4,6 @@
 //! `CustomResourceDefinition`s (`custom.rs`).
 
 use crate::cause::Faults;
-use jiff::Timestamp;
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::ops::Deref;
@@ -33,7 +32,7 @@ pub(crate) struct Facts {
     pub(crate) name_rule: NameRule,
     /// A type of `schema.txt`.
     pub(crate) schema: &'static str,
-    /// The schema of a custom resource.
+    /// The version of a custom resource, as its definition has it.
     pub(crate) custom: Option<&'static Value>,
 
     pub(crate) create_on_update: bool,
@@ -59,11 +58,6 @@ pub(crate) struct Facts {
     pub(crate) check: fn(&mut Faults, &Value, Option<&Value>),
     /// Checks an update of the status.
     pub(crate) check_status: fn(&mut Faults, &Value),
-
-    /// The columns of a table, in the order of the cells.
-    pub(crate) columns: &'static [Column],
-    /// The cells of an object, where they are more than the columns' paths say.
-    pub(crate) row: Option<fn(&Value, Timestamp) -> Vec<Value>>,
 }
 
 /// The part that the server plays for a kind beside keeping its objects.
@@ -102,18 +96,6 @@ pub(crate) struct Selectable {
     pub(crate) absent: &'static str,
 }
 
-/// A column of a table. `kubectl get` shows those of priority 0, and all with `-o wide`.
-#[derive(Debug)]
-pub(crate) struct Column {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    pub(crate) wide: bool,
-    /// `string`, `integer`, `number`, `boolean` or `date`; `age` is a date that is announced as a string.
-    pub(crate) shape: &'static str,
-    /// Where the cell's value is found, as a JSON path.
-    pub(crate) path: &'static str,
-}
-
 /// The facts that most kinds have in common.
 pub(crate) const PLAIN: Facts = Facts {
     api_version: "v1",
@@ -142,8 +124,6 @@ pub(crate) const PLAIN: Facts = Facts {
     update_status: |_, _| {},
     check: |_, _, _| {},
     check_status: |_, _| {},
-    columns: &[Column::NAME, Column::AGE],
-    row: None,
 };
 
 // === impl Kind ===
@@ -271,42 +251,6 @@ impl Selectable {
             None => found(&format!("/{}", self.name.replace('.', "/"))),
         };
         value.unwrap_or_else(|| self.absent.into())
-    }
-}
-
-// === impl Column ===
-
-impl Column {
-    pub(crate) const NAME: Self = Self {
-        path: ".metadata.name",
-        ..narrow("Name", "The name of the object, unique within its namespace.")
-    };
-    pub(crate) const AGE: Self = Self {
-        path: ".metadata.creationTimestamp",
-        shape: "age",
-        ..narrow("Age", "How long ago the object was created.")
-    };
-
-    /// The same column with a value that stands at this place.
-    pub(crate) const fn of(self, path: &'static str) -> Self {
-        Self { path, ..self }
-    }
-}
-
-pub(crate) const fn narrow(name: &'static str, about: &'static str) -> Column {
-    Column {
-        name,
-        about,
-        wide: false,
-        shape: "string",
-        path: "",
-    }
-}
-
-pub(crate) const fn wide(name: &'static str, about: &'static str) -> Column {
-    Column {
-        wide: true,
-        ..narrow(name, about)
     }
 }
 

@@ -19,8 +19,17 @@
 //!
 //! The effects of writes on thousands of watchers are not played but modelled, in [`fanout`].
 //!
+//! What only kubectl asks for comes with the feature `kubectl`.
+//!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "kubectl"),
+    allow(
+        dead_code,
+        reason = "the tables of kinds and types have fields that only kubectl's requests need"
+    )
+)]
 
 mod accept;
 mod access;
@@ -38,12 +47,13 @@ mod fixtures;
 mod gc;
 mod json;
 mod kinds;
+#[cfg_attr(not(feature = "kubectl"), path = "without_kubectl.rs")]
+mod kubectl;
 mod list;
 mod listener;
 mod managed;
 mod names;
 mod object;
-mod openapi;
 mod parts;
 mod pass;
 mod patches;
@@ -60,8 +70,6 @@ mod selector;
 mod server;
 mod status;
 mod store;
-mod strategic;
-mod table;
 mod validate;
 mod watch;
 mod write;

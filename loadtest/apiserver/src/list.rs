@@ -12,7 +12,6 @@ use crate::route::ObjectTarget;
 use crate::selector::Selection;
 use crate::status::{Answer, Refusal};
 use crate::store::{State, Store};
-use crate::table::Style;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use bytes::{Bytes, BytesMut};
@@ -301,8 +300,8 @@ impl List {
             let metadata_only = form == Form::MetadataList;
             return Ok(message::body(self, &format!("{{{metadata}}}"), metadata_only));
         }
-        if matches!(form, Form::Table(_)) {
-            Style::open(&mut out, self.kind, &metadata, true);
+        if let Form::Table(style) = form {
+            style.open(&mut out, self.kind, &metadata, true);
         } else {
             out.extend_from_slice(
                 format!(

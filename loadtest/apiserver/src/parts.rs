@@ -2,6 +2,7 @@
 
 use crate::delete;
 use crate::json::{list, number, text};
+use crate::kubectl::STRATEGIC;
 use crate::object::{Object, key_of};
 use crate::reply::{Reply, media_type};
 use crate::route::{ObjectTarget, Sub};
@@ -13,10 +14,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 const JSON: &str = "application/json";
-const PATCHES: [&str; 2] = [
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-];
+const MERGE: &str = "application/merge-patch+json";
 
 /// Gives a pod its node, as a scheduler asks for it.
 pub(crate) fn bind(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Reply> {
@@ -70,7 +68,9 @@ pub(crate) fn scale(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Repl
             read(body)?
         }
         Method::PATCH => {
-            media_type(parts, &PATCHES)?;
+            // The two are the same for a scale, which has no lists.
+            let accepted: Vec<&str> = [MERGE].into_iter().chain(STRATEGIC).collect();
+            media_type(parts, &accepted)?;
             let mut wanted = current;
             // Metadata that the patch does not name stays; a version counts only where the patch names one.
             wanted["metadata"] = json!({});

@@ -17,7 +17,6 @@ use crate::reply::{Reply, document, refused, respond, written};
 use crate::route::{ObjectTarget, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
-use crate::table::Style;
 use crate::write::{self, Change, Replacement, Write};
 use crate::{catalog, gc, patches, seed, watch};
 use bytes::Bytes;
@@ -417,7 +416,7 @@ impl ApiServer {
         let streams = parts.method == Method::GET && target.name.is_empty();
         let mut accepted = negotiate(&parts.headers, offer, streams)?;
         if let Form::Table(style) = &mut accepted.form {
-            *style = Style::new(query.text("includeObject"), self.store.clock.now())?;
+            *style = style.with_options(query.text("includeObject"), self.store.clock.now())?;
         }
         if let Some((access, user)) = &admitted
             && matches!(parts.method, Method::PUT | Method::PATCH)

@@ -1,6 +1,7 @@
 //! Patches as they come: which kind it is, and what it is allowed to ask.
 
 use crate::kinds::Kind;
+use crate::kubectl::STRATEGIC;
 use crate::managed::Applied;
 use crate::query::Query;
 use crate::reply::media_type;
@@ -11,18 +12,18 @@ use serde_json::Value;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Reads the patch of a request.
 pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Answer<Change> {
     // It is not defined how the lists of a custom resource are merged.
-    let accepted = if kind.is_custom() {
-        &[JSON, MERGE, APPLY][..]
-    } else {
-        &[JSON, MERGE, STRATEGIC, APPLY]
-    };
-    let media = media_type(parts, accepted)?;
+    let strategic = STRATEGIC.filter(|_| !kind.is_custom());
+    let accepted: Vec<&str> = [JSON, MERGE]
+        .into_iter()
+        .chain(strategic)
+        .chain([APPLY])
+        .collect();
+    let media = media_type(parts, &accepted)?;
     if media == APPLY {
         if query.text("fieldManager").is_empty() {
             let why = "Required value: is required for apply patch";

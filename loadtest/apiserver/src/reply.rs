@@ -7,7 +7,7 @@ use crate::list::List;
 use crate::object::Object;
 use crate::route::Plain;
 use crate::status::{Answer, Refusal};
-use crate::{discovery, openapi, protobuf, write};
+use crate::{discovery, kubectl, protobuf, write};
 use bytes::BytesMut;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -35,11 +35,12 @@ pub(crate) fn document(parts: &Parts, plain: &Plain, kinds: &[Kind], reviews: bo
     if *plain == Plain::Health {
         return Ok(Reply::Text("ok"));
     }
-    negotiate(&parts.headers, Offer::JsonOnly, false)?;
     if let Plain::OpenApi(path) = plain {
-        let document = openapi::document(path, kinds).ok_or_else(Refusal::no_such_path)?;
+        let document = kubectl::openapi(path, kinds).ok_or_else(Refusal::no_such_path)?;
+        negotiate(&parts.headers, Offer::JsonOnly, false)?;
         return Ok(Reply::Document(document));
     }
+    negotiate(&parts.headers, Offer::JsonOnly, false)?;
     let host = parts
         .headers
         .get(header::HOST)

@@ -13,7 +13,6 @@ use crate::schema::SCHEMA;
 use crate::selector::Selection;
 use crate::status::{Answer, Refusal};
 use crate::store::{Change, Event, Store, Woken};
-use crate::table::Style;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
 use std::sync::Arc;
@@ -288,8 +287,7 @@ impl Watcher {
         out.extend_from_slice(b"\",\"object\":");
         let object = object.shown_as(self.kind);
         if let Form::Table(style) = self.form {
-            let style = style.at(self.store.clock.now());
-            style.single(out, &object, !self.columns_told);
+            style.single_at(self.store.clock.now(), out, &object, !self.columns_told);
             self.columns_told = true;
         } else {
             object.write(out, self.form == Form::Metadata);
@@ -351,7 +349,7 @@ impl Watcher {
             return out.freeze();
         }
         let object = match self.form {
-            Form::Table(_) => Style::bookmark(rv, &object),
+            Form::Table(style) => style.bookmark(rv, &object),
             _ => object,
         };
         Bytes::from(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n"))

@@ -11,7 +11,7 @@ use crate::route::{ObjectTarget, Sub};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::validate::finalizers;
-use crate::{delete, registry, strategic};
+use crate::{delete, kubectl, registry};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -329,10 +329,7 @@ fn changed(
         }
         Change::Strategic(patch) => {
             let mut value = old_value.clone();
-            strategic::patch(kind, &mut value, patch.clone()).map_err(|fault| match fault {
-                strategic::Fault::NoKey { .. } => Refusal::internal(&fault.to_string()),
-                _ => Refusal::bad_request(fault.to_string()),
-            })?;
+            kubectl::merge_strategically(kind, &mut value, patch.clone())?;
             value
         }
         Change::Json(patch) => {

@@ -1,5 +1,6 @@
-//! A small API client on JSON values: enough to carry out a scenario and to read what settled.
+//! A small API client on JSON values. It carries out scenarios and reads what settled; loadtest sends its requests with it.
 
+use bytes::Bytes;
 use http::{Method, Request, header};
 use kube::Client;
 use kube::client::Body;
@@ -7,6 +8,21 @@ use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A kind of object that is read or changed here, by the plural that paths have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are those of the API")]
+pub enum Resource {
+    Namespaces,
+    Nodes,
+    Pods,
+    Services,
+    Slices,
+    Endpoints,
+    Events,
+    Leases,
+}
 
 /// The client.
 #[derive(Clone)]
@@ -38,6 +54,32 @@ pub enum Error {
     Scenario(String),
 }
 
+impl Resource {
+    /// The path of an object, or of its collection if there is no name. The namespace is empty for an object that has
+    /// none, and for the collection of all namespaces.
+    pub fn path(self, namespace: &str, name: &str) -> String {
+        let (base, plural) = match self {
+            Self::Namespaces => ("/api/v1", "namespaces"),
+            Self::Nodes => ("/api/v1", "nodes"),
+            Self::Pods => ("/api/v1", "pods"),
+            Self::Services => ("/api/v1", "services"),
+            Self::Slices => ("/apis/discovery.k8s.io/v1", "endpointslices"),
+            Self::Endpoints => ("/api/v1", "endpoints"),
+            Self::Events => ("/api/v1", "events"),
+            Self::Leases => ("/apis/coordination.k8s.io/v1", "leases"),
+        };
+        let scope = match namespace {
+            "" => String::new(),
+            namespace => format!("/namespaces/{namespace}"),
+        };
+        let object = match name {
+            "" => String::new(),
+            name => format!("/{name}"),
+        };
+        format!("{base}{scope}/{plural}{object}")
+    }
+}
+
 impl Error {
     /// The HTTP status, if there was an answer.
     pub fn code(&self) -> Option<u16> {
@@ -55,13 +97,13 @@ impl std::fmt::Debug for Api {
 }
 
 impl Api {
-    /// Sends a request, with a body of this content type.
-    pub async fn call(
+    /// Sends a request, with a body of this content type, and returns the body of the answer if it is not a refusal.
+    pub async fn send(
         &self,
         method: Method,
         path: &str,
         body: Option<(&str, &Value)>,
-    ) -> Result<Value, Error> {
+    ) -> Result<Bytes, Error> {
         let shown = format!("{method} {path}");
         let mut request = Request::builder()
             .method(method)
@@ -80,10 +122,10 @@ impl Api {
         let response = self.0.send(request).await.map_err(no_answer)?;
         let code = response.status().as_u16();
         let bytes = response.into_body().collect_bytes().await.map_err(no_answer)?;
-        let value: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         if code < 300 {
-            return Ok(value);
+            return Ok(bytes);
         }
+        let value: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         let message = value["message"].as_str().map(str::to_owned);
         Err(Error::Refused {
             message: message.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()),
@@ -92,30 +134,53 @@ impl Api {
         })
     }
 
+    /// Sends a request like [`Api::send`], and reads the answer, which is null if it is not JSON.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Value, Error> {
+        let answer = self.send(method, path, body).await?;
+        Ok(serde_json::from_slice(&answer).unwrap_or(Value::Null))
+    }
+
+    /// Has the server apply an object at a path, as `kubectl apply --server-side --force-conflicts` does in the name of this
+    /// field manager, or only say what would come of it.
+    pub async fn apply(
+        &self,
+        path: &str,
+        manager: &str,
+        object: &Value,
+        dry_run: bool,
+    ) -> Result<Value, Error> {
+        let dry_run = if dry_run { "&dryRun=All" } else { "" };
+        let path = format!("{path}?fieldManager={manager}&force=true&fieldValidation=Strict{dry_run}");
+        self.call(Method::PATCH, &path, Some((APPLY, object))).await
+    }
+
     /// The path of a kind's collection or of one of its objects. The namespace is left out where a kind has none.
     pub fn path(kind: &str, namespace: &str, name: Option<&str>) -> Result<String, Error> {
-        let (base, plural, namespaced) = match kind {
-            "Namespace" => ("/api/v1", "namespaces", false),
-            "Node" => ("/api/v1", "nodes", false),
-            "Pod" => ("/api/v1", "pods", true),
-            "Service" => ("/api/v1", "services", true),
-            "Endpoints" => ("/api/v1", "endpoints", true),
-            "Event" => ("/api/v1", "events", true),
-            "EndpointSlice" => ("/apis/discovery.k8s.io/v1", "endpointslices", true),
-            "Lease" => ("/apis/coordination.k8s.io/v1", "leases", true),
+        let resource = match kind {
+            "Namespace" => Resource::Namespaces,
+            "Node" => Resource::Nodes,
+            "Pod" => Resource::Pods,
+            "Service" => Resource::Services,
+            "Endpoints" => Resource::Endpoints,
+            "Event" => Resource::Events,
+            "EndpointSlice" => Resource::Slices,
+            "Lease" => Resource::Leases,
             _ => {
                 return Err(Error::Scenario(format!(
                     "scenarios have no objects of kind {kind:?}"
                 )));
             }
         };
-        let namespace = if namespaced {
-            format!("/namespaces/{namespace}")
-        } else {
-            String::new()
+        let namespace = match resource {
+            Resource::Namespaces | Resource::Nodes => "",
+            _ => namespace,
         };
-        let name = name.map(|name| format!("/{name}")).unwrap_or_default();
-        Ok(format!("{base}{namespace}/{plural}{name}"))
+        Ok(resource.path(namespace, name.unwrap_or_default()))
     }
 
     /// Reads an object; none if it does not exist.
@@ -130,8 +195,12 @@ impl Api {
 
     /// Lists all objects of a kind in a namespace.
     pub async fn list(&self, kind: &str, namespace: &str) -> Result<Vec<Value>, Error> {
-        let path = Self::path(kind, namespace, None)?;
-        let mut list = self.call(Method::GET, &path, None).await?;
+        self.items(&Self::path(kind, namespace, None)?).await
+    }
+
+    /// Lists the objects of the collection at a path.
+    pub async fn items(&self, path: &str) -> Result<Vec<Value>, Error> {
+        let mut list = self.call(Method::GET, path, None).await?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),

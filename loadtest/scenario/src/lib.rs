@@ -21,7 +21,7 @@ pub mod guard;
 mod normal;
 mod play;
 
-pub use self::api::{Api, Error};
+pub use self::api::{Api, Error, Resource};
 pub use self::compare::{Compared, differences, is_managed, without_trigger_times, without_uids};
 pub use self::normal::merge_groups;
 pub use self::play::{Play, carry_out};

@@ -3,10 +3,9 @@
 
 use super::visible::Shown;
 use super::{PodNumber, number_of};
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 
 #[derive(Deserialize)]
@@ -78,8 +77,9 @@ struct Labels<'a> {
 
 #[derive(Deserialize)]
 struct Endpoint {
+    /// The first is looked at; the others are the same pod's.
     #[serde(default)]
-    addresses: First,
+    addresses: Vec<IpAddr>,
     #[serde(default)]
     conditions: Conditions,
 }
@@ -104,10 +104,6 @@ struct Subset {
 struct Address {
     ip: IpAddr,
 }
-
-/// The first address of a list; the others are the same pod's.
-#[derive(Default)]
-struct First(Option<IpAddr>);
 
 // === impl Object ===
 
@@ -134,8 +130,12 @@ impl Object<'_> {
     /// Our pods in it, by number, each once.
     pub(super) fn pods(&self) -> Vec<(PodNumber, Shown)> {
         let mut pods: Vec<_> = if let Some(endpoints) = &self.endpoints {
-            let pod =
-                |endpoint: &Endpoint| Some((number_of(endpoint.addresses.0?)?, endpoint.conditions.shown()));
+            let pod = |endpoint: &Endpoint| {
+                Some((
+                    number_of(*endpoint.addresses.first()?)?,
+                    endpoint.conditions.shown(),
+                ))
+            };
             endpoints.iter().filter_map(pod).collect()
         } else {
             let subsets = self.subsets.iter().flatten();
@@ -173,30 +173,6 @@ impl Conditions {
             serving: self.serving.or(self.ready).unwrap_or_default(),
             terminating: self.terminating.unwrap_or_default(),
         }
-    }
-}
-
-// === impl First ===
-
-impl<'de> Deserialize<'de> for First {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-
-        impl<'de> Visitor<'de> for List {
-            type Value = First;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of addresses")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<First, A::Error> {
-                let first = list.next_element()?;
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(First(first))
-            }
-        }
-
-        deserializer.deserialize_seq(List)
     }
 }
 

@@ -23,14 +23,20 @@ pub(super) fn lease(service: &Service) -> Option<&str> {
 }
 
 fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str> {
-    let spec = service.spec.as_ref()?;
-    let selects = spec
-        .selector
-        .as_ref()
-        .is_some_and(|selector| !selector.is_empty());
-    let external = spec.type_.as_deref() == Some("ExternalName");
     let text = service.annotations().get(key)?;
-    (!selects && !external).then_some(text)
+    let has_spec = service.spec.is_some();
+    (has_spec && !has_selector(service) && !is_external(service)).then_some(text)
+}
+
+pub(super) fn has_selector(service: &Service) -> bool {
+    let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    selector.is_some_and(|selector| !selector.is_empty())
+}
+
+/// Whether the Service stands for a name outside of the cluster.
+pub(super) fn is_external(service: &Service) -> bool {
+    let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    kind == Some("ExternalName")
 }
 
 /// Whether the text is a selector that can be used. Knows the mistakes that the generator makes, and no others.

@@ -6,7 +6,7 @@ mod truncation;
 use self::expected::{Address, AddressKey, Offers};
 use self::truncation::Truncation;
 use super::facts::{self, HEADLESS_LABEL, Port};
-use super::report::{differs, show, show_labels};
+use super::report::{Comparison, differs, show, show_labels};
 use super::{Difference, Options, Problem};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::ResourceExt;
@@ -28,13 +28,9 @@ pub(super) fn compare(
     options: &Options,
     differences: &mut Vec<Difference>,
 ) {
-    let mut comparison = Comparison {
-        namespace: service.namespace().unwrap_or_default(),
-        name: service.name_any(),
-        differences,
-    };
+    let mut comparison = Comparison::of(service, differences);
     let Some(object) = object else {
-        comparison.add(None, SUBJECT.to_owned(), Problem::Missing);
+        comparison.add(None, None, SUBJECT.to_owned(), Problem::Missing);
         return;
     };
     let truncation = Truncation::of(expected);
@@ -49,7 +45,7 @@ pub(super) fn compare(
         comparison.addresses(port.as_ref(), expected, found, truncation.as_ref());
     }
     if let Some(problem) = truncation.and_then(|truncation| truncation.problem(&found)) {
-        comparison.add(None, SUBJECT.to_owned(), Problem::Truncation(problem));
+        comparison.add(None, None, SUBJECT.to_owned(), Problem::Truncation(problem));
     }
 }
 
@@ -69,27 +65,9 @@ pub(super) fn orphan(object: &Endpoints) -> Option<Difference> {
     })
 }
 
-/// The Service under comparison and where its differences go.
-struct Comparison<'a> {
-    namespace: String,
-    name: String,
-    differences: &'a mut Vec<Difference>,
-}
-
 // === impl Comparison ===
 
 impl Comparison<'_> {
-    fn add(&mut self, ports: Option<String>, subject: String, problem: Problem) {
-        self.differences.push(Difference {
-            namespace: self.namespace.clone(),
-            service: self.name.clone(),
-            family: None,
-            ports,
-            subject,
-            problem,
-        });
-    }
-
     fn labels(&mut self, service: &Service, object: &Endpoints, options: &Options) {
         let (mut labels, mut found) = (service.labels().clone(), object.labels().clone());
         labels.remove(HEADLESS_LABEL);
@@ -101,7 +79,7 @@ impl Comparison<'_> {
         }
         if found != labels {
             let problem = differs("labels", &show_labels(&labels), &show_labels(&found));
-            self.add(None, SUBJECT.to_owned(), problem);
+            self.add(None, None, SUBJECT.to_owned(), problem);
         }
     }
 
@@ -110,7 +88,7 @@ impl Comparison<'_> {
         let found = object.annotations().get(OVER_CAPACITY);
         if found != expected.as_ref() {
             let problem = differs("over-capacity", &show(expected.as_ref()), &show(found));
-            self.add(None, SUBJECT.to_owned(), problem);
+            self.add(None, None, SUBJECT.to_owned(), problem);
         }
     }
 
@@ -122,10 +100,11 @@ impl Comparison<'_> {
         mut found: BTreeMap<AddressKey, Vec<Address>>,
         truncation: Option<&Truncation<'_>>,
     ) {
-        let port = Some(port.map_or_else(|| "no ports".to_owned(), ToString::to_string));
+        let port = port.map_or_else(|| "no ports".to_owned(), ToString::to_string);
         let mut add = |key: &AddressKey, address: &Address, problem| {
             let of = address.target.as_deref().unwrap_or("nothing");
-            self.add(port.clone(), format!("{SUBJECT} address {key} of {of}"), problem);
+            let subject = format!("{SUBJECT} address {key} of {of}");
+            self.add(None, Some(&port), subject, problem);
         };
         for (key, expected) in expected {
             let mentions = found.remove(key).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The facts that Services, Pods and Nodes state, read in the one way that both outputs need them.
 
+use super::annotated::{has_selector, is_external};
 use super::{Family, annotated};
 use k8s_openapi::api::core::v1::{Container, Node, Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -24,12 +25,7 @@ pub(super) struct Port {
 
 /// Whether the controller publishes this Service. Others are left alone, whatever is published of them.
 pub(super) fn is_managed(service: &Service) -> bool {
-    let Some(spec) = &service.spec else { return false };
-    let selects = spec
-        .selector
-        .as_ref()
-        .is_some_and(|selector| !selector.is_empty());
-    selects && spec.type_.as_deref() != Some("ExternalName") && service.metadata.deletion_timestamp.is_none()
+    has_selector(service) && !is_external(service) && service.metadata.deletion_timestamp.is_none()
 }
 
 /// The families that the Service lists, most wanted first.

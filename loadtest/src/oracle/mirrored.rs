@@ -1,7 +1,9 @@
 //! Slices that mirror the Endpoints of Services without a selector: what they should hold, and what they do. The layout
 //! is worked out address by address, not as the controller does it.
 
+use super::annotated::{has_selector, is_external};
 use super::endpoints::LEADER;
+use super::report::Comparison;
 use super::slices::{MANAGED_BY_LABEL, are_kept};
 use super::{Difference, Problem};
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
@@ -40,15 +42,10 @@ pub(super) fn compare(
         // Addresses without ports join a port that has the same ones.
         expected.remove(&None);
     }
+    let mut comparison = Comparison::of(service, differences);
     let mut tell = |port: &Option<String>, subject: String, problem| {
-        differences.push(Difference {
-            namespace: service.namespace().unwrap_or_default(),
-            service: service.name_any(),
-            family: None,
-            ports: port.clone(),
-            subject,
-            problem,
-        });
+        let port = port.as_ref().map(|port| port as &dyn ToString);
+        comparison.add(None, port, subject, problem);
     };
     for (port, addresses) in &expected {
         for (address, ready) in addresses {
@@ -97,13 +94,9 @@ fn is_ours(slice: &EndpointSlice) -> bool {
 }
 
 fn is_mirrored(service: &Service, endpoints: &Endpoints) -> bool {
-    let Some(spec) = &service.spec else { return false };
-    let selects = spec
-        .selector
-        .as_ref()
-        .is_some_and(|selector| !selector.is_empty());
-    !selects
-        && spec.type_.as_deref() != Some("ExternalName")
+    service.spec.is_some()
+        && !has_selector(service)
+        && !is_external(service)
         && endpoints.labels().get(SKIP).map(String::as_str) != Some("true")
         && !endpoints.annotations().contains_key(LEADER)
 }

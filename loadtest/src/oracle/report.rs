@@ -1,6 +1,8 @@
 //! The findings of the check, as data and as text.
 
 use super::Outputs;
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -76,6 +78,13 @@ pub enum Problem {
     Truncation(String),
 }
 
+/// The Service under comparison and where its differences go.
+pub(super) struct Comparison<'a> {
+    namespace: String,
+    name: String,
+    pub(super) differences: &'a mut Vec<Difference>,
+}
+
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
@@ -83,6 +92,35 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+// === impl Comparison ===
+
+impl<'a> Comparison<'a> {
+    pub(super) fn of(service: &Service, differences: &'a mut Vec<Difference>) -> Self {
+        Self {
+            namespace: service.namespace().unwrap_or_default(),
+            name: service.name_any(),
+            differences,
+        }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        family: Option<Family>,
+        ports: Option<&dyn ToString>,
+        subject: String,
+        problem: Problem,
+    ) {
+        self.differences.push(Difference {
+            namespace: self.namespace.clone(),
+            service: self.name.clone(),
+            family,
+            ports: ports.map(ToString::to_string),
+            subject,
+            problem,
+        });
+    }
 }
 
 // === impl Report ===

@@ -8,7 +8,7 @@ use self::endpoint::{Endpoint, EndpointKey, PortGroup};
 use self::expected::Expected;
 use self::hints::{Mode, Shares, Zones};
 use super::facts::{self, HEADLESS_LABEL};
-use super::report::{differs, show, show_labels};
+use super::report::{Comparison, differs, show, show_labels};
 use super::{Difference, Family, Options, Problem, annotated};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -36,11 +36,7 @@ pub(super) fn compare(
     options: &Options,
     differences: &mut Vec<Difference>,
 ) {
-    let mut comparison = Comparison {
-        namespace: service.namespace().unwrap_or_default(),
-        name: service.name_any(),
-        differences,
-    };
+    let mut comparison = Comparison::of(service, differences);
     let mut found = Found::new();
     let mut placeholders: BTreeMap<Family, Vec<String>> = BTreeMap::new();
 
@@ -92,11 +88,7 @@ pub(super) fn compare(
 /// Adds the slices that were published for an annotation of the Service that no longer counts, but for those that are
 /// kept.
 pub(super) fn abandoned(service: &Service, slices: &[&EndpointSlice], differences: &mut Vec<Difference>) {
-    let mut comparison = Comparison {
-        namespace: service.namespace().unwrap_or_default(),
-        name: service.name_any(),
-        differences,
-    };
+    let mut comparison = Comparison::of(service, differences);
     let kept = are_kept(service, slices);
     let abandoned = slices.iter().filter(|slice| is_by(slice, CUSTOM_MANAGED_BY));
     for slice in abandoned.filter(|slice| !(kept && holds_ready(slice))) {
@@ -200,27 +192,9 @@ fn owner(service: &Service) -> OwnerReference {
     }
 }
 
-/// The Service under comparison and where its differences go.
-struct Comparison<'a> {
-    namespace: String,
-    name: String,
-    differences: &'a mut Vec<Difference>,
-}
-
 // === impl Comparison ===
 
 impl Comparison<'_> {
-    fn add(&mut self, family: Option<Family>, ports: Option<&PortGroup>, subject: String, problem: Problem) {
-        self.differences.push(Difference {
-            namespace: self.namespace.clone(),
-            service: self.name.clone(),
-            family,
-            ports: ports.map(ToString::to_string),
-            subject,
-            problem,
-        });
-    }
-
     /// The slice's family, unless the slice should not be there at all.
     fn family(&mut self, service: &Service, slice: &EndpointSlice, expected: &Expected) -> Option<Family> {
         let subject = format!("slice {}", slice.name_any());

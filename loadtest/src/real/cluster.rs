@@ -2,8 +2,9 @@
 
 use super::folder::{Folder, Program};
 use super::identity::Account;
-use super::manifests::{ACCOUNT, Applier, NAMESPACE, account_token, rules, until, wait_for_namespace};
+use super::manifests::{ACCOUNT, Applier, LIMIT, NAMESPACE, account_token, rules, wait_for_namespace};
 use super::plane::{Plane, outliving_nothing};
+use super::wait::until;
 use super::workplace::free_ports;
 use crate::api::{self, Http};
 use crate::controller::{self, Server};
@@ -19,11 +20,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 /// How long a controller may take until it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(100);
 /// How long an audit may take.
 const AUDIT_LIMIT: Duration = Duration::from_secs(120);
 /// Controllers of Kubernetes that publish endpoints.
@@ -81,13 +81,19 @@ impl Cluster {
         })
     }
 
-    /// Applies objects, endpointd's account among them, and has endpointds that start from now on use it.
+    /// Applies objects, endpointd's account among them, has endpointds that start from now on use it, and waits until it may
+    /// read what it has to.
     pub(super) async fn install(&mut self, objects: &[Value]) -> anyhow::Result<()> {
         let http = self.http().await?;
         Applier::new(http.clone()).apply_all(objects).await?;
         let token = account_token(&http).await?;
         self.endpointd = self.plane()?.kubeconfig_with_token("endpointd", &token, None)?;
-        self.wait_for_rules().await
+        let http = Http::new(client(&self.endpointd).await?);
+        let slices = api::Resource::Slices.path("", "");
+        until("endpointd's rights", LIMIT, async || {
+            http.read(&slices).await.map(drop)
+        })
+        .await
     }
 
     /// The server at a URL, which needs no credentials.
@@ -118,13 +124,6 @@ impl Cluster {
             .plane()?
             .kubeconfig_with_token("endpointd", &token, Some(port))?;
         Ok(())
-    }
-
-    /// Waits until endpointd's account may read what it has to.
-    async fn wait_for_rules(&self) -> anyhow::Result<()> {
-        let http = Http::new(client(&self.endpointd).await?);
-        let slices = api::Resource::Slices.path("", "");
-        until("endpointd's rights", async || http.read(&slices).await.map(drop)).await
     }
 
     /// The administrator's kubeconfig.
@@ -224,12 +223,8 @@ impl Cluster {
         http.create(&api::Resource::Services.path(namespace, ""), &service)
             .await?;
         let slices = api::Resource::Slices.path(namespace, "");
-        until("a slice of a new Service", async || {
-            let found: Value = http.read(&slices).await?;
-            ensure!(
-                found["items"].as_array().is_some_and(|items| !items.is_empty()),
-                "there is none"
-            );
+        until("a slice of a new Service", LIMIT, async || {
+            ensure!(!http.list(&slices).await?.is_empty(), "there is none");
             Ok(())
         })
         .await
@@ -277,17 +272,10 @@ impl Endpointd {
     /// Waits until it has read everything.
     async fn ready(&mut self) -> anyhow::Result<()> {
         let http = Http::new(api::client(&format!("http://127.0.0.1:{}", self.admin_port))?);
-        let ready = async {
-            let deadline = Instant::now() + READY_LIMIT;
-            while let Err(error) = http.text("/readyz").await {
-                if Instant::now() >= deadline {
-                    return Err(error.context(format!("endpointd was not ready within {READY_LIMIT:?}")));
-                }
-                sleep(LOOK).await;
-            }
-            Ok(())
-        };
-        self.process.during(ready).await
+        let ready = async || http.text("/readyz").await.map(drop);
+        self.process
+            .during(until("endpointd is ready", READY_LIMIT, ready))
+            .await
     }
 
     /// The value of a metric; none if the process does not answer, or has no such metric.

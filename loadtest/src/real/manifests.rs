@@ -1,15 +1,14 @@
 //! Objects of the repository's manifests, and how they get into a cluster.
 
+use super::wait::until;
 use crate::api::{self, Http};
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// How long the API server may take to make kube-system, and to know new rules.
-const LIMIT: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 pub(super) const NAMESPACE: &str = "kube-system";
 /// The name of endpointd's account, and of its Lease.
 pub(super) const ACCOUNT: &str = "endpointd";
@@ -127,7 +126,7 @@ pub(super) fn rules() -> anyhow::Result<Vec<Value>> {
 /// Waits until there is the namespace that the API server itself makes.
 pub(super) async fn wait_for_namespace(http: &Http) -> anyhow::Result<()> {
     let path = api::Resource::Namespaces.path("", NAMESPACE);
-    until("the namespace kube-system", async || {
+    until("the namespace kube-system", LIMIT, async || {
         http.read(&path).await.map(drop)
     })
     .await
@@ -143,20 +142,6 @@ pub(super) async fn account_token(http: &Http) -> anyhow::Result<String> {
     let answer = http.ask(&path, &request).await?;
     let token = answer["status"]["token"].as_str();
     Ok(token.context("the server made no token")?.to_owned())
-}
-
-/// Waits until something works.
-pub(super) async fn until(what: &str, try_it: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        match try_it().await {
-            Ok(()) => return Ok(()),
-            Err(error) if Instant::now() >= deadline => {
-                return Err(error.context(format!("{what}: not within {LIMIT:?}")));
-            }
-            Err(_) => sleep(LOOK).await,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod take_over;
 use super::cluster::Cluster;
 use super::folder::{Folder, Program};
 use super::table::Outcome;
+use crate::run::Filled;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -49,6 +50,15 @@ pub(crate) enum Part {
     Echo,
 }
 
+/// How much the parts that end and stop processes work on.
+const SIZES: [&str; 5] = [
+    "--pods=600",
+    "--namespaces=3",
+    "--services=12",
+    "--nodes=6",
+    "--rate=40",
+];
+
 /// The data that all parts work with.
 pub(super) struct Work {
     /// The programs, unless there is a server.
@@ -81,6 +91,12 @@ pub(super) struct Work {
 /// A command line, in words.
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
+}
+
+/// Makes pods and Services in a cluster, as many as the flags say, so that pods can change.
+async fn filled(cluster: &Cluster, sizes: &[&str]) -> anyhow::Result<Filled> {
+    let kubeconfig = format!("--kubeconfig={}", cluster.admin().display());
+    Filled::fill(words(&[&["steady", &kubeconfig], sizes].concat())).await
 }
 
 // === impl Part ===

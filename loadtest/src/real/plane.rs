@@ -9,6 +9,7 @@
 
 use super::folder::{Folder, Program};
 use super::identity::{Account, Identity};
+use super::wait::until;
 use super::workplace::{TemporaryFolder, copy_folder, free_ports};
 use crate::api::Http;
 use crate::process::{Log, Process};
@@ -18,13 +19,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// How often a start is tried: another program may take a port that was free.
 const TRIES: u32 = 3;
 /// How long kube-apiserver may take until it is ready, with all roles that Kubernetes brings.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-const LOOK: Duration = Duration::from_millis(100);
 /// How long programs may take to end. kube-apiserver waits a minute for watches to end by themselves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -172,7 +171,9 @@ impl Plane {
         flags.extend(self.options.iter().cloned());
         let process = self.start_program(Program::ApiServer, flags)?;
         let http = self.http().await?;
-        self.api_server.insert(process).during(ready(&http)).await
+        let ready = async || http.text("/readyz").await.map(drop);
+        let ready = until("kube-apiserver is ready", READY_LIMIT, ready);
+        self.api_server.insert(process).during(ready).await
     }
 
     /// Ends kube-apiserver.
@@ -245,19 +246,6 @@ impl Plane {
     pub(super) fn pids(&self) -> Vec<i32> {
         let processes = [&self.api_server, &self.etcd];
         processes.into_iter().flatten().map(Process::pid).collect()
-    }
-}
-
-/// Waits until kube-apiserver says that it is ready.
-async fn ready(http: &Http) -> anyhow::Result<()> {
-    let deadline = Instant::now() + READY_LIMIT;
-    loop {
-        let answer = http.text("/readyz").await;
-        let Err(error) = answer else { return Ok(()) };
-        if Instant::now() >= deadline {
-            return Err(error.context(format!("kube-apiserver was not ready within {READY_LIMIT:?}")));
-        }
-        sleep(LOOK).await;
     }
 }
 

@@ -39,7 +39,7 @@ mod noise {
 type OfLatency = (&'static str, f64, fn(&Latency) -> u64);
 
 /// The figures of a latency: their names and, in microseconds, their values.
-pub(super) const DURATIONS: [OfLatency; 5] = [
+pub(crate) const DURATIONS: [OfLatency; 5] = [
     ("p50", noise::MEDIAN, |latency| latency.p50),
     ("p90", noise::P90, |latency| latency.p90),
     ("p99", noise::TAIL, |latency| latency.p99),
@@ -77,50 +77,46 @@ type OfReport = (
     fn(&Report) -> Option<f64>,
 );
 
+/// A figure that is better the lower it is.
+const fn lower(
+    name: &'static str,
+    noise: f64,
+    text: fn(f64) -> String,
+    value: fn(&Report) -> Option<f64>,
+) -> OfReport {
+    (name, Better::Lower, noise, text, value)
+}
+
+/// A figure that is neither better nor worse than another.
+const fn neither(
+    name: &'static str,
+    noise: f64,
+    text: fn(f64) -> String,
+    value: fn(&Report) -> Option<f64>,
+) -> OfReport {
+    (name, Better::Neither, noise, text, value)
+}
+
 /// The figures of changes and writes.
 const WORK: [OfReport; 6] = [
-    (
-        "changes made",
-        Better::Neither,
-        noise::NONE,
-        format::whole,
-        |report| Some(report.changes.made as f64),
-    ),
-    (
-        "changes per second",
-        Better::Neither,
-        noise::COUNTS,
-        format::figure,
-        |report| Some(report.changes.made as f64 / report.seconds),
-    ),
-    (
-        "changes failed",
-        Better::Lower,
-        noise::NONE,
-        format::whole,
-        |report| Some(report.changes.failed as f64),
-    ),
-    (
-        "writes per change",
-        Better::Lower,
-        noise::COUNTS,
-        format::figure,
-        |report| (report.changes.made > 0).then_some(report.writes.per_change),
-    ),
-    (
-        "bytes per change",
-        Better::Lower,
-        noise::COUNTS,
-        format::bytes,
-        |report| (report.changes.made > 0).then_some(report.writes.bytes_per_change),
-    ),
-    (
-        "generator lag p99",
-        Better::Neither,
-        noise::TAIL,
-        format::micros,
-        |report| (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64),
-    ),
+    neither("changes made", noise::NONE, format::whole, |report| {
+        Some(report.changes.made as f64)
+    }),
+    neither("changes per second", noise::COUNTS, format::figure, |report| {
+        Some(report.changes.made as f64 / report.seconds)
+    }),
+    lower("changes failed", noise::NONE, format::whole, |report| {
+        Some(report.changes.failed as f64)
+    }),
+    lower("writes per change", noise::COUNTS, format::figure, |report| {
+        (report.changes.made > 0).then_some(report.writes.per_change)
+    }),
+    lower("bytes per change", noise::COUNTS, format::bytes, |report| {
+        (report.changes.made > 0).then_some(report.writes.bytes_per_change)
+    }),
+    neither("generator lag p99", noise::TAIL, format::micros, |report| {
+        (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64)
+    }),
 ];
 
 /// The figures among them that become smaller when a limit holds back writes, since changes that wait share a write.
@@ -128,20 +124,13 @@ const SHRUNK_BY_LIMITS: [&str; 2] = ["writes per change", "bytes per change"];
 
 /// The figures of starts.
 const STARTS: [OfReport; 2] = [
-    (
+    lower(
         "converged from cold",
-        Better::Lower,
         noise::START,
         format::seconds_needed,
         |report| report.converge_seconds,
     ),
-    (
-        "longest writer gap",
-        Better::Lower,
-        noise::START,
-        format::seconds,
-        longest_gap,
-    ),
+    lower("longest writer gap", noise::START, format::seconds, longest_gap),
 ];
 
 /// The names of the figures of writes.

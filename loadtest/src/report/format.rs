@@ -1,17 +1,15 @@
 //! The text form of figures: three digits that count, and the unit that suits.
 
+use crate::figures::group;
 use jiff::Timestamp;
+
+pub(super) use crate::figures::number;
 
 /// The sign for a figure that is missing or no number.
 pub(super) const NONE: &str = "–";
 
 /// From here on a figure is written with a power of ten, because its digits would be too many to read.
 const LONG: f64 = 1e10;
-
-/// A number with its thousands apart.
-pub(super) fn number(number: u64) -> String {
-    crate::figures::number(number)
-}
 
 /// A count in at most nine characters.
 pub(super) fn short(count: u64) -> String {
@@ -210,20 +208,6 @@ pub(super) fn cut(text: &str, most: usize) -> String {
 fn signed(value: f64, text: impl FnOnce(f64) -> String) -> String {
     let text = text(value.abs());
     if value < 0.0 { format!("-{text}") } else { text }
-}
-
-/// Puts commas between the thousands of a number that has been printed.
-fn group(digits: &str) -> String {
-    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    let mut text = String::with_capacity(digits.len() + whole.len() / 3);
-    for (position, digit) in whole.chars().enumerate() {
-        if position > 0 && (whole.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text.push_str(fraction);
-    text
 }
 
 /// The power of ten of the first digit.

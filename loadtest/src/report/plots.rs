@@ -45,7 +45,7 @@ struct Quantity<'a> {
 pub(super) const LAG: &str = "Generator lag";
 
 /// The latencies of a report, with their names.
-pub(super) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
+pub(crate) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
     let mut latencies = vec![("Slices", &report.slices), ("Endpoints", &report.endpoints)];
     if let Some(watchers) = &report.watchers {
         latencies.push(("Watchers", &watchers.latency));

@@ -3,8 +3,9 @@
 use crate::figures::{bytes, number, time};
 use crate::oracle::Outputs;
 use crate::parse::duration;
-use crate::report::model::{self, Latency, Report};
+use crate::report::model::{self, Report};
 use crate::report::spread::Spread;
+use crate::report::{DURATIONS, latencies};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,8 +21,8 @@ pub(super) struct Budget {
 /// A figure that can have a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
-    /// The latency of one output, or of each that is measured.
-    Latency(Option<Output>, Quantile),
+    /// The latency of one output, or of each that is measured, and its quantile.
+    Latency(Option<&'static str>, &'static str),
     /// CPU time of the controller for each change.
     Cpu,
     /// The controller's memory at its peak.
@@ -34,24 +35,8 @@ enum Figure {
     Ended,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Output {
-    Slices,
-    Endpoints,
-    Watchers,
-    /// The latencies of sandboxes: from ready to visible, and from gone to unseen.
-    Ready,
-    Gone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Quantile {
-    P50,
-    P90,
-    P99,
-    P999,
-    Max,
-}
+/// The outputs whose latencies can have limits, and those of sandboxes: from ready to visible, and from gone to unseen.
+const OUTPUTS: [&str; 5] = ["slices", "endpoints", "watchers", "ready", "gone"];
 
 /// Holds the figures of a run, or the medians of its rounds, against the limits. `measured` are the outputs whose latencies
 /// the run was to measure.
@@ -104,32 +89,6 @@ impl Budget {
     }
 }
 
-// === impl Output ===
-
-impl Output {
-    const ALL: [Self; 5] = [
-        Self::Slices,
-        Self::Endpoints,
-        Self::Watchers,
-        Self::Ready,
-        Self::Gone,
-    ];
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|output| output.name() == text)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Slices => "slices",
-            Self::Endpoints => "endpoints",
-            Self::Watchers => "watchers",
-            Self::Ready => "ready",
-            Self::Gone => "gone",
-        }
-    }
-}
-
 // === impl Figure ===
 
 impl Figure {
@@ -142,14 +101,14 @@ impl Figure {
             "watchers.ended" => Self::Ended,
             _ => {
                 // The name of a quantile may have a point, too.
-                let of_output = text
-                    .split_once('.')
-                    .and_then(|(output, quantile)| Some((Output::parse(output)?, quantile)));
+                let of_output = text.split_once('.').and_then(|(output, quantile)| {
+                    Some((*OUTPUTS.iter().find(|name| **name == output)?, quantile))
+                });
                 let (output, quantile) = match of_output {
                     Some((output, quantile)) => (Some(output), quantile),
                     None => (None, text),
                 };
-                let quantile = Quantile::ALL.into_iter().find(|other| other.name() == quantile)?;
+                let (quantile, ..) = DURATIONS.into_iter().find(|(name, ..)| *name == quantile)?;
                 Self::Latency(output, quantile)
             }
         })
@@ -177,10 +136,7 @@ impl Figure {
         let Self::Latency(None, quantile) = self else {
             return vec![self];
         };
-        let outputs = [
-            (Output::Slices, measured.slices),
-            (Output::Endpoints, measured.endpoints),
-        ];
+        let outputs = [("slices", measured.slices), ("endpoints", measured.endpoints)];
         let measured = outputs.into_iter().filter(|(_, is_measured)| *is_measured);
         let each: Vec<Self> = measured
             .map(|(output, _)| Self::Latency(Some(output), quantile))
@@ -192,14 +148,11 @@ impl Figure {
         let controller = report.processes.first();
         match self {
             Self::Latency(output, quantile) => {
-                let latency = match output? {
-                    Output::Slices => &report.slices,
-                    Output::Endpoints => &report.endpoints,
-                    Output::Watchers => &report.watchers.as_ref()?.latency,
-                    Output::Ready => &report.claims.as_ref()?.ready,
-                    Output::Gone => &report.claims.as_ref()?.gone,
-                };
-                (latency.count > 0).then(|| quantile.of(latency) as f64)
+                let output = output?;
+                let mut all = latencies(report).into_iter();
+                let (_, latency) = all.find(|(name, _)| name.eq_ignore_ascii_case(output))?;
+                let (_, _, duration) = DURATIONS.into_iter().find(|(name, ..)| *name == quantile)?;
+                (latency.count > 0).then(|| duration(latency) as f64)
             }
             Self::Cpu => controller?.used(|process| process.cpu_micros_per_change),
             Self::Memory => controller?.used(|process| process.peak_rss_bytes as f64),
@@ -224,9 +177,9 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Latency(Some(output), quantile) => {
-                return write!(f, "{}.{}", output.name(), quantile.name());
+                return write!(f, "{output}.{quantile}");
             }
-            Self::Latency(None, quantile) => quantile.name(),
+            Self::Latency(None, quantile) => quantile,
             Self::Cpu => "cpu",
             Self::Memory => "memory",
             Self::Writes => "writes",
@@ -237,36 +190,10 @@ impl fmt::Display for Figure {
     }
 }
 
-// === impl Quantile ===
-
-impl Quantile {
-    const ALL: [Self; 5] = [Self::P50, Self::P90, Self::P99, Self::P999, Self::Max];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P99 => "p99",
-            Self::P999 => "p99.9",
-            Self::Max => "max",
-        }
-    }
-
-    fn of(self, latency: &Latency) -> u64 {
-        match self {
-            Self::P50 => latency.p50,
-            Self::P90 => latency.p90,
-            Self::P99 => latency.p99,
-            Self::P999 => latency.p999,
-            Self::Max => latency.max,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Process, Throttling};
+    use crate::report::model::{Latency, Process, Throttling};
 
     fn report() -> Report {
         Report {

@@ -1,9 +1,9 @@
 //! A controller's own metrics while a run is measured.
 
-use crate::api;
+use crate::api::{self, Http};
 use crate::parse::series;
 use crate::report::model::{ByVerb, FanOut, QueueSample, Throttling, ThrottlingSample};
-use http::{Request, Uri};
+use http::Uri;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -76,9 +76,8 @@ pub(super) async fn read(url: &Uri) -> Option<Reading> {
     let mut origin = url.clone().into_parts();
     let path = origin.path_and_query.replace("/".parse().ok()?)?;
     let origin = Uri::from_parts(origin).ok()?;
-    let client = api::client(&origin.to_string()).ok()?;
-    let request = Request::get(path.as_str()).body(Vec::new()).ok()?;
-    Some(Reading::of(&client.request_text(request).await.ok()?))
+    let http = Http::new(api::client(&origin.to_string()).ok()?);
+    Some(Reading::of(&http.text(path.as_str()).await.ok()?))
 }
 
 /// A URL for the metrics of a controller that is started with these flags; none if they say where it serves its metrics,

@@ -92,6 +92,13 @@ async fn a_definition_is_established_and_discovered() {
         (&json!("widgets"), &json!("Widget"), &json!(["wd"]), &json!(true))
     );
     assert_eq!(resources["resources"][1]["name"], "widgets/status");
+}
+
+#[cfg(feature = "kubectl")]
+#[tokio::test(start_paused = true)]
+async fn the_schema_of_a_definition_is_told_in_openapi() {
+    let api = Api::plain().await;
+    api.create(CRDS, widgets()).await;
     let document = api.get("/openapi/v3/apis/example.com/v1").await;
     let schema = &document["components"]["schemas"]["com.example.v1.Widget"];
     assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
@@ -244,6 +251,7 @@ async fn each_version_shows_the_same_objects() {
     );
 }
 
+#[cfg(feature = "kubectl")]
 #[tokio::test(start_paused = true)]
 async fn columns_and_selectable_fields_are_those_of_the_definition() {
     let api = served().await;

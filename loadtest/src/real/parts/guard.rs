@@ -8,6 +8,7 @@ use crate::real::cluster::{Cluster, UPSTREAM};
 use crate::real::manifests::{Applier, documents};
 use crate::real::render::{flags, kustomize};
 use crate::real::table::Outcome;
+use crate::real::wait::until;
 use anyhow::{Context, ensure};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};
@@ -20,11 +21,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// API servers take up a policy after a second or so.
 const ACTIVE_LIMIT: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(200);
 /// How many surprises are shown.
 const SHOWN: usize = 5;
 /// Names of variables that are adapted, in their order.
@@ -242,15 +241,15 @@ async fn active(client: &Client) -> anyhow::Result<()> {
         request: create(ENDPOINTD, of(&slice("example.com"), "default", "web")),
         expected: None,
     };
-    let deadline = Instant::now() + ACTIVE_LIMIT;
-    while !matches!(ask(client, 0, &case, &Stored::None).await?, Answer::Refused(_)) {
+    until("the API server asks the policy", ACTIVE_LIMIT, async || {
+        let answer = ask(client, 0, &case, &Stored::None).await?;
         ensure!(
-            Instant::now() < deadline,
-            "the API server does not ask the policy after {ACTIVE_LIMIT:?}"
+            matches!(answer, Answer::Refused(_)),
+            "a request was answered {answer:?}"
         );
-        sleep(LOOK).await;
-    }
-    Ok(())
+        Ok(())
+    })
+    .await
 }
 
 /// Runs the overlay `opt-in` under the guard, beside the controllers of Kubernetes.

@@ -1,26 +1,34 @@
 //! The manifests on a real API server: each object is checked by a dry run; then each overlay is applied to a control plane of
 //! its own, and endpointd runs there with the overlay's flags, as its service account, with the rights of its roles.
 
-use super::{Work, words};
+use super::{Work, filled};
 use crate::api::{Http, Resource};
 use crate::objects::object;
 use crate::real::cluster::{Cluster, Endpointd, UPSTREAM};
 use crate::real::manifests::Applier;
 use crate::real::render::{Rendered, charts, flags, overlays};
 use crate::real::table::Outcome;
-use crate::run::Filled;
+use crate::real::wait::until;
 use anyhow::{Context, bail, ensure};
 use futures::future::try_join_all;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// Requires rights to finalizers of owners, which the roles grant for its sake.
 const OPTIONS: [&str; 1] = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"];
 const RIGHT_LIMIT: Duration = Duration::from_secs(30);
+/// How much each overlay works on.
+const SIZES: [&str; 5] = [
+    "--pods=120",
+    "--namespaces=2",
+    "--services=6",
+    "--nodes=3",
+    "--rate=30",
+];
 const CHURN: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(200);
 /// A namespace for what `loadtest run` does not make.
@@ -142,7 +150,7 @@ async fn exercise(cluster: &mut Cluster, purpose: Purpose, flags: &[String]) -> 
         Purpose::OptIn => annotated(&http).await?,
         _ => {}
     }
-    let filled = filled(cluster).await?;
+    let filled = filled(cluster, &SIZES).await?;
     filled.churn(CHURN).await?;
     filled.right_within(RIGHT_LIMIT).await?;
     if let Some(standby) = standby {
@@ -201,20 +209,6 @@ pub(super) fn nothing_refused(cluster: &Cluster) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-async fn filled(cluster: &Cluster) -> anyhow::Result<Filled> {
-    Filled::fill(words(&[
-        "steady",
-        "--pods=120",
-        "--namespaces=2",
-        "--services=6",
-        "--nodes=3",
-        "--rate=30",
-        "--kubeconfig",
-        &cluster.admin().to_string_lossy(),
-    ]))
-    .await
 }
 
 async fn namespace(http: &Http) -> anyhow::Result<()> {
@@ -296,35 +290,30 @@ pub(super) async fn annotated(http: &Http) -> anyhow::Result<()> {
 async fn published(http: &Http, service: &str, address: &str) -> anyhow::Result<()> {
     let path = Resource::Slices.path(NAMESPACE, "")
         + &format!("?labelSelector=kubernetes.io%2Fservice-name%3D{service}");
-    let deadline = Instant::now() + RIGHT_LIMIT;
-    loop {
-        let slices: Value = http.read(&path).await?;
-        let endpoints = slices["items"].as_array().into_iter().flatten();
-        let mut endpoints = endpoints.flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
-        if endpoints.any(|endpoint| endpoint["addresses"][0] == address) {
-            return Ok(());
-        }
+    until("slices of a Service", RIGHT_LIMIT, async || {
+        let slices = http.list(&path).await?;
+        let mut endpoints = slices
+            .iter()
+            .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
         ensure!(
-            Instant::now() < deadline,
-            "{address} is not published for {service} within {RIGHT_LIMIT:?}"
+            endpoints.any(|endpoint| endpoint["addresses"][0] == address),
+            "{address} is not published for {service}"
         );
-        sleep(LOOK).await;
-    }
+        Ok(())
+    })
+    .await
 }
 
 /// Waits until a dry run finds nothing out of sync, and sees that it has compared something.
 async fn in_sync(endpointd: &Endpointd) -> anyhow::Result<()> {
-    let deadline = Instant::now() + RIGHT_LIMIT;
-    loop {
+    until("a dry run in sync", RIGHT_LIMIT, async || {
         let out = endpointd.metric("endpointd_services_out_of_sync").await;
         let compared = endpointd.metric("endpointd_dry_run_comparisons_total").await;
-        if out == Some(0.0) && compared.is_some_and(|compared| compared > 0.0) {
-            return Ok(());
-        }
         ensure!(
-            Instant::now() < deadline,
+            out == Some(0.0) && compared.is_some_and(|compared| compared > 0.0),
             "the dry run finds {out:?} Services out of sync after {compared:?} comparisons"
         );
-        sleep(LOOK).await;
-    }
+        Ok(())
+    })
+    .await
 }

@@ -1,7 +1,7 @@
 //! The API server is restarted, etcd is restored from an older snapshot, and watches are cut: endpointd has to have
 //! everything right again soon after.
 
-use super::{Work, words};
+use super::{SIZES, Work, filled};
 use crate::figures::time;
 use crate::real::cluster::Cluster;
 use crate::real::relay::Relay;
@@ -22,17 +22,7 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
     let mut cluster = work.cluster("outages", &[]).await?;
     let relay = Relay::start(cluster.plane()?.port()).await?;
     cluster.through(relay.port()).await?;
-    let filled = Filled::fill(words(&[
-        "steady",
-        "--pods=600",
-        "--namespaces=3",
-        "--services=12",
-        "--nodes=6",
-        "--rate=40",
-        "--kubeconfig",
-        &cluster.admin().to_string_lossy(),
-    ]))
-    .await?;
+    let filled = filled(&cluster, &SIZES).await?;
     let mut endpointd = cluster
         .start_endpointd("endpointd", 100, &["--leader-elect=true"])
         .await?;

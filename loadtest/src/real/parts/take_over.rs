@@ -1,21 +1,20 @@
 //! Two replicas of endpointd, of which the one that writes is ended, killed and stopped while pods change.
 
-use super::{Work, words};
+use super::{SIZES, Work, filled};
 use crate::figures::time;
 use crate::real::cluster::{Cluster, Endpointd};
 use crate::real::table::Outcome;
-use crate::run::Filled;
+use crate::real::wait::until;
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// The metric that is 1 while a process may write.
 const HELD: &str = "endpointd_lease_held";
 /// How much longer than its lease lasts a leader may take to be replaced: the state has to be proven current, on a machine that
 /// everything shares.
 const SLACK: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(50);
 /// How long it may take until everything is right when nothing changes any more.
 const RIGHT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -62,17 +61,7 @@ pub(super) async fn run(work: &Work) -> anyhow::Result<Outcome> {
         }
     };
     let cluster = work.cluster("take-over", &[]).await?;
-    let filled = Filled::fill(words(&[
-        "steady",
-        "--pods=600",
-        "--namespaces=3",
-        "--services=12",
-        "--nodes=6",
-        "--rate=40",
-        "--kubeconfig",
-        &cluster.admin().to_string_lossy(),
-    ]))
-    .await?;
+    let filled = filled(&cluster, &SIZES).await?;
     let mut pair = Pair::start(&cluster, &times).await?;
     filled.right_within(RIGHT_LIMIT).await.context("at first")?;
     let taken = filled.churn_during(pair.be_taken_over(&cluster, &times)).await?;
@@ -143,7 +132,7 @@ impl Pair {
             self.leader.signal(Signal::STOP)?;
             let took = leads(&self.standby, limit).await?;
             self.leader.signal(Signal::CONT)?;
-            stands_by(&self.leader, limit).await?;
+            holds(&self.leader, 0.0, limit).await?;
             self.leader.assert_running()?;
             std::mem::swap(&mut self.leader, &mut self.standby);
             return Ok(took);
@@ -178,25 +167,16 @@ impl Pair {
 /// Waits until a replica leads, and says how long that took.
 async fn leads(endpointd: &Endpointd, limit: Duration) -> anyhow::Result<Duration> {
     let begin = Instant::now();
-    loop {
-        let waited = Instant::now().saturating_duration_since(begin);
-        if endpointd.metric(HELD).await == Some(1.0) {
-            return Ok(waited);
-        }
-        ensure!(waited < limit, "the other one did not lead within {limit:?}");
-        sleep(LOOK).await;
-    }
+    holds(endpointd, 1.0, limit).await?;
+    Ok(Instant::now().saturating_duration_since(begin))
 }
 
-/// Waits until a replica leads no longer.
-async fn stands_by(endpointd: &Endpointd, limit: Duration) -> anyhow::Result<()> {
-    let begin = Instant::now();
-    while endpointd.metric(HELD).await != Some(0.0) {
-        ensure!(
-            Instant::now().saturating_duration_since(begin) < limit,
-            "the leader that was stopped still leads after {limit:?}"
-        );
-        sleep(LOOK).await;
-    }
-    Ok(())
+/// Waits until a replica holds the lease, or holds it no longer.
+async fn holds(endpointd: &Endpointd, wanted: f64, limit: Duration) -> anyhow::Result<()> {
+    until(&format!("{HELD} is {wanted}"), limit, async || {
+        let held = endpointd.metric(HELD).await;
+        ensure!(held == Some(wanted), "it is {held:?}");
+        Ok(())
+    })
+    .await
 }

@@ -1,70 +1,39 @@
 //! The figures of sandboxes that came and went.
 
-use super::{Better, OfReport, noise};
+use super::{OfReport, lower, neither, noise};
 use crate::report::format;
 use crate::report::model::{ByVerb, ClaimKind, Claims, Course, Report, Sent, WriteCounts};
 
 /// Their figures, latencies apart, as comparisons have them.
 pub(super) const FIGURES: [OfReport; 11] = [
-    (
-        "alive all the time",
-        Better::Neither,
-        noise::NONE,
-        format::whole,
-        |report| of(report, |claims| claims.alive as f64),
-    ),
-    ("made", Better::Neither, noise::NONE, format::whole, |report| {
+    neither("alive all the time", noise::NONE, format::whole, |report| {
+        of(report, |claims| claims.alive as f64)
+    }),
+    neither("made", noise::NONE, format::whole, |report| {
         of(report, |claims| claims.made as f64)
     }),
-    (
-        "slice writes each",
-        Better::Lower,
-        noise::COUNTS,
-        format::figure,
-        |report| each(report, |report| report.writes.slices.all() as f64),
-    ),
-    (
-        "Endpoints writes each",
-        Better::Lower,
-        noise::COUNTS,
-        format::figure,
-        |report| each(report, |report| report.writes.endpoints.all() as f64),
-    ),
-    (
-        "slice requests each",
-        Better::Lower,
-        noise::COUNTS,
-        format::figure,
-        |report| {
-            let requests = report.claims.as_ref()?.slice_requests?;
-            each(report, |_| requests.all() as f64)
-        },
-    ),
-    (
-        "requests each",
-        Better::Lower,
-        noise::COUNTS,
-        format::figure,
-        |report| {
-            let requests = report.claims.as_ref()?.requests?;
-            each(report, |_| requests.all() as f64)
-        },
-    ),
-    (
-        "bytes written each",
-        Better::Lower,
-        noise::COUNTS,
-        format::bytes,
-        |report| {
-            each(report, |report| {
-                let writes = &report.writes;
-                (writes.slices.bytes + writes.endpoints.bytes) as f64
-            })
-        },
-    ),
-    (
+    lower("slice writes each", noise::COUNTS, format::figure, |report| {
+        each(report, |report| report.writes.slices.all() as f64)
+    }),
+    lower("Endpoints writes each", noise::COUNTS, format::figure, |report| {
+        each(report, |report| report.writes.endpoints.all() as f64)
+    }),
+    lower("slice requests each", noise::COUNTS, format::figure, |report| {
+        let requests = report.claims.as_ref()?.slice_requests?;
+        each(report, |_| requests.all() as f64)
+    }),
+    lower("requests each", noise::COUNTS, format::figure, |report| {
+        let requests = report.claims.as_ref()?.requests?;
+        each(report, |_| requests.all() as f64)
+    }),
+    lower("bytes written each", noise::COUNTS, format::bytes, |report| {
+        each(report, |report| {
+            let writes = &report.writes;
+            (writes.slices.bytes + writes.endpoints.bytes) as f64
+        })
+    }),
+    lower(
         "bytes sent for slices each",
-        Better::Lower,
         noise::COUNTS,
         format::bytes,
         |report| {
@@ -72,9 +41,8 @@ pub(super) const FIGURES: [OfReport; 11] = [
             each(report, |_| slices.bytes.all() as f64)
         },
     ),
-    (
+    lower(
         "bytes sent for Endpoints each",
-        Better::Lower,
         noise::COUNTS,
         format::bytes,
         |report| {
@@ -82,22 +50,14 @@ pub(super) const FIGURES: [OfReport; 11] = [
             each(report, |_| endpoints.bytes.all() as f64)
         },
     ),
-    ("CPU each", Better::Lower, noise::CPU, format::micros, |report| {
-        cpu_micros(report)
+    lower("CPU each", noise::CPU, format::micros, cpu_micros),
+    lower("memory peak", noise::MEMORY, format::bytes, |report| {
+        report.claims.as_ref()?;
+        report
+            .processes
+            .first()?
+            .used(|process| process.peak_rss_bytes as f64)
     }),
-    (
-        "memory peak",
-        Better::Lower,
-        noise::MEMORY,
-        format::bytes,
-        |report| {
-            report.claims.as_ref()?;
-            report
-                .processes
-                .first()?
-                .used(|process| process.peak_rss_bytes as f64)
-        },
-    ),
 ];
 
 /// Returns their figures for one run, by name. Figures that could not be read are left out.

@@ -1,67 +1,35 @@
 //! The figures of simulated kube-proxies.
 
-use super::{Better, OfReport, noise};
+use super::{OfReport, lower, neither, noise};
 use crate::report::format;
 use crate::report::model::{Report, Watchers};
 
 /// Their figures, latencies apart, as comparisons have them.
 pub(super) const FIGURES: [OfReport; 8] = [
-    (
-        "watches ended",
-        Better::Lower,
-        noise::NONE,
-        format::whole,
-        |report| of(report, |watchers| watchers.ended as f64),
-    ),
-    (
-        "ended while changing",
-        Better::Lower,
-        noise::NONE,
-        format::whole,
-        |report| of(report, |watchers| watchers.ended_in_churn as f64),
-    ),
-    (
-        "lists again",
-        Better::Lower,
-        noise::NONE,
-        format::whole,
-        |report| of(report, |watchers| watchers.lists as f64),
-    ),
-    (
-        "ended as too slow",
-        Better::Lower,
-        noise::NONE,
-        format::whole,
-        |report| Some(report.watchers.as_ref()?.terminated? as f64),
-    ),
-    (
-        "events",
-        Better::Neither,
-        noise::COUNTS,
-        format::whole,
-        |report| of(report, |watchers| watchers.events as f64),
-    ),
-    (
-        "bytes received",
-        Better::Lower,
-        noise::COUNTS,
-        format::bytes,
-        |report| of(report, |watchers| watchers.bytes as f64),
-    ),
-    (
-        "bytes per second",
-        Better::Neither,
-        noise::COUNTS,
-        format::bytes,
-        |report| of(report, |watchers| watchers.bytes_per_second),
-    ),
-    (
-        "API server CPU",
-        Better::Lower,
-        noise::CPU,
-        format::seconds,
-        |report| report.watchers.as_ref()?.server_cpu_seconds,
-    ),
+    lower("watches ended", noise::NONE, format::whole, |report| {
+        of(report, |watchers| watchers.ended as f64)
+    }),
+    lower("ended while changing", noise::NONE, format::whole, |report| {
+        of(report, |watchers| watchers.ended_in_churn as f64)
+    }),
+    lower("lists again", noise::NONE, format::whole, |report| {
+        of(report, |watchers| watchers.lists as f64)
+    }),
+    lower("ended as too slow", noise::NONE, format::whole, |report| {
+        Some(report.watchers.as_ref()?.terminated? as f64)
+    }),
+    neither("events", noise::COUNTS, format::whole, |report| {
+        of(report, |watchers| watchers.events as f64)
+    }),
+    lower("bytes received", noise::COUNTS, format::bytes, |report| {
+        of(report, |watchers| watchers.bytes as f64)
+    }),
+    neither("bytes per second", noise::COUNTS, format::bytes, |report| {
+        of(report, |watchers| watchers.bytes_per_second)
+    }),
+    lower("API server CPU", noise::CPU, format::seconds, |report| {
+        report.watchers.as_ref()?.server_cpu_seconds
+    }),
 ];
 
 /// Returns their figures for one run, by name. Figures that could not be read are left out.

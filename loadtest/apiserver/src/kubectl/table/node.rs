@@ -5,7 +5,7 @@ use crate::json::{list, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(crate) fn row(node: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn row(node: &Value, _now: Timestamp) -> Vec<Value> {
     let conditions = list(node, "/status/conditions");
     let ready = conditions.iter().find(|c| text(c, "/type") == "Ready");
     let mut status = match ready.map(|c| text(c, "/status")) {

@@ -12,7 +12,7 @@ const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
 /// The descriptions of types and fields: `TYPE text` or `TYPE.FIELD text`.
 static ABOUT: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
-    include_str!("registry/about.txt")
+    include_str!("about.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split_once(' '))
@@ -59,7 +59,7 @@ fn index(kinds: &[Kind]) -> Value {
         let definitions = kinds
             .iter()
             .filter(|kind| root(**kind) == path)
-            .map(|kind| kind.custom);
+            .map(|kind| custom_schema(*kind));
         let definitions = definitions
             .flatten()
             .map(|schema| schema.to_string().len())
@@ -102,6 +102,11 @@ fn package(name: &str) -> &'static str {
 
 fn type_name(name: &str) -> String {
     format!("{}.{}", package(name), go_name(name))
+}
+
+/// The schema of a custom resource, as its definition has it.
+fn custom_schema(kind: Kind) -> Option<&'static Value> {
+    kind.custom?.pointer("/schema/openAPIV3Schema")
 }
 
 /// The name of a kind's type. The group of a custom resource is turned around, as in a package's name.
@@ -348,7 +353,7 @@ fn whole(version: Version, kinds: &[Kind]) -> Value {
             let operations = version.operations(kind, &path);
             paths.insert(path, operations);
         }
-        if let Some(schema) = kind.custom {
+        if let Some(schema) = custom_schema(kind) {
             schemas.insert(name_of(kind), version.custom_schema(kind, schema, &mut used));
         } else {
             used.insert(SCHEMA.root(kind));

@@ -5,11 +5,11 @@ use crate::json::{number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub(crate) fn core(event: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn core(event: &Value, now: Timestamp) -> Vec<Value> {
     row(event, true, now)
 }
 
-pub(crate) fn new(event: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn new(event: &Value, now: Timestamp) -> Vec<Value> {
     row(event, false, now)
 }
 

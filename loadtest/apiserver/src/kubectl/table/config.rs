@@ -11,15 +11,15 @@ fn entries(object: &Value, fields: &[&str]) -> Value {
     maps.map(serde_json::Map::len).sum::<usize>().into()
 }
 
-pub(crate) fn configmap(object: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn configmap(object: &Value, _now: Timestamp) -> Vec<Value> {
     vec![entries(object, &["data", "binaryData"])]
 }
 
-pub(crate) fn secret(object: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn secret(object: &Value, _now: Timestamp) -> Vec<Value> {
     vec![entries(object, &["data"])]
 }
 
-pub(crate) fn deployment(object: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn deployment(object: &Value, _now: Timestamp) -> Vec<Value> {
     let of_containers = |field: &str| -> Value {
         let containers = list(object, "/spec/template/spec/containers").iter();
         let all: Vec<&str> = containers.map(|container| text(container, field)).collect();

@@ -137,7 +137,7 @@ fn sum(pod: &Value) -> Sum {
     sum
 }
 
-pub(crate) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
     let sidecars = list(pod, "/spec/initContainers")
         .iter()
         .filter(|container| text(container, "/restartPolicy") == "Always");

@@ -31,7 +31,7 @@ fn shortened(all: impl Iterator<Item = String>) -> String {
     said
 }
 
-pub(crate) fn service(service: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn service(service: &Value, _now: Timestamp) -> Vec<Value> {
     let kind = text(service, "/spec/type");
     let external: Vec<&str> = list(service, "/spec/externalIPs")
         .iter()
@@ -78,7 +78,7 @@ pub(crate) fn service(service: &Value, _now: Timestamp) -> Vec<Value> {
 }
 
 /// The ready addresses of an Endpoints, each with each port of its subset.
-pub(crate) fn endpoints(endpoints: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn endpoints(endpoints: &Value, _now: Timestamp) -> Vec<Value> {
     let subsets = list(endpoints, "/subsets");
     if subsets.is_empty() {
         return vec!["<none>".into()];
@@ -108,7 +108,7 @@ pub(crate) fn endpoints(endpoints: &Value, _now: Timestamp) -> Vec<Value> {
     vec![shortened(subsets.iter().flat_map(of_subset)).into()]
 }
 
-pub(crate) fn slice(slice: &Value, _now: Timestamp) -> Vec<Value> {
+pub(super) fn slice(slice: &Value, _now: Timestamp) -> Vec<Value> {
     let ports = list(slice, "/ports")
         .iter()
         .map(|port| match port.get("port").and_then(Value::as_i64) {

@@ -1,20 +1,22 @@
 //! Tables: what `kubectl get` shows, one row per object.
 
 mod cells;
-pub(crate) mod config;
-pub(crate) mod event;
-pub(crate) mod network;
-pub(crate) mod node;
+mod columns;
+mod config;
+mod event;
+mod network;
+mod node;
 mod path;
-pub(crate) mod pod;
+mod pod;
 
 use self::cells::age;
-use crate::kinds::{Column, Kind};
+use self::columns::Column;
+use crate::kinds::Kind;
 use crate::object::Object;
 use crate::status::{Answer, Refusal};
 use bytes::BytesMut;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How a table is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +36,15 @@ enum Include {
 
 // === impl Style ===
 
-impl Default for Style {
-    /// Before the request's options are looked at.
-    fn default() -> Self {
-        Self {
-            include: Include::Metadata,
-            now: Timestamp::UNIX_EPOCH,
-        }
-    }
-}
-
 impl Style {
-    pub(crate) fn new(include: &str, now: Timestamp) -> Answer<Self> {
+    /// A table as an Accept header asks for it, before the request's options are looked at; none where there are no tables.
+    pub(crate) const ASKED: Option<Self> = Some(Self {
+        include: Include::Metadata,
+        now: Timestamp::UNIX_EPOCH,
+    });
+
+    /// The table that the request's options ask for.
+    pub(crate) fn with_options(self, include: &str, now: Timestamp) -> Answer<Self> {
         let include = match include {
             "None" => Include::Nothing,
             "" | "Metadata" => Include::Metadata,
@@ -56,16 +55,20 @@ impl Style {
                 )));
             }
         };
-        Ok(Self { include, now })
+        Ok(Self {
+            include,
+            ..self.at(now)
+        })
     }
 
     /// The same at another time.
-    pub(crate) fn at(self, now: Timestamp) -> Self {
+    fn at(self, now: Timestamp) -> Self {
         Self { now, ..self }
     }
 
     /// A bookmark, which has a row without cells.
-    pub(crate) fn bookmark(rv: u64, object: &str) -> String {
+    #[expect(clippy::unused_self, reason = "without the feature there is no table to open")]
+    pub(crate) fn bookmark(self, rv: u64, object: &str) -> String {
         format!(
             "{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{{\"resourceVersion\":\"{rv}\"}},\
              \"columnDefinitions\":null,\"rows\":[{{\"cells\":[],\"object\":{object}}}]}}"
@@ -73,12 +76,13 @@ impl Style {
     }
 
     /// Writes a table's beginning, up to its first row. `metadata` is what follows the opening brace.
-    pub(crate) fn open(out: &mut BytesMut, kind: Kind, metadata: &str, with_columns: bool) {
+    #[expect(clippy::unused_self, reason = "without the feature there is no table to open")]
+    pub(crate) fn open(self, out: &mut BytesMut, kind: Kind, metadata: &str, with_columns: bool) {
         out.extend_from_slice(br#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"#);
         out.extend_from_slice(metadata.as_bytes());
         out.extend_from_slice(br#"},"columnDefinitions":"#);
         if with_columns {
-            let columns: Vec<Value> = kind.columns.iter().map(Column::value).collect();
+            let columns: Vec<Value> = columns::of(kind).0.iter().map(Column::value).collect();
             out.extend_from_slice(Value::from(columns).to_string().as_bytes());
         } else {
             out.extend_from_slice(b"null");
@@ -89,9 +93,14 @@ impl Style {
     /// Writes a table of one object.
     pub(crate) fn single(self, out: &mut BytesMut, object: &Object, with_columns: bool) {
         let metadata = format!("\"resourceVersion\":\"{}\"", object.rv);
-        Self::open(out, object.kind, &metadata, with_columns);
+        self.open(out, object.kind, &metadata, with_columns);
         self.row(out, object);
         out.extend_from_slice(b"]}");
+    }
+
+    /// Writes a table of one object as it is at another time.
+    pub(crate) fn single_at(self, now: Timestamp, out: &mut BytesMut, object: &Object, with_columns: bool) {
+        self.at(now).single(out, object, with_columns);
     }
 
     /// Writes an object's row.
@@ -112,8 +121,11 @@ impl Style {
 
 /// The cells of an object: those whose place its columns name, and between them those its kind makes.
 fn row(kind: Kind, object: &Value, now: Timestamp) -> Vec<Value> {
-    let mut own = kind.row.map_or_else(Vec::new, |row| row(object, now)).into_iter();
-    kind.columns
+    let (columns, cells) = columns::of(kind);
+    let mut own = cells
+        .map_or_else(Vec::new, |cells| cells(object, now))
+        .into_iter();
+    columns
         .iter()
         .map(|column| match column.path {
             "" => own.next().unwrap_or_default(),
@@ -133,17 +145,5 @@ fn cell(shape: &str, found: Option<&Value>, custom: bool, now: Timestamp) -> Val
         ("string", Some(Value::String(text))) => text.as_str().into(),
         ("string", Some(other)) => other.to_string().into(),
         (_, Some(other)) => other.clone(),
-    }
-}
-
-impl Column {
-    fn value(&self) -> Value {
-        json!({
-            "name": self.name,
-            "type": if self.shape == "age" { "string" } else { self.shape },
-            "format": if self.name == "Name" { "name" } else { "" },
-            "description": self.about,
-            "priority": i32::from(self.wide),
-        })
     }
 }
