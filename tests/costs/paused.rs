@@ -7,9 +7,9 @@ use endpointd::core::body::Request;
 use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{BuiltRequest, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::priority::Priority;
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WriteEffect};
-use endpointd::core::queue::Priority;
 use std::time::Duration;
 
 /// The pause that the webhook asks for.
