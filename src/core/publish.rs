@@ -412,7 +412,7 @@ impl Publisher {
             self.fan_out.nothing(key, paid, now);
         }
         self.bucket.give_back();
-        self.stuck.ended(key);
+        self.stuck.ended(key, false);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unserved.remove(key);
@@ -467,13 +467,20 @@ impl Publisher {
         if !has_shard {
             self.unserved.remove(key);
         }
-        self.stuck.ended(key);
+        self.stuck
+            .ended(key, matches!(load, Load::Answered | Load::Declined));
         self.queue.landed(key, !has_shard, now);
     }
 
     /// Returns how many places of the window are taken.
     fn places_taken(&self) -> usize {
-        self.queue.in_flight() - self.stuck.count().min(self.window.size())
+        self.queue.in_flight() - self.stuck.left(self.window.size())
+    }
+
+    /// Returns whether as many requests are in flight as may be. If all of them are stuck, one more goes all the same: only answers
+    /// make the window larger.
+    fn is_full(&self) -> bool {
+        self.places_taken() >= self.window.size() && self.queue.in_flight() > self.stuck.count()
     }
 
     /// Returns the next thing to do. Must be called again after a grant.
@@ -498,7 +505,7 @@ impl Publisher {
                 limited: None,
             };
         }
-        if self.places_taken() >= self.window.size() {
+        if self.is_full() {
             self.held_back = self.queue.has_ready(now);
             return Next::Wait {
                 until: self

@@ -207,6 +207,32 @@ fn namespaces_whose_webhook_hangs_leave_room_for_others() {
     }
 }
 
+/// At first the API server answers in a millisecond, and then it takes ten, as one that has much else to do: the window becomes small.
+/// By then the requests of some namespaces fill it that are answered with 500 after ten seconds. Others write 20 slices a second.
+#[test]
+fn namespaces_whose_webhook_hangs_leave_room_in_a_window_that_becomes_small() {
+    for hung in [1, 2, 3, 12] {
+        let mut play = Play::new();
+        for millis in 0..65_000 {
+            if millis == 5_000 {
+                for (object, namespace) in (0..30).flat_map(|object| (0..hung).map(move |n| (object, n))) {
+                    play.want(&format!("hung-{namespace}"), object, Priority::Remove);
+                }
+            }
+            if millis % if millis < 5_000 { 5 } else { 50 } == 0 {
+                play.want(&format!("other-{}", millis % 100), millis, Priority::Remove);
+            }
+            play.pass(|namespace, _| match namespace.starts_with("hung") {
+                true => Answer::new(Load::Declined, 10 * SECOND),
+                false if millis < 5_000 => Answer::new(Load::Answered, MS),
+                false => Answer::new(Load::Answered, 10 * MS),
+            });
+        }
+        let longest = play.longest();
+        assert!(longest <= 2 * SECOND, "{hung} namespaces: {longest:?}");
+    }
+}
+
 /// For ten seconds the API server refuses everything, and asks for a pause of one second each time.
 #[test]
 fn an_overloaded_server_that_asks_for_pauses_is_asked_by_few() {
