@@ -177,22 +177,19 @@ fn the_mutations_fit_the_source() {
         }
         patches += 1;
         let patch = std::fs::read_to_string(&path).unwrap();
-        let mut source = String::new();
-        for hunk in patch.split("\n@@").map(|hunk| hunk.split_once('\n').unwrap().1) {
-            let mut before = String::new();
-            for line in hunk.lines() {
-                if let Some(file) = line.strip_prefix("--- a/") {
-                    source = std::fs::read_to_string(root.join(file)).unwrap();
-                } else if let Some(line) = line.strip_prefix([' ', '-']) {
-                    before.push_str(line);
-                    before.push('\n');
-                }
+        for file in patch.split("\n--- a/").skip(1) {
+            let (name, hunks) = file.split_once('\n').unwrap();
+            let source = std::fs::read_to_string(root.join(name)).unwrap();
+            for hunk in hunks.split("\n@@").skip(1) {
+                let lines = hunk.lines().skip(1);
+                let before = lines.filter_map(|line| line.strip_prefix([' ', '-']));
+                let before: String = before.map(|line| format!("{line}\n")).collect();
+                assert!(
+                    source.contains(&before),
+                    "{}: these lines are gone:\n{before}",
+                    path.display()
+                );
             }
-            assert!(
-                source.contains(&before),
-                "{}: these lines are gone:\n{before}",
-                path.display()
-            );
         }
     }
     assert_eq!(
