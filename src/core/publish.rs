@@ -51,7 +51,7 @@ use reports::{Reply, Reported};
 use signals::Signal;
 use std::sync::Arc;
 use std::time::Duration;
-use stuck::Stuck;
+use stuck::{End, Stuck};
 use throttling::Limit;
 use window::{Completed, Sign, Window};
 
@@ -412,7 +412,7 @@ impl Publisher {
             self.fan_out.nothing(key, paid, now);
         }
         self.bucket.give_back();
-        self.stuck.ended(key, false);
+        self.stuck.ended(key, End::Nothing);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unserved.remove(key);
@@ -432,9 +432,11 @@ impl Publisher {
         let reads = self.reading.remove(key);
         let namespace = hash_of(&*key.namespace);
         let carried_out = load == Load::Answered && !reads;
+        // A namespace whose writes are not answered promptly, while others' are carried out, says nothing of the API server.
+        let counts = self.stuck.is_prompt(namespace) || !self.refusals.goes_on(now);
         match pause {
             Some(pause) => {
-                self.pauses.asked(namespace, pause, now);
+                self.pauses.asked(namespace, pause, counts, now);
                 self.queue.hold(namespace);
             }
             None if carried_out => self.pauses.carried_out(),
@@ -443,7 +445,12 @@ impl Publisher {
         if carried_out {
             self.refusals.carried_out(namespace, now);
         }
-        let webhook = load == Load::Overloaded && !self.refusals.refused(namespace, now.saturating_sub(took));
+        let webhook = match load {
+            Load::Overloaded => !self.refusals.refused(namespace, now.saturating_sub(took)) || !counts,
+            // A webhook may answer with any code, such as 504.
+            Load::Unanswered => !counts,
+            Load::Answered | Load::Declined | Load::Unknown => false,
+        };
         if matches!(load, Load::Answered | Load::Declined) && !reads {
             self.unserved.remove(key);
         }
@@ -467,8 +474,14 @@ impl Publisher {
         if !has_shard {
             self.unserved.remove(key);
         }
-        self.stuck
-            .ended(key, matches!(load, Load::Answered | Load::Declined));
+        let end = match load {
+            _ if reads => End::Nothing,
+            Load::Answered => End::CarriedOut,
+            Load::Declined => End::Declined,
+            Load::Overloaded | Load::Unanswered => End::Refused,
+            Load::Unknown => End::Nothing,
+        };
+        self.stuck.ended(key, end);
         self.queue.landed(key, !has_shard, now);
     }
 
@@ -537,12 +550,21 @@ impl Publisher {
         // its webhook hangs.
         let most = self.window.size().div_ceil(2);
         self.queue.set_pace(self.pace(now));
-        let held = {
+        let window = self.window.size();
+        let first = self.places_taken() >= window || self.pauses.is_on(now);
+        let next = {
             let (stuck, owes) = (&self.stuck, self.fan_out.owes(now));
-            let full = stuck.count() >= self.window.size();
-            move |class, tenant| (full && stuck.has(tenant)) || owes(class, tenant)
+            let (full, crowded) = (stuck.count() >= window, stuck.crowds(window));
+            let held = |class: usize, tenant: u64| {
+                (full && stuck.has(tenant)) || (crowded && !stuck.is_prompt(tenant)) || owes(class, tenant)
+            };
+            let others = |class: usize, tenant: u64| held(class, tenant) || !stuck.is_prompt(tenant);
+            // If a single one goes, it is of a namespace whose writes are answered promptly, where one has any.
+            let next = first.then(|| self.queue.next_but(most, allowed.classes, others, now));
+            next.flatten()
+                .or_else(|| self.queue.next_but(most, allowed.classes, held, now))
         };
-        if let Some((key, priority, age)) = self.queue.next_but(most, allowed.classes, held, now) {
+        if let Some((key, priority, age)) = next {
             let paid = self.fan_out.granted(&key, priority, now);
             self.granted.insert(key.clone(), (self.term, paid));
             self.stuck.granted(&key, now);

@@ -229,7 +229,7 @@ fn namespaces_whose_webhook_hangs_leave_room_in_a_window_that_becomes_small() {
             });
         }
         let longest = play.longest();
-        assert!(longest <= 2 * SECOND, "{hung} namespaces: {longest:?}");
+        assert!(longest <= SECOND + 100 * MS, "{hung} namespaces: {longest:?}");
     }
 }
 
@@ -273,4 +273,124 @@ fn a_webhook_for_several_namespaces_holds_up_no_other_for_long() {
         });
     }
     assert!(play.longest() <= SECOND, "{:?}", play.longest());
+}
+
+/// A webhook answers 429 for twelve namespaces, and asks for a pause of a second. In each of them five slices change once a second.
+#[test]
+fn a_webhook_that_throttles_a_dozen_busy_namespaces_holds_up_no_other_for_long() {
+    for namespaces in [12, 30, 100] {
+        let mut play = Play::new();
+        for millis in 0..65_000 {
+            if millis % 50 == 0 {
+                play.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
+            }
+            for slice in
+                (0..5 * namespaces).filter(|slice| millis >= 5_000 && (millis + slice * 7919) % 1000 == 0)
+            {
+                play.want(&format!("webhook-{}", slice / 5), slice % 5, Priority::Remove);
+            }
+            play.pass(|namespace, _| match namespace.starts_with("webhook") {
+                true => Answer::refused(SECOND),
+                false => Answer::new(Load::Answered, 5 * MS),
+            });
+        }
+        assert!(
+            play.longest() < SECOND,
+            "{namespaces} namespaces: {:?}",
+            play.longest()
+        );
+    }
+}
+
+/// The same namespaces' webhook hangs for ten seconds.
+#[test]
+fn a_webhook_that_hangs_for_many_namespaces_holds_up_no_other_for_long() {
+    for namespaces in [12, 30, 100, 200] {
+        let mut play = Play::new();
+        let mut most = 0;
+        for millis in 0..65_000 {
+            if millis % 50 == 0 {
+                play.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
+            }
+            for slice in
+                (0..5 * namespaces).filter(|slice| millis >= 5_000 && (millis + slice * 7919) % 1000 == 0)
+            {
+                play.want(&format!("hung-{}", slice / 5), slice % 5, Priority::Remove);
+            }
+            play.pass(|namespace, _| match namespace.starts_with("hung") {
+                true => Answer::new(Load::Declined, 10 * SECOND),
+                false => Answer::new(Load::Answered, 5 * MS),
+            });
+            most = most.max(play.publisher.queue().in_flight());
+        }
+        // A request that hangs holds its place for a second.
+        let longest = play.longest();
+        assert!(
+            longest <= SECOND + 100 * MS,
+            "{namespaces} namespaces: {longest:?}"
+        );
+        assert!(most <= 400, "{namespaces} namespaces: {most} in flight");
+    }
+}
+
+/// One namespace's webhook answers 504 and 403 by turns, at once. Others write 300 slices a second, of 40 ms each.
+#[test]
+fn a_namespace_whose_webhook_answers_504_does_not_make_the_window_small() {
+    let mut play = Play::new();
+    for millis in 0..65_000 {
+        for object in 0..if millis % 10 == 0 { 3 } else { 0 } {
+            let number = millis / 10 * 3 + object;
+            play.want(
+                &format!("other-{}", number % 100),
+                number % 6000,
+                Priority::Remove,
+            );
+        }
+        for slice in (0..50).filter(|slice| millis >= 5_000 && (millis + slice * 20) % 1000 == 0) {
+            play.want("webhook", slice, Priority::Remove);
+        }
+        play.pass(|namespace, times| match (namespace, times % 2) {
+            ("webhook", 0) => Answer::new(Load::Unanswered, 5 * MS),
+            ("webhook", _) => Answer::new(Load::Declined, 5 * MS),
+            _ => Answer::new(Load::Answered, 40 * MS),
+        });
+    }
+    assert!(play.longest() < SECOND, "{:?}", play.longest());
+}
+
+/// The API server carries out no write any more, but refuses those of one namespace at once, before it writes.
+#[test]
+fn a_server_that_hangs_is_sent_few_requests_though_it_refuses_some_at_once() {
+    for refused in [0, 10, 50] {
+        let mut play = Play::new();
+        let mut most = 0;
+        for millis in 0..65_000u32 {
+            let wanted = if millis < 5_000 {
+                3
+            } else if millis == 5_000 {
+                9_000
+            } else {
+                0
+            };
+            for slice in 0..wanted {
+                let number = millis * 3 + slice;
+                play.want(
+                    &format!("other-{}", number % 3_000),
+                    number / 3_000 % 3,
+                    Priority::Add,
+                );
+            }
+            for slice in (0..refused).filter(|slice| (millis + slice * 100) % 1000 == 0) {
+                play.want("refused", slice, Priority::Remove);
+            }
+            let hangs = millis >= 5_000;
+            play.pass(|namespace, _| match namespace {
+                "refused" => Answer::new(Load::Declined, 5 * MS),
+                _ if hangs => Answer::new(Load::Unanswered, 30 * SECOND),
+                _ => Answer::new(Load::Answered, 5 * MS),
+            });
+            most = most.max(play.publisher.queue().in_flight());
+        }
+        assert!(most <= 128, "{refused} refused a second: {most} in flight");
+    }
 }

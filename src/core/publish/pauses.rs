@@ -29,12 +29,15 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Records that a write of a namespace was refused, with this pause.
-    pub(super) fn asked(&mut self, namespace: u64, pause: Duration, now: Duration) {
+    /// Records that a write of a namespace was refused, with this pause. `counts` says that it may be the API server's own answer.
+    pub(super) fn asked(&mut self, namespace: u64, pause: Duration, counts: bool, now: Duration) {
         let until = now + pause;
         let before = self.of.get(&namespace);
         self.of
             .set(namespace, before.map_or(until, |before| before.max(until)));
+        if !counts {
+            return;
+        }
         self.in_a_row
             .retain(|(other, end)| *other != namespace && *end > now);
         if self.in_a_row.len() == SEVERAL {
@@ -58,6 +61,11 @@ impl Pauses {
     pub(super) fn carried_out(&mut self) {
         self.in_a_row.clear();
         self.all = Duration::ZERO;
+    }
+
+    /// Returns whether all wait, but for one write now and then.
+    pub(super) fn is_on(&self, now: Duration) -> bool {
+        self.all > now
     }
 
     /// Records that a write goes.
@@ -89,8 +97,8 @@ mod tests {
     fn one_namespace_waits_by_itself_and_all_wait_if_several_are_refused_in_a_row() {
         let mut pauses = Pauses::default();
         for _ in 0..9 {
-            pauses.asked(1, 30 * SECOND, Duration::ZERO);
-            pauses.asked(2, 20 * SECOND, Duration::ZERO);
+            pauses.asked(1, 30 * SECOND, true, Duration::ZERO);
+            pauses.asked(2, 20 * SECOND, true, Duration::ZERO);
         }
         assert_eq!(pauses.all(SECOND), None);
         assert_eq!(
@@ -101,10 +109,10 @@ mod tests {
 
         // Another's write goes through: the third refusal is the first again.
         pauses.carried_out();
-        pauses.asked(3, SECOND, Duration::ZERO);
+        pauses.asked(3, SECOND, true, Duration::ZERO);
         assert_eq!(pauses.all(Duration::ZERO), None);
-        pauses.asked(1, 30 * SECOND, Duration::ZERO);
-        pauses.asked(2, 20 * SECOND, Duration::ZERO);
+        pauses.asked(1, 30 * SECOND, true, Duration::ZERO);
+        pauses.asked(2, 20 * SECOND, true, Duration::ZERO);
         assert_eq!(
             pauses.all(Duration::ZERO),
             Some(SECOND),
@@ -117,11 +125,11 @@ mod tests {
     #[test]
     fn an_overload_is_over_with_its_own_pauses_and_not_with_that_of_a_webhook() {
         let mut pauses = Pauses::default();
-        pauses.asked(1, 30 * SECOND, Duration::ZERO);
+        pauses.asked(1, 30 * SECOND, true, Duration::ZERO);
         for (at, namespaces) in [2..5, 5..9].into_iter().enumerate() {
             let now = at as u32 * SECOND;
             for namespace in namespaces {
-                pauses.asked(namespace, SECOND, now);
+                pauses.asked(namespace, SECOND, true, now);
             }
             assert_eq!(pauses.all(now), Some(now + SECOND));
         }
@@ -132,13 +140,13 @@ mod tests {
     fn one_write_a_second_goes_while_all_wait_and_the_first_that_is_carried_out_ends_that() {
         let mut pauses = Pauses::default();
         for namespace in 0..3 {
-            pauses.asked(namespace, 30 * SECOND, Duration::ZERO);
+            pauses.asked(namespace, 30 * SECOND, true, Duration::ZERO);
         }
         assert_eq!(pauses.all(Duration::ZERO), Some(SECOND));
         assert_eq!(pauses.all(SECOND), None);
         pauses.goes(SECOND);
         assert_eq!(pauses.all(SECOND), Some(2 * SECOND));
-        pauses.asked(3, 30 * SECOND, SECOND);
+        pauses.asked(3, 30 * SECOND, true, SECOND);
         assert_eq!(
             (pauses.all(2 * SECOND), pauses.of.get(&3).is_some()),
             (None, true)

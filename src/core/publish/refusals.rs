@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// A refusal is no sign of overload if another namespace's write was carried out so lately before the refused one was sent.
 const LATELY: Duration = Duration::from_millis(100);
+/// The API server goes on if it has carried a write out within this time.
+const GOES_ON: Duration = Duration::from_secs(2);
 
 /// The namespaces, by their hashes, whose writes were carried out and refused last. Owned by the publisher.
 #[derive(Clone, Default, Debug)]
@@ -27,6 +29,12 @@ impl Refusals {
             Some((last, at)) if *last == namespace => *at = now,
             last => self.carried_out = [Some((namespace, now)), *last],
         }
+    }
+
+    /// Returns whether a write was carried out lately.
+    pub(super) fn goes_on(&self, now: Duration) -> bool {
+        let [last, _] = self.carried_out;
+        last.is_some_and(|(_, at)| now.saturating_sub(at) < GOES_ON)
     }
 
     /// Records that a write of a namespace, sent at this time, was refused. Returns whether that may be the API server's own
