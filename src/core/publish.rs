@@ -554,7 +554,7 @@ impl Publisher {
         let first = self.places_taken() >= window || self.pauses.is_on(now);
         let next = {
             let (stuck, owes) = (&self.stuck, self.fan_out.owes(now));
-            let (full, crowded) = (stuck.count() >= window, stuck.crowds(window));
+            let (full, crowded) = (stuck.count() >= window, stuck.crowds(window, now));
             let held = |class: usize, tenant: u64| {
                 (full && stuck.has(tenant)) || (crowded && !stuck.is_prompt(tenant)) || owes(class, tenant)
             };

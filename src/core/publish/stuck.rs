@@ -20,6 +20,9 @@ const LONG: Duration = Duration::from_secs(1);
 /// The most requests that leave their places because the API server goes on with others. Each takes a connection, and one of the
 /// requests that the server works on at a time.
 const MOST: usize = 256;
+/// If no write was carried out promptly for this long, the API server is slow for all, and no part of the window is kept for
+/// namespaces whose writes are answered promptly.
+const SLOW_FOR_ALL: Duration = Duration::from_secs(60);
 /// The number of namespaces above which it is forgotten which are answered promptly: most of them may be gone.
 const PROMPT_KEPT: usize = 1 << 16;
 
@@ -141,8 +144,9 @@ impl Stuck {
     }
 
     /// Returns whether namespaces that are not known to be answered promptly have to leave the rest of the window to others.
-    pub(super) fn crowds(&self, window: usize) -> bool {
-        self.count() > 0 && self.of_others.len() >= window.div_ceil(2)
+    pub(super) fn crowds(&self, window: usize, now: Duration) -> bool {
+        let any_prompt = self.carried_out.is_some_and(|sent| sent + SLOW_FOR_ALL > now);
+        any_prompt && self.count() > 0 && self.of_others.len() >= window.div_ceil(2)
     }
 
     /// Returns when the next request will have been out for long.

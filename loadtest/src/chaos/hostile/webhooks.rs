@@ -5,9 +5,7 @@ use super::kinds::{Attack, NAMESPACE};
 use memory_apiserver::{Failure, Fault, FaultPlan, Latency, Matcher, Rule, Stage, Verbs};
 use std::time::Duration;
 
-/// The numbers of namespaces that a webhook is for, in one run each.
-pub(super) const NAMESPACES: [usize; 4] = [1, 2, 3, 12];
-/// The number of Services of each of them.
+/// The number of Services of each namespace that a webhook is for.
 pub(super) const SERVICES: usize = 30;
 /// How long the API server waits for a webhook by default.
 const HANGS: Duration = Duration::from_secs(10);
