@@ -289,9 +289,12 @@ fn a_webhook_that_throttles_a_dozen_busy_namespaces_holds_up_no_other_for_long()
             {
                 play.want(&format!("webhook-{}", slice / 5), slice % 5, Priority::Remove);
             }
-            play.pass(|namespace, _| match namespace.starts_with("webhook") {
-                true => Answer::refused(SECOND),
-                false => Answer::new(Load::Answered, 5 * MS),
+            play.pass(|namespace, _| {
+                if namespace.starts_with("webhook") {
+                    Answer::refused(SECOND)
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
             });
         }
         assert!(
@@ -317,9 +320,12 @@ fn a_webhook_that_hangs_for_many_namespaces_holds_up_no_other_for_long() {
             {
                 play.want(&format!("hung-{}", slice / 5), slice % 5, Priority::Remove);
             }
-            play.pass(|namespace, _| match namespace.starts_with("hung") {
-                true => Answer::new(Load::Declined, 10 * SECOND),
-                false => Answer::new(Load::Answered, 5 * MS),
+            play.pass(|namespace, _| {
+                if namespace.starts_with("hung") {
+                    Answer::new(Load::Declined, 10 * SECOND)
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
             });
             most = most.max(play.publisher.queue().in_flight());
         }
@@ -365,12 +371,10 @@ fn a_server_that_hangs_is_sent_few_requests_though_it_refuses_some_at_once() {
         let mut play = Play::new();
         let mut most = 0;
         for millis in 0..65_000u32 {
-            let wanted = if millis < 5_000 {
-                3
-            } else if millis == 5_000 {
-                9_000
-            } else {
-                0
+            let wanted = match millis {
+                0..5_000 => 3,
+                5_000 => 9_000,
+                _ => 0,
             };
             for slice in 0..wanted {
                 let number = millis * 3 + slice;

@@ -180,6 +180,10 @@ impl Api {
             Resource::Namespaces | Resource::Nodes => "",
             _ => namespace,
         };
+        if name == Some("") {
+            // The path would be that of all objects.
+            return Err(Error::Scenario(format!("an object of kind {kind} has no name")));
+        }
         Ok(resource.path(namespace, name.unwrap_or_default()))
     }
 
