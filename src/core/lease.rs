@@ -3,7 +3,7 @@
 
 use super::time::Time;
 
-/// What a Lease says of its holder, by the fields of its `spec`.
+/// The holder of a Lease and how long it holds it, by the fields of the Lease's `spec`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Record {
     /// `holderIdentity`; empty when the Lease was released.

@@ -431,7 +431,14 @@ impl Publisher {
         // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
         let namespace = hash_of(&*key.namespace);
-        let carried_out = load == Load::Answered && !reads;
+        let end = match load {
+            _ if reads => End::Nothing,
+            Load::Answered => End::CarriedOut,
+            Load::Declined => End::Declined,
+            Load::Overloaded | Load::Unanswered => End::Refused,
+            Load::Unknown => End::Nothing,
+        };
+        let carried_out = end == End::CarriedOut;
         // A namespace whose writes are not answered promptly, while others' are carried out, says nothing of the API server.
         let counts = self.stuck.is_prompt(namespace) || !self.refusals.goes_on(now);
         match pause {
@@ -474,13 +481,6 @@ impl Publisher {
         if !has_shard {
             self.unserved.remove(key);
         }
-        let end = match load {
-            _ if reads => End::Nothing,
-            Load::Answered => End::CarriedOut,
-            Load::Declined => End::Declined,
-            Load::Overloaded | Load::Unanswered => End::Refused,
-            Load::Unknown => End::Nothing,
-        };
         self.stuck.ended(key, end);
         self.queue.landed(key, !has_shard, now);
     }
@@ -548,20 +548,20 @@ impl Publisher {
         let allowed = self.fan_out.allow(now);
         // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
         // its webhook hangs.
-        let most = self.window.size().div_ceil(2);
-        self.queue.set_pace(self.pace(now));
         let window = self.window.size();
-        let first = self.places_taken() >= window || self.pauses.is_on(now);
+        let most = window.div_ceil(2);
+        self.queue.set_pace(self.pace(now));
+        // All that are out are stuck, or all wait but for one write now and then.
+        let goes_alone = self.places_taken() >= window || self.pauses.is_on(now);
         let next = {
-            let (stuck, owes) = (&self.stuck, self.fan_out.owes(now));
-            let (full, crowded) = (stuck.count() >= window, stuck.crowds(window, now));
-            let held = |class: usize, tenant: u64| {
-                (full && stuck.has(tenant)) || (crowded && !stuck.is_prompt(tenant)) || owes(class, tenant)
-            };
-            let others = |class: usize, tenant: u64| held(class, tenant) || !stuck.is_prompt(tenant);
-            // If a single one goes, it is of a namespace whose writes are answered promptly, where one has any.
-            let next = first.then(|| self.queue.next_but(most, allowed.classes, others, now));
-            next.flatten()
+            let stuck = &self.stuck;
+            let (holds, owes) = (stuck.holds(window, now), self.fan_out.owes(now));
+            let held = |class: usize, tenant: u64| holds(tenant) || owes(class, tenant);
+            let held_or_slow = |class: usize, tenant: u64| !stuck.is_prompt(tenant) || held(class, tenant);
+            // A write that goes alone is of a namespace whose writes are answered promptly, where one has any.
+            let prompt = goes_alone.then(|| self.queue.next_but(most, allowed.classes, held_or_slow, now));
+            prompt
+                .flatten()
                 .or_else(|| self.queue.next_but(most, allowed.classes, held, now))
         };
         if let Some((key, priority, age)) = next {

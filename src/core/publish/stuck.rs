@@ -76,9 +76,7 @@ impl Stuck {
             self.prompt.remove(&namespace);
         }
         if let Some(long_at) = self.recent.remove(key) {
-            if !self.of_others.is_empty() {
-                self.of_others.remove(key);
-            }
+            self.of_others.remove(key);
             if matches!(end, End::CarriedOut | End::Declined) {
                 if self.prompt.len() >= PROMPT_KEPT {
                     self.prompt.clear();
@@ -133,20 +131,19 @@ impl Stuck {
         self.overtaken.len().min(MOST) + self.long.len().min(window)
     }
 
-    /// Returns whether a namespace has a stuck request.
-    pub(super) fn has(&self, namespace: u64) -> bool {
-        self.by_namespace.contains_key(&namespace)
-    }
-
     /// Returns whether the last write of a namespace was answered promptly.
     pub(super) fn is_prompt(&self, namespace: u64) -> bool {
         self.prompt.contains(&namespace)
     }
 
-    /// Returns whether namespaces that are not known to be answered promptly have to leave the rest of the window to others.
-    pub(super) fn crowds(&self, window: usize, now: Duration) -> bool {
+    /// Returns a test of whether a namespace has to leave the places of a window of this size to others.
+    pub(super) fn holds(&self, window: usize, now: Duration) -> impl Fn(u64) -> bool {
+        let full = self.count() >= window;
         let any_prompt = self.carried_out.is_some_and(|sent| sent + SLOW_FOR_ALL > now);
-        any_prompt && self.count() > 0 && self.of_others.len() >= window.div_ceil(2)
+        let crowded = any_prompt && self.count() > 0 && self.of_others.len() >= window.div_ceil(2);
+        move |namespace| {
+            (full && self.by_namespace.contains_key(&namespace)) || (crowded && !self.is_prompt(namespace))
+        }
     }
 
     /// Returns when the next request will have been out for long.

@@ -13,10 +13,10 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// at for that.
 fn next(publisher: &Publisher, now: Duration) -> (Option<Arc<str>>, usize) {
     let looks = Cell::new(0);
-    let full = publisher.stuck.count() >= publisher.window();
+    let holds = publisher.stuck.holds(publisher.window(), now);
     let held = |_: usize, tenant: u64| {
         looks.set(looks.get() + 1);
-        full && publisher.stuck.has(tenant)
+        holds(tenant)
     };
     let mut queue = publisher.queue.clone();
     let most = publisher.window().div_ceil(2);
