@@ -31,8 +31,6 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// The budget of a turn of the shard.
-const TURN: u64 = 10_000;
 /// In milliseconds.
 const GOAL: f64 = 5.0;
 /// Stretches of one kind that are shown.
@@ -125,10 +123,10 @@ fn in_turns(what: &str, world: &mut World, events: impl IntoIterator<Item = Chan
         turns.time(number, step)
     };
     let mut applying = pending.begin();
-    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))) {}
+    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::for_a_turn())) {}
     let mut wants = Vec::new();
     loop {
-        let planned = turn(&mut || world.state.step_plan(&mut wants, &mut TurnBudget::new(TURN)));
+        let planned = turn(&mut || world.state.step_plan(&mut wants, &mut TurnBudget::for_a_turn()));
         // The shard reports them after each turn.
         wants.clear();
         if planned {

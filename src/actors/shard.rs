@@ -22,10 +22,6 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::Instant;
 
-/// Work units that a shard does before it yields to other tasks: some milliseconds. Messages in its own mailbox wait
-/// until the current one is done.
-const TURN: u64 = 10_000;
-
 /// The most notifications that are told before a shard yields to other tasks.
 const TOLD_AT_ONCE: usize = 256;
 
@@ -74,7 +70,8 @@ pub(crate) struct ShardState {
     core: NamespaceState,
     /// The namespace's name, as reports carry it.
     namespace: Hashed<Arc<str>>,
-    /// The remaining budget of the turn. One turn may handle several grants and answers.
+    /// The remaining budget of the turn. One turn may handle several grants and answers; messages in the mailbox wait until the
+    /// current one is done.
     turn: TurnBudget,
     inbox: Arc<Inbox>,
     encodings: Encodings,
@@ -106,7 +103,7 @@ impl ShardState {
     async fn yield_turn(&mut self) {
         self.tell().await;
         yield_now().await;
-        self.turn = TurnBudget::new(TURN);
+        self.turn = TurnBudget::for_a_turn();
         self.inbox.turns(Instant::now());
     }
 
@@ -140,7 +137,7 @@ impl ShardState {
                 }
                 self.sequence = sequence;
                 let mut applying = pending.begin();
-                self.turn = TurnBudget::new(TURN);
+                self.turn = TurnBudget::for_a_turn();
                 while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
                     self.yield_turn().await;
                 }
@@ -462,7 +459,7 @@ impl Actor for Shard {
         Ok(ShardState {
             core: NamespaceState::new(namespace.clone(), settings, pending_lists),
             namespace: Hashed::new(namespace),
-            turn: TurnBudget::new(TURN),
+            turn: TurnBudget::for_a_turn(),
             inbox,
             encodings,
             sequence: 0,

@@ -22,10 +22,8 @@ use news::{Means, News, content, gone, read};
 use objects::{Field, Kind, fields};
 use std::time::Duration;
 
-/// The budget of a step, as in a shard.
-const TURN: u64 = 10_000;
 /// Units between two looks at the clock: a turn and the largest piece of work that cannot be divided.
-const MOST_UNITS: u64 = 5 * TURN;
+const MOST_UNITS: u64 = 5 * TurnBudget::TURN;
 /// Bytes that a step may allocate for each unit of its work. A step that allocates more does work that is not counted.
 const ALLOCATED_PER_UNIT: usize = 2048;
 /// Bytes that it may allocate beyond that for each byte that was read: tables double.
@@ -114,13 +112,13 @@ fn take(world: &mut World, news: News, shown: Option<Shown<'_>>, version: u64) -
     });
     let mut applying = pending.begin();
     while !cost.step(world, |world| {
-        applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))
+        applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::for_a_turn())
     }) {}
     for round in 0.. {
         assert!(round < 20, "it comes to no end");
         let mut items = Vec::new();
         while !cost.step(world, |world| {
-            world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))
+            world.state.step_plan(&mut items, &mut TurnBudget::for_a_turn())
         }) {}
         if items.is_empty() {
             break;

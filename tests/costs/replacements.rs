@@ -15,10 +15,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The budget of a step, as in a shard.
-const TURN: u64 = 10_000;
 /// Units between two looks at the clock: a turn and the largest piece of work that cannot be divided.
-const MOST_UNITS: u64 = 5 * TURN;
+const MOST_UNITS: u64 = 5 * TurnBudget::TURN;
 /// Units for each slice.
 const EACH: u64 = 60;
 
@@ -98,7 +96,7 @@ impl Costs {
         }
         let mut applying = pending.begin();
         while !self
-            .step(|world| applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN)))
+            .step(|world| applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::for_a_turn()))
         {
         }
         self.settle();
@@ -108,7 +106,7 @@ impl Costs {
     fn settle(&mut self) {
         loop {
             let mut items = Vec::new();
-            while !self.step(|world| world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))) {}
+            while !self.step(|world| world.state.step_plan(&mut items, &mut TurnBudget::for_a_turn())) {}
             if items.is_empty() {
                 return;
             }
@@ -117,7 +115,7 @@ impl Costs {
                 self.carry_out(&item.object);
                 // The work that an answer leaves is planned at once, as in a shard.
                 let mut more = Vec::new();
-                while !self.step(|world| world.state.step_plan(&mut more, &mut TurnBudget::new(TURN))) {}
+                while !self.step(|world| world.state.step_plan(&mut more, &mut TurnBudget::for_a_turn())) {}
                 self.wants += more.len();
                 for item in more {
                     self.carry_out(&item.object);
@@ -165,7 +163,10 @@ impl Costs {
             "{slices} slices: {units} units, {} at once, {wants} wants, {reads} reads",
             self.most
         );
-        assert!(units <= EACH * slices as u64 + TURN, "{slices}: {units} units");
+        assert!(
+            units <= EACH * slices as u64 + TurnBudget::TURN,
+            "{slices}: {units} units"
+        );
         assert!(
             self.most <= MOST_UNITS,
             "{slices}: {} units in one step",

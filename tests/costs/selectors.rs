@@ -80,7 +80,7 @@ fn memory(outputs: Outputs, services: usize, selector: impl Fn(usize) -> String)
         pending.push(Change::Service(service.unwrap().facts, 0));
     }
     let mut applying = pending.begin();
-    while !applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(10_000)) {}
+    while !applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::for_a_turn()) {}
     drop(applying);
     [memory.peak(), memory.live()]
 }

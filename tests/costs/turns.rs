@@ -193,7 +193,6 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
 /// Lets a namespace take events in and plan, turn by turn. Returns how many turns that took, and how much of the
 /// processor's time the longest took of the whole.
 fn turns(world: &mut World, events: Vec<Change>) -> (usize, f64) {
-    const TURN: u64 = 10_000;
     let mut pending = Pending::default();
     for event in events {
         pending.push(event);
@@ -207,9 +206,9 @@ fn turns(world: &mut World, events: Vec<Change>) -> (usize, f64) {
         done
     };
     let mut applying = pending.begin();
-    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::new(TURN))) {}
+    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::for_a_turn())) {}
     let mut items = Vec::new();
-    while !turn(&mut || world.state.step_plan(&mut items, &mut TurnBudget::new(TURN))) {}
+    while !turn(&mut || world.state.step_plan(&mut items, &mut TurnBudget::for_a_turn())) {}
     world.write_all(&items);
     (turns, longest.as_secs_f64() / all.as_secs_f64())
 }

@@ -399,11 +399,15 @@ pub(crate) fn all() -> Vec<Case> {
             ..case
         });
     }
-    cases.push(Case {
-        name: "annotated, lost and won again: flip0 flip1".to_owned(),
-        relapse: true,
-        ..annotated(&[Flip(0), Flip(1)])
-    });
+    for changes in [&[Flip(0)][..], &[Flip(0), Flip(1)]] {
+        cases.push(Case {
+            name: format!("annotated, lost and won again: {}", shown(&[], changes)),
+            relapse: true,
+            // Two changes have a tenth of the states of all cases.
+            long: changes.len() > 1,
+            ..annotated(changes)
+        });
+    }
     for outputs in [SLICES, ENDPOINTS] {
         let kind = if outputs.slices { "slice" } else { "Endpoints" };
         cases.push(Case {

@@ -201,30 +201,6 @@ async fn what_others_have_changed_is_logged_when_it_is_put_right_and_by_whom() {
     assert_eq!(log.matches("another client").count(), 1, "{log}");
 }
 
-#[tokio::test]
-async fn pods_that_are_left_out_for_a_node_that_does_not_exist_are_logged_and_have_an_event() {
-    let (handle, api) = cluster::serve(Config::default()).await;
-    api.create(&node("n1", None, None), "").await.unwrap();
-    api.create(&pod("p", "10.1.0.1", "n9"), "default").await.unwrap();
-    api.create(&service(), "default").await.unwrap();
-    let mut process = Process::start(&["run", "--server", &handle.url(), "--leader-elect=false"]);
-    let parts = [
-        "WARN",
-        "their node does not exist",
-        "namespace=default",
-        "node=n9",
-        "pod=p",
-    ];
-    line_within(Duration::from_secs(170), &process, &parts).await;
-    let events = api.list("Event", "default").await.unwrap();
-    let event = events
-        .iter()
-        .find(|event| event["reason"] == "FailedToUpdateEndpointSlices");
-    let message = &event.unwrap()["message"];
-    assert_eq!(message, "Pods on node n9, which does not exist, are left out: p");
-    process.terminate().await;
-}
-
 /// Lines about one subject used up the share of the log that others of the namespace had.
 #[tokio::test]
 async fn many_lines_about_annotations_do_not_hide_leaders_and_withdrawn_slices() {

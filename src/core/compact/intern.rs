@@ -51,16 +51,6 @@ impl<T: Eq + Clone> Recent<T> {
     }
 }
 
-/// Makes a list that is indexed by the numbers of a table at least this long. It grows by an eighth of itself, because
-/// doubling would cost the most memory of all.
-pub(crate) fn grow_to<T>(list: &mut Vec<T>, len: usize, vacant: impl FnMut() -> T) {
-    let needed = len.saturating_sub(list.len());
-    if needed > list.capacity() - list.len() {
-        list.reserve_exact(needed.max(list.len() / 8 + 1));
-    }
-    list.resize_with(list.len() + needed, vacant);
-}
-
 impl<T: Hash + Eq> Interner<T> {
     /// Returns the index of an equal value, adding one use to it. A new value is stored.
     pub(crate) fn acquire(&mut self, value: T) -> u32 {

@@ -11,22 +11,118 @@ const PIECE: usize = 1024;
 /// The end of the list of free numbers.
 const NONE: u32 = u32::MAX;
 
-/// Entries by number. The number of one that is removed is the next to be used again.
+/// Values by number, none of which is ever removed.
+#[derive(Clone)]
+pub(crate) struct Pieces<T> {
+    /// The values with the lowest numbers.
+    first: Vec<T>,
+    /// All others, which stay where they are.
+    more: Vec<Piece<T>>,
+    /// The number after the highest one.
+    end: u32,
+}
+
+/// The values of a piece. Their number is part of the type, so that a lookup does not have to compare with it.
+type Piece<T> = Box<[T; PIECE]>;
+
+impl<T> Default for Pieces<T> {
+    fn default() -> Self {
+        Self {
+            first: Vec::new(),
+            more: Vec::new(),
+            end: 0,
+        }
+    }
+}
+
+impl<T> Pieces<T> {
+    /// Returns the value with a number, if it was reached.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> Option<&T> {
+        if let Some(value) = self.first.get(number) {
+            return Some(value);
+        }
+        // A number below `FIRST` that is not there becomes one beyond all pieces.
+        let beyond = number.wrapping_sub(FIRST);
+        Some(&self.more.get(beyond / PIECE)?[beyond % PIECE])
+    }
+
+    #[inline]
+    fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        if number < self.first.len() {
+            return self.first.get_mut(number);
+        }
+        let beyond = number.wrapping_sub(FIRST);
+        Some(&mut self.more.get_mut(beyond / PIECE)?[beyond % PIECE])
+    }
+
+    /// Adds a value with the next number. The rest of a new piece is filled with vacant ones.
+    fn push(&mut self, value: T, vacant: impl FnMut() -> T) {
+        let number = self.end as usize;
+        self.end += 1;
+        if number < FIRST {
+            let len = self.first.len();
+            if len == self.first.capacity() {
+                // Doubling would cost the most memory of all.
+                self.first.reserve_exact((len / 8 + 1).min(FIRST - len));
+            }
+            self.first.push(value);
+            return;
+        }
+        if (number - FIRST).is_multiple_of(PIECE) {
+            let mut piece = Vec::with_capacity(PIECE);
+            piece.resize_with(PIECE, vacant);
+            let Ok(piece) = piece.into_boxed_slice().try_into() else {
+                unreachable!("it has as many values as a piece");
+            };
+            self.more.push(piece);
+        }
+        *self.get_mut(number).expect("the last piece has room") = value;
+    }
+
+    /// Adds vacant values until there is one with this number.
+    pub(crate) fn reach(&mut self, number: usize, mut vacant: impl FnMut() -> T) {
+        while self.end as usize <= number {
+            self.push(vacant(), &mut vacant);
+        }
+    }
+}
+
+impl<T> Index<usize> for Pieces<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, number: usize) -> &T {
+        self.get(number).expect("the value is there")
+    }
+}
+
+impl<T> IndexMut<usize> for Pieces<T> {
+    #[inline]
+    fn index_mut(&mut self, number: usize) -> &mut T {
+        self.get_mut(number).expect("the value is there")
+    }
+}
+
+/// Shows the values that were reached.
+impl<T: fmt::Debug> fmt::Debug for Pieces<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self
+            .first
+            .iter()
+            .chain(self.more.iter().flat_map(|piece| piece.iter()));
+        f.debug_list().entries(values.take(self.end as usize)).finish()
+    }
+}
+
+/// Entries by number. The number of one that is removed is the next to be used again. A piece that was emptied is kept.
 #[derive(Clone)]
 pub(crate) struct Slab<T> {
-    /// The entries with the lowest numbers.
-    first: Vec<Entry<T>>,
-    /// All others, which stay where they are. A piece that was emptied is kept.
-    more: Vec<Piece<T>>,
-    /// The number after the highest one that was ever used.
-    end: u32,
+    entries: Pieces<Entry<T>>,
     /// The free number that is used next, or [`NONE`].
     free: u32,
     len: u32,
 }
-
-/// The entries of a piece. Their number is part of the type, so that a lookup does not have to compare with it.
-type Piece<T> = Box<[Entry<T>; PIECE]>;
 
 /// The entries of a slab by value, in the order of their numbers. A type of its own instead of adapters, since a shard moves
 /// several of them for each event.
@@ -34,7 +130,7 @@ type Piece<T> = Box<[Entry<T>; PIECE]>;
 pub(crate) struct IntoEntries<T> {
     /// What is left of the piece that was reached.
     piece: IntoIter<Entry<T>>,
-    more: IntoIter<Piece<T>>,
+    more: IntoIter<Piece<Entry<T>>>,
 }
 
 impl<T> Iterator for IntoEntries<T> {
@@ -74,9 +170,7 @@ impl<T> Entry<T> {
 impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self {
-            first: Vec::new(),
-            more: Vec::new(),
-            end: 0,
+            entries: Pieces::default(),
             free: NONE,
             len: 0,
         }
@@ -96,7 +190,7 @@ impl<T> Slab<T> {
 
     /// Returns a number that is above those of all entries.
     pub(crate) fn end(&self) -> usize {
-        self.end as usize
+        self.entries.end as usize
     }
 
     /// Returns the number that the next entry gets.
@@ -108,35 +202,16 @@ impl<T> Slab<T> {
         }
     }
 
-    #[inline]
-    fn at(&self, number: usize) -> Option<&Entry<T>> {
-        if let Some(entry) = self.first.get(number) {
-            return Some(entry);
-        }
-        // A number below `FIRST` that is not there becomes one beyond all pieces.
-        let beyond = number.wrapping_sub(FIRST);
-        Some(&self.more.get(beyond / PIECE)?[beyond % PIECE])
-    }
-
-    #[inline]
-    fn at_mut(&mut self, number: usize) -> Option<&mut Entry<T>> {
-        if number < self.first.len() {
-            return self.first.get_mut(number);
-        }
-        let beyond = number.wrapping_sub(FIRST);
-        Some(&mut self.more.get_mut(beyond / PIECE)?[beyond % PIECE])
-    }
-
     /// Returns an entry, if it is there.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> Option<&T> {
-        self.at(number)?.used()
+        self.entries.get(number)?.used()
     }
 
     /// Returns an entry to be changed, if it is there.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
-        match self.at_mut(number)? {
+        match self.entries.get_mut(number)? {
             Entry::Used(value) => Some(value),
             Entry::Free(_) => None,
         }
@@ -147,43 +222,20 @@ impl<T> Slab<T> {
         self.len += 1;
         let number = self.next_number();
         if self.free == NONE {
-            self.push(Entry::Used(value));
+            self.entries.push(Entry::Used(value), || Entry::Free(NONE));
             return number;
         }
-        let entry = self.at_mut(number).expect("a free number has a place");
+        let entry = self.entries.get_mut(number).expect("a free number has a place");
         if let Entry::Free(next) = std::mem::replace(entry, Entry::Used(value)) {
             self.free = next;
         }
         number
     }
 
-    fn push(&mut self, entry: Entry<T>) {
-        let number = self.end();
-        self.end += 1;
-        if number < FIRST {
-            let len = self.first.len();
-            if len == self.first.capacity() {
-                // Doubling would cost the most memory of all.
-                self.first.reserve_exact((len / 8 + 1).min(FIRST - len));
-            }
-            self.first.push(entry);
-            return;
-        }
-        if (number - FIRST).is_multiple_of(PIECE) {
-            let mut piece = Vec::with_capacity(PIECE);
-            piece.resize_with(PIECE, || Entry::Free(NONE));
-            let Ok(piece) = piece.into_boxed_slice().try_into() else {
-                unreachable!("it has as many entries as a piece");
-            };
-            self.more.push(piece);
-        }
-        *self.at_mut(number).expect("the last piece has room") = entry;
-    }
-
     /// Removes an entry, if it is there.
     pub(crate) fn try_remove(&mut self, number: usize) -> Option<T> {
         let free = self.free;
-        let entry = self.at_mut(number)?;
+        let entry = self.entries.get_mut(number)?;
         match std::mem::replace(entry, Entry::Free(free)) {
             Entry::Used(value) => {
                 self.free = u32::try_from(number).expect("no table holds 2^32 entries");
@@ -206,17 +258,15 @@ impl<T> Slab<T> {
     /// taken.
     pub(crate) fn into_entries(self) -> IntoEntries<T> {
         IntoEntries {
-            piece: self.first.into_iter(),
-            more: self.more.into_iter(),
+            piece: self.entries.first.into_iter(),
+            more: self.entries.more.into_iter(),
         }
     }
 
     /// Returns all entries with their numbers, in the order of these.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        let entries = self
-            .first
-            .iter()
-            .chain(self.more.iter().flat_map(|piece| piece.iter()));
+        let Pieces { first, more, .. } = &self.entries;
+        let entries = first.iter().chain(more.iter().flat_map(|piece| piece.iter()));
         entries
             .enumerate()
             .filter_map(|(number, entry)| Some((number, entry.used()?)))

@@ -24,9 +24,9 @@ use anchor::Anchor;
 use held::Held;
 
 use crate::core::compact::index::{NumberIndex, NumberTable, half};
-use crate::core::compact::intern::{grow_to, push_tight};
+use crate::core::compact::intern::push_tight;
 use crate::core::compact::label_pairs::LabelPairs;
-use crate::core::compact::slab::Slab;
+use crate::core::compact::slab::{Pieces, Slab};
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::{IdMap, hash_of};
 use crate::core::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
@@ -47,7 +47,7 @@ pub(crate) struct SelectorCache {
     by_key: IdMap<u32, SmallSet<SelectorId>>,
     unanchored: SmallSet<SelectorId>,
     /// By Service; none for those without a selector.
-    services: Vec<SelectorId>,
+    services: Pieces<SelectorId>,
     matches: Slab<Matches>,
     matches_by_selectors: NumberIndex,
     /// The number of selectors that are the only match of a full set.
@@ -256,7 +256,7 @@ impl SelectorCache {
     }
 
     fn set_selector_of(&mut self, service: ServiceId, selector: SelectorId) {
-        grow_to(&mut self.services, service.index() + 1, || SelectorId::NONE);
+        self.services.reach(service.index(), || SelectorId::NONE);
         self.services[service.index()] = selector;
     }
 

@@ -1,5 +1,6 @@
 //! Nodes that are late, change, or say too little.
 
+use crate::log::Log;
 use crate::world::{World, ip, items, node, outlines, pod, service, service_with, text, version};
 use endpointd::core::hints::{
     HintState, HintedEndpoint, HintedSlice, NodeCapacity, REASON_DISABLED, REASON_ENABLED, Zone,
@@ -30,6 +31,7 @@ const HINT: &str = "/hints/forZones/0/name";
 /// the Node's coming does not wake it.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_is_missing_keeps_its_service_in_a_loop_of_errors() {
+    let log = Log::record();
     let mut world = World::new(100);
     world.nodes(1).await;
     world.pods(1).await;
@@ -58,6 +60,15 @@ async fn a_pod_whose_node_is_missing_keeps_its_service_in_a_loop_of_errors() {
     assert_eq!(
         text(&events[0]["message"]),
         "Pods on node n2, which does not exist, are left out: p2"
+    );
+    let lines = log.take();
+    let told = "WARN pods are left out of EndpointSlices, because their node does not exist namespace=default node=n2 pod=p2";
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.contains("does not exist"))
+            .collect::<Vec<_>>(),
+        [told]
     );
 
     world.make(node("n2", Some("z2"), Some("4"))).await;

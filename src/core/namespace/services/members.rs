@@ -3,7 +3,7 @@
 
 use super::Service;
 use crate::core::address::Family;
-use crate::core::compact::intern::grow_to;
+use crate::core::compact::slab::Pieces;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::{Inputs, Pod, PodChange};
@@ -82,12 +82,12 @@ impl Deref for Memberships {
 
 /// The memberships of all pods, by their numbers.
 #[derive(Clone, Default, Debug)]
-pub(in crate::core::namespace) struct AllMemberships(Vec<Memberships>);
+pub(in crate::core::namespace) struct AllMemberships(Pieces<Memberships>);
 
 impl AllMemberships {
     /// Adds a pod, which belongs to no Service yet.
     pub(in crate::core::namespace) fn enter(&mut self, pod: PodId) {
-        grow_to(&mut self.0, pod.index() + 1, Memberships::default);
+        self.0.reach(pod.index(), Memberships::default);
     }
 
     /// Forgets a pod.
