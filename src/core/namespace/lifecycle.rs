@@ -32,6 +32,7 @@
 //! [`Publishing`] has the parts that differ between kinds: what objects should hold, and how that is compared with what
 //! was read. [`ObjectState`] has the only retry clock of an object.
 
+mod arrivals;
 mod driver;
 mod notices;
 
@@ -44,10 +45,10 @@ use crate::core::body::{Encode, Request};
 use crate::core::compact::table::{EntryId, Named, Table};
 use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::hash::KeyedMap;
 use crate::core::ids::Uid;
 use crate::core::object::{Editor, ObjectState, Phase, Remote, RequestKind};
 use crate::core::time::Time;
+use arrivals::Arrivals;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -268,12 +269,8 @@ pub(super) struct Objects<T: Published> {
     blocked: BTreeSet<T::Id>,
     /// Blocked objects that the present plan has not checked yet.
     to_release: BTreeSet<T::Id>,
-    /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
-    /// are adopted when those are known.
-    /// Boxed, since they are moved whenever the map grows.
-    arrivals: KeyedMap<Box<str>, (u8, Box<T::Facts>)>,
-    /// The same, in the order in which they are to be adopted: that of [`adoption_order`].
-    adoption: BTreeSet<(Option<Time>, Box<str>)>,
+    /// Objects that were listed before their pods and Services.
+    arrivals: Arrivals<T::Facts>,
     /// Objects that may be due, but not before all others have been planned, by their position in a plan. Used only
     /// where more are wanted than are planned in one go.
     last: BTreeSet<(u8, T::Id)>,
@@ -286,8 +283,7 @@ impl<T: Published> Default for Objects<T> {
             wanted: BTreeSet::new(),
             blocked: BTreeSet::new(),
             to_release: BTreeSet::new(),
-            arrivals: KeyedMap::default(),
-            adoption: BTreeSet::new(),
+            arrivals: Arrivals::default(),
             last: BTreeSet::new(),
         }
     }
@@ -352,46 +348,13 @@ impl<T: Published> Objects<T> {
 
     /// Returns whether an object of this name was listed and waits for its pods and Services.
     pub(super) fn has_arrived(&self, name: &str) -> bool {
-        self.arrivals.contains_key(name)
+        self.arrivals.get(name).is_some()
     }
 
     /// Takes the first, in the order of adoption, of the objects that were listed before their pods and Services were
     /// known, with the epoch of its list.
     pub(super) fn take_arrival(&mut self) -> Option<ObjectEvent<T::Facts, <T::Facts as Whole>::Meta>> {
-        let Some((_, name)) = self.adoption.pop_first() else {
-            // This is asked at each plan, and there is memory to give back only after a start.
-            if self.arrivals.capacity() > 0 {
-                self.arrivals = KeyedMap::default();
-            }
-            return None;
-        };
-        let arrival = self.arrivals.remove(&name);
-        let (epoch, facts) = arrival.expect("an object that is to be adopted was listed");
-        Some(ObjectEvent::Whole(facts, epoch))
-    }
-
-    /// Keeps an object that was listed before its pods and Service were known.
-    fn keep_arrival(&mut self, epoch: u8, facts: Box<T::Facts>) {
-        let name: Box<str> = facts.meta().name().into();
-        self.drop_arrival(&name);
-        self.adoption.insert((facts.created(), name.clone()));
-        self.arrivals.insert(name, (epoch, facts));
-    }
-
-    /// Drops what a list showed of an object that waits to be adopted.
-    fn drop_arrival(&mut self, name: &str) {
-        if let Some(arrival) = self.arrivals.remove(name) {
-            self.adoption.remove(&(arrival.1.created(), name.into()));
-        }
-    }
-
-    /// Drops the objects that wait to be adopted and that the list of an epoch did not show.
-    fn drop_older_arrivals(&mut self, epoch: u8) {
-        let older = self.arrivals.iter().filter(|(_, arrival)| arrival.0 != epoch);
-        let older: Vec<_> = older.map(|(name, _)| name.clone()).collect();
-        for name in older {
-            self.drop_arrival(&name);
-        }
+        self.arrivals.take_first()
     }
 
     /// Drops some objects, from a number on, of those that are forgotten. Returns whether more are left.

@@ -246,7 +246,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             }
         }
         // An earlier arrival would be from another list.
-        objects.drop_arrival(name);
+        objects.arrivals.drop(name);
         let is_news = known.is_none_or(|id| {
             let object = objects[id].as_ref();
             let remote = object.remote.as_ref();
@@ -258,7 +258,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return;
         }
         if context_mut(self).pending_lists.hides_inputs() {
-            objects_mut(self).keep_arrival(epoch, facts);
+            objects_mut(self).arrivals.keep(epoch, facts);
             return;
         }
         match known {
@@ -275,10 +275,10 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
         let objects = objects_mut(self);
         if let Some(arrival) = objects.arrivals.get(meta.name()) {
-            if arrival.1.meta().version() >= meta.version() {
+            if arrival.meta().version() >= meta.version() {
                 return;
             }
-            objects.drop_arrival(meta.name());
+            objects.arrivals.drop(meta.name());
         }
         let Some(id) = objects.find(meta.name()) else {
             return self.seen(None, meta, epoch);
@@ -298,8 +298,8 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     fn vanished(&mut self, name: &str, version: u64) {
         let objects = objects_mut(self);
         let arrival = objects.arrivals.get(name);
-        if arrival.is_some_and(|arrival| arrival.1.meta().version() <= version) {
-            objects.drop_arrival(name);
+        if arrival.is_some_and(|arrival| arrival.meta().version() <= version) {
+            objects.arrivals.drop(name);
         }
         let Some(id) = objects.find(name) else { return };
         let object = objects[id].as_mut();
@@ -382,7 +382,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let objects = objects_mut(self);
         let more = end < objects.end();
         if !more {
-            objects.drop_older_arrivals(epoch);
+            objects.arrivals.drop_older(epoch);
         }
         more
     }
@@ -485,7 +485,7 @@ fn deleted<P: Publishing>(desk: &mut P, name: &str) {
     let objects = objects_mut(desk);
     match objects.find(name) {
         Some(id) => desk.lost(id),
-        None => objects.drop_arrival(name),
+        None => objects.arrivals.drop(name),
     }
 }
 
@@ -493,7 +493,7 @@ fn deleted<P: Publishing>(desk: &mut P, name: &str) {
 fn forget_arrival<P: Publishing>(desk: &mut P, id: Id<P>) {
     let objects = objects_mut(desk);
     let name = objects.known[id].name().to_owned();
-    objects.drop_arrival(&name);
+    objects.arrivals.drop(&name);
 }
 
 /// Returns whether the objects that are due have to be planned by [`plan_some`].
