@@ -137,16 +137,16 @@ impl Actor for Leases {
                 state.reads.forget(&namespace);
                 state.leave(&namespace);
             }
-            LeaseMsg::Ask(namespace, LeaseRequest::Read(generation, name)) => {
+            LeaseMsg::Ask(namespace, LeaseRequest::Read(generation, numbered)) => {
                 let read = LeaseRead {
                     namespace,
                     generation,
-                    name,
+                    numbered,
                 };
                 state.reads.want(read, state.handle.now());
                 state.read(&myself);
             }
-            LeaseMsg::Ask(namespace, LeaseRequest::Cancel(name)) => state.reads.cancel(&namespace, &name),
+            LeaseMsg::Ask(namespace, LeaseRequest::Cancel(read)) => state.reads.cancel(&namespace, &read),
             LeaseMsg::Answered(read, outcome) => {
                 let now = state.handle.now();
                 state.reads.done(read, outcome, now);

@@ -16,7 +16,10 @@ pub use following::LeaderStatus;
 pub(crate) use following::{Following, Settled};
 pub(crate) use rounds::{Applied, LeaseRound};
 
-use self::lease::{FollowedLease, Leader, LeaseEffect, LeaseRequest, Vacancy, holder_name, is_lease_name};
+use self::lease::{
+    FollowedLease, Leader, LeaseAnswer, LeaseEffect, LeaseRequest, NumberedRead, Vacancy, holder_name,
+    is_lease_name,
+};
 use self::retention::Retention;
 use super::compact::small::SmallSet;
 use super::deadlines::Deadlines;
@@ -36,6 +39,8 @@ pub(crate) struct FollowedLeases {
     listed: bool,
     /// Counts the lists.
     lists: u64,
+    /// Counts the reads that were taken back.
+    taken_back: u64,
     /// The Leases by name. They are sorted, so that work on all of them is done in steps, in an order that does not depend on
     /// hashes.
     followed: BTreeMap<Arc<str>, Followed>,
@@ -52,6 +57,8 @@ pub(crate) struct FollowedLeases {
 #[derive(Clone, Debug, Default)]
 struct Followed {
     lease: FollowedLease,
+    /// The number of its last read.
+    read: u64,
     /// Its entry in [`FollowedLeases::by_holder`].
     holder: Option<Box<str>>,
     /// The number of the last list that showed it.
@@ -124,8 +131,7 @@ impl FollowedLeases {
         followed.services.insert(service);
         if listed {
             if followed.lease.ask() {
-                let request = LeaseRequest::Read(self.generation, name.clone());
-                self.requests.push(request);
+                self.ask_for(name);
             }
         } else if let Some(begun) = begun {
             followed.lease.begun(begun);
@@ -161,9 +167,27 @@ impl FollowedLeases {
         if self.followed.is_empty() {
             self.retention.leave(now);
             self.requests.push(LeaseRequest::Leave);
-        } else if dropped.is_some_and(|dropped| dropped.lease.is_reading()) {
-            self.requests.push(LeaseRequest::Cancel(name.clone()));
+        } else if let Some(dropped) = dropped.filter(|dropped| dropped.lease.is_reading()) {
+            self.take_back(name, dropped.read);
         }
+    }
+
+    /// Asks for a read of a Lease.
+    fn ask_for(&mut self, name: &Arc<str>) {
+        if let Some(followed) = self.followed.get_mut(name) {
+            followed.read = self.taken_back;
+            let (name, number) = (name.clone(), followed.read);
+            let request = LeaseRequest::Read(self.generation, NumberedRead { name, number });
+            self.requests.push(request);
+        }
+    }
+
+    /// Takes a read back, whose answer counts for nothing from now on.
+    fn take_back(&mut self, name: &Arc<str>, number: u64) {
+        self.taken_back += 1;
+        let name = name.clone();
+        self.requests
+            .push(LeaseRequest::Cancel(NumberedRead { name, number }));
     }
 
     fn start(&mut self) {
@@ -195,8 +219,7 @@ impl FollowedLeases {
         let published = followed.services.len() > followed.vacant.len();
         let (reads, effect) = followed.lease.due(now, published);
         if reads {
-            let request = LeaseRequest::Read(self.generation, name.clone());
-            self.requests.push(request);
+            self.ask_for(&name);
         }
         Some(self.enact(&name, effect).unwrap_or_default())
     }
@@ -207,7 +230,28 @@ impl FollowedLeases {
         apply: impl FnOnce(&mut FollowedLease) -> LeaseEffect,
     ) -> Option<Concerned> {
         let followed = self.followed.get_mut(name)?;
+        let was_reading = followed.lease.is_reading();
         let effect = apply(&mut followed.lease);
+        if was_reading && !followed.lease.is_reading() {
+            let number = followed.read;
+            self.take_back(name, number);
+        }
+        self.enact(name, effect)
+    }
+
+    /// Applies the answer to a read, unless that was taken back.
+    fn apply_read(&mut self, read: &NumberedRead, answer: &LeaseAnswer, at: Duration) -> Option<Concerned> {
+        let NumberedRead { name, number } = read;
+        let followed = self.followed.get_mut(name)?;
+        if followed.read != *number {
+            return None;
+        }
+        let lease = &mut followed.lease;
+        let failures = lease.failures();
+        let effect = lease.read(answer, at);
+        if lease.failures() > failures {
+            lease.postpone(rounds::spread(name, at));
+        }
         self.enact(name, effect)
     }
 

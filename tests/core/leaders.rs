@@ -196,8 +196,8 @@ impl World {
             self.state.advance(now);
             while self.state.next_look().is_some_and(|at| at <= now) && self.state.look_at_one(now) {}
             for request in self.state.take_lease_requests() {
-                if let LeaseRequest::Read(_, name) = request {
-                    self.hear(self.now, LeaseEvent::Read(name, LeaseAnswer::Failed));
+                if let LeaseRequest::Read(_, read) = request {
+                    self.hear(self.now, LeaseEvent::Read(read, LeaseAnswer::Failed));
                 }
             }
             written.extend(self.settle());

@@ -81,10 +81,10 @@ impl Model {
                     let list = LeaseList::new(self.leases.clock, version, all);
                     self.leases.news = [LeaseEvent::Begun, LeaseEvent::Listed(list)].into();
                 }
-                LeaseRequest::Read(number, name) if Some(number) == self.leases.following => {
-                    let found = self.leases.there.get(&name).cloned();
+                LeaseRequest::Read(number, read) if Some(number) == self.leases.following => {
+                    let found = self.leases.there.get(&read.name).cloned();
                     let answer = found.map_or(LeaseAnswer::Missing, LeaseAnswer::Found);
-                    self.leases.news.push_back(LeaseEvent::Read(name, answer));
+                    self.leases.news.push_back(LeaseEvent::Read(read, answer));
                 }
                 // Reads begin at once.
                 LeaseRequest::Read(..) | LeaseRequest::Cancel(_) => {}

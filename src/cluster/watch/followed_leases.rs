@@ -114,14 +114,14 @@ impl LeaseReader {
         let LeaseRead {
             namespace,
             generation,
-            name,
+            numbered,
         } = read;
-        let answer = match timeout(READING, self.get(&namespace, &name)).await {
+        let answer = match timeout(READING, self.get(&namespace, &numbered.name)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(Busy(pause))) => return ReadOutcome::Throttled(pause),
             Err(_) => LeaseAnswer::Failed,
         };
-        self.hand_on(&namespace, generation, vec![LeaseEvent::Read(name, answer)]);
+        self.hand_on(&namespace, generation, vec![LeaseEvent::Read(numbered, answer)]);
         ReadOutcome::Done
     }
 

@@ -139,7 +139,16 @@ pub enum LeaseEvent {
     /// The watch shows that a Lease is gone, as of a version.
     Gone(Arc<str>, u64),
     /// The answer to a read.
-    Read(Arc<str>, LeaseAnswer),
+    Read(NumberedRead, LeaseAnswer),
+}
+
+/// A read of a Lease, distinct from an earlier one of the same Lease that was taken back.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct NumberedRead {
+    /// The Lease.
+    pub name: Arc<str>,
+    /// The number of reads that the namespace had taken back when it asked for this one.
+    pub number: u64,
 }
 
 /// A request about the Leases of a namespace.
@@ -147,10 +156,10 @@ pub enum LeaseEvent {
 pub enum LeaseRequest {
     /// Follow them from now on. Reports carry this number.
     Follow(u64),
-    /// Read one of them, under this number.
-    Read(u64, Arc<str>),
-    /// Do not read this one, unless that has begun.
-    Cancel(Arc<str>),
+    /// Read one of them. The report carries this number of the request to follow.
+    Read(u64, NumberedRead),
+    /// Do not make this read, unless it has begun.
+    Cancel(NumberedRead),
     /// Stop following them.
     Leave,
 }

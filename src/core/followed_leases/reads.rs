@@ -8,6 +8,7 @@
 //! A Service may name another Lease with each of its updates, which can be more often than reads are sent. A namespace takes back
 //! the read of a Lease that it forgets, so it has at most as many reads waiting as it follows Leases, and those that were in flight.
 
+use super::lease::NumberedRead;
 use crate::core::bucket::TokenBucket;
 use crate::core::deadlines::Deadlines;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,8 +38,8 @@ pub(crate) struct LeaseRead {
     pub(crate) namespace: Arc<str>,
     /// The number of the request to follow that this belongs to.
     pub(crate) generation: u64,
-    /// The Lease.
-    pub(crate) name: Arc<str>,
+    /// The Lease, and the number of the read.
+    pub(crate) numbered: NumberedRead,
 }
 
 /// The outcome of a read.
@@ -54,13 +55,20 @@ pub(crate) enum ReadOutcome {
 #[derive(Debug, Default)]
 struct Tenant {
     /// The Leases to be read, by the time at which they were asked for. Those that are to be read again come first.
-    waiting: Deadlines<Arc<str>>,
-    in_flight: usize,
+    waiting: Deadlines<NumberedRead>,
+    in_flight: Vec<InFlight>,
     /// True if it is in [`LeaseReads::turns`].
     has_turn: bool,
-    /// The present number of its request to follow, under which all waiting reads are sent. Reads under another number are not sent
-    /// again.
+    /// The present number of its request to follow, under which all waiting reads are sent.
     generation: Option<u64>,
+}
+
+/// A read in flight.
+#[derive(Debug)]
+struct InFlight {
+    numbered: NumberedRead,
+    /// True if its answer counts for nothing, so that it is not sent again.
+    taken_back: bool,
 }
 
 /// The reads of Leases that wait or are in flight. Owned by one actor, which supplies the time.
@@ -96,18 +104,22 @@ impl LeaseReads {
     pub(crate) fn want(&mut self, read: LeaseRead, now: Duration) {
         let tenant = self.tenants.entry(read.namespace.clone()).or_default();
         tenant.generation = Some(read.generation);
-        if tenant.waiting.get(&read.name).is_none() {
-            tenant.waiting.set(read.name, now);
+        if tenant.waiting.get(&read.numbered).is_none() {
+            tenant.waiting.set(read.numbered, now);
         }
         self.take_turn(&read.namespace);
     }
 
-    /// Takes back a read that waits. One that is in flight is answered all the same.
-    pub(crate) fn cancel(&mut self, namespace: &str, name: &str) {
+    /// Takes back a read. One that is in flight is answered all the same, but not sent again.
+    pub(crate) fn cancel(&mut self, namespace: &str, read: &NumberedRead) {
         let Some(tenant) = self.tenants.get_mut(namespace) else {
             return;
         };
-        tenant.waiting.remove(name);
+        tenant.waiting.remove(read);
+        let in_flight = tenant.in_flight.iter_mut();
+        for in_flight in in_flight.filter(|in_flight| in_flight.numbered == *read) {
+            in_flight.taken_back = true;
+        }
         if tenant.waiting.is_empty() {
             self.lose_turn(namespace);
         }
@@ -120,6 +132,9 @@ impl LeaseReads {
             return;
         };
         tenant.waiting.clear();
+        for in_flight in &mut tenant.in_flight {
+            in_flight.taken_back = true;
+        }
         tenant.generation = None;
         self.lose_turn(namespace);
     }
@@ -148,14 +163,17 @@ impl LeaseReads {
         let tenant = self.tenants.get_mut(&namespace)?;
         tenant.has_turn = false;
         let generation = tenant.generation?;
-        let name = tenant.waiting.pop()?;
-        tenant.in_flight += 1;
+        let numbered = tenant.waiting.pop()?;
+        tenant.in_flight.push(InFlight {
+            numbered: numbered.clone(),
+            taken_back: false,
+        });
         self.in_flight += 1;
         self.take_turn(&namespace);
         Some(LeaseRead {
             namespace,
             generation,
-            name,
+            numbered,
         })
     }
 
@@ -163,11 +181,13 @@ impl LeaseReads {
     pub(crate) fn done(&mut self, read: LeaseRead, outcome: ReadOutcome, now: Duration) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(tenant) = self.tenants.get_mut(&read.namespace) {
-            tenant.in_flight = tenant.in_flight.saturating_sub(1);
+            let mut in_flight = tenant.in_flight.iter();
+            let at = in_flight.position(|in_flight| in_flight.numbered == read.numbered);
+            let taken_back = at.is_none_or(|at| tenant.in_flight.swap_remove(at).taken_back);
             if let ReadOutcome::Throttled(_) = outcome
-                && tenant.generation == Some(read.generation)
+                && !taken_back
             {
-                tenant.waiting.set(read.name, Duration::ZERO);
+                tenant.waiting.set(read.numbered, Duration::ZERO);
             }
         }
         match outcome {
@@ -199,7 +219,7 @@ impl LeaseReads {
         if let Some(tenant) = self.tenants.get_mut(namespace)
             && !tenant.has_turn
             && !tenant.waiting.is_empty()
-            && tenant.in_flight < AT_ONCE_OF_ONE
+            && tenant.in_flight.len() < AT_ONCE_OF_ONE
         {
             tenant.has_turn = true;
             self.turns.push_back(namespace.clone());
@@ -218,7 +238,7 @@ impl LeaseReads {
 
     fn drop_if_idle(&mut self, namespace: &str) {
         let tenant = self.tenants.get(namespace);
-        if tenant.is_some_and(|tenant| tenant.waiting.is_empty() && tenant.in_flight == 0) {
+        if tenant.is_some_and(|tenant| tenant.waiting.is_empty() && tenant.in_flight.is_empty()) {
             self.tenants.remove(namespace);
         }
     }

@@ -78,14 +78,7 @@ impl FollowedLeases {
                 self.apply_to_one(&facts.name, |lease| lease.seen(facts.version, &facts.record, at))
             }
             LeaseEvent::Gone(name, version) => self.apply_to_one(&name, |lease| lease.gone(version, at)),
-            LeaseEvent::Read(name, answer) => self.apply_to_one(&name, |lease| {
-                let failures = lease.failures();
-                let effect = lease.read(&answer, at);
-                if lease.failures() > failures {
-                    lease.postpone(spread(&name, at));
-                }
-                effect
-            }),
+            LeaseEvent::Read(read, answer) => self.apply_read(&read, &answer, at),
         })
     }
 
@@ -201,7 +194,7 @@ impl FollowedLeases {
 
 /// Returns the jitter to add to the pause before a failed read is repeated. Thousands of reads may fail at the same moment, and
 /// should not all be repeated at once.
-fn spread(name: &str, at: Duration) -> Duration {
+pub(super) fn spread(name: &str, at: Duration) -> Duration {
     LONGEST_SPREAD.mul_f64(f64::from(FxBuildHasher.hash_one((name, at)) as u32) / f64::from(u32::MAX))
 }
 

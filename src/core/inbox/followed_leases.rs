@@ -54,12 +54,12 @@ impl WaitingLeases {
             }
             LeaseEvent::Seen(facts) => (&facts.name, 0),
             LeaseEvent::Gone(name, _) => (name, 0),
-            LeaseEvent::Read(name, _) => (name, 1),
+            LeaseEvent::Read(read, _) => (&read.name, 1),
         };
         let name = name.clone();
         if let Some(waiting) = self.changes.get_mut(&name) {
-            // Another watch may have shown what is newer.
-            let newer = waiting[at].as_ref().and_then(version_of) > version_of(&change);
+            // Another watch may have shown what is newer, and a read that was taken back may be answered after its successor.
+            let newer = waiting[at].as_ref().and_then(order_of) > order_of(&change);
             if !newer {
                 waiting[at] = Some(change);
             }
@@ -77,6 +77,15 @@ impl WaitingLeases {
             changes: self.changes.into_entries(),
             read: None,
         }
+    }
+}
+
+/// Returns the number of a read, and the version that an event of a watch shows: of two such changes, the one with the higher number
+/// is the newer one.
+fn order_of(change: &LeaseChange) -> Option<u64> {
+    match &change.event {
+        LeaseEvent::Read(read, _) => Some(read.number),
+        _ => version_of(change),
     }
 }
 

@@ -125,10 +125,10 @@ impl Stage<'_> {
                     let list = LeaseList::new(self.now, version, all);
                     (generation, vec![LeaseEvent::Begun, LeaseEvent::Listed(list)])
                 }
-                LeaseRequest::Read(generation, name) => {
-                    let found = there.get(&name).cloned();
+                LeaseRequest::Read(generation, read) => {
+                    let found = there.get(&read.name).cloned();
                     let answer = found.map_or(LeaseAnswer::Missing, LeaseAnswer::Found);
-                    (generation, vec![LeaseEvent::Read(name, answer)])
+                    (generation, vec![LeaseEvent::Read(read, answer)])
                 }
                 // Reads begin at once.
                 LeaseRequest::Cancel(_) => continue,

@@ -1,24 +1,45 @@
 use super::*;
-use crate::core::followed_leases::lease::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseList, LeaseRequest};
-use crate::core::followed_leases::{Applied, FollowedLeases, Following, LeaderDecision, LeaseRound};
+use crate::core::followed_leases::lease::{
+    LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest,
+};
+use crate::core::followed_leases::{
+    Applied, FollowedLeases, Following, LeaderDecision, LeaderStatus, LeaseRound,
+};
 use crate::core::ids::ServiceId;
+use crate::core::lease::Record;
 use std::collections::BTreeSet;
 
 fn read(namespace: &str, number: u32) -> LeaseRead {
     LeaseRead {
         namespace: namespace.into(),
         generation: 1,
+        numbered: numbered(number),
+    }
+}
+
+fn numbered(number: u32) -> NumberedRead {
+    NumberedRead {
         name: format!("lease-{number}").into(),
+        number: 0,
     }
 }
 
 fn key(read: &LeaseRead) -> (String, String) {
-    (read.namespace.to_string(), read.name.to_string())
+    (read.namespace.to_string(), read.numbered.name.to_string())
 }
 
 /// All that may be sent at a time.
 fn sent(reads: &mut LeaseReads, now: Duration) -> Vec<LeaseRead> {
     std::iter::from_fn(|| reads.next(now).ok()).collect()
+}
+
+/// The reads that may be sent at a time if each is answered at once.
+fn sent_one_by_one(reads: &mut LeaseReads, now: Duration) -> impl Iterator<Item = LeaseRead> {
+    std::iter::from_fn(move || {
+        let read = reads.next(now).ok()?;
+        reads.done(read.clone(), ReadOutcome::Done, now);
+        Some(read)
+    })
 }
 
 #[test]
@@ -139,9 +160,9 @@ fn a_read_that_is_taken_back_is_not_sent_and_leaves_no_turn() {
         reads.want(read("a", number), now + Duration::from_millis(number.into()));
     }
     reads.want(read("b", 0), now);
-    reads.cancel("a", "lease-0");
-    reads.cancel("a", "lease-7");
-    reads.cancel("other", "lease-0");
+    reads.cancel("a", &numbered(0));
+    reads.cancel("a", &numbered(7));
+    reads.cancel("other", &numbered(0));
     // One that is asked for again while it waits is sent once.
     reads.want(read("a", 1), now + Duration::from_secs(1));
     let flying = sent(&mut reads, now);
@@ -150,8 +171,26 @@ fn a_read_that_is_taken_back_is_not_sent_and_leaves_no_turn() {
         reads.done(read, ReadOutcome::Done, now);
     }
     reads.want(read("a", 4), now);
-    reads.cancel("a", "lease-4");
+    reads.cancel("a", &numbered(4));
     assert_eq!(reads.next(now), Err(None));
+    assert!(reads.tenants.is_empty() && reads.turns.is_empty());
+}
+
+#[test]
+fn a_read_that_is_taken_back_in_flight_is_not_sent_again() {
+    let mut reads = LeaseReads::new(1);
+    let now = Duration::from_secs(1);
+    reads.want(read("a", 0), now);
+    reads.want(read("a", 1), now);
+    let flying = sent(&mut reads, now);
+    reads.cancel("a", &numbered(0));
+    for read in flying {
+        reads.done(read, ReadOutcome::Throttled(None), now);
+    }
+    let later = Duration::from_secs(100);
+    assert_eq!(reads.next(later), Ok(read("a", 1)), "the other one is");
+    reads.done(read("a", 1), ReadOutcome::Done, later);
+    assert_eq!(reads.next(later), Err(None));
     assert!(reads.tenants.is_empty() && reads.turns.is_empty());
 }
 
@@ -172,12 +211,16 @@ impl Namespace {
         };
         namespace.leases.follow(ServiceId(0), first, Duration::ZERO);
         namespace.carry_out(Duration::ZERO);
-        let list = LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 1, Vec::new()));
-        let mut round = namespace.apply(list, Duration::ZERO);
-        while let Some(rest) = round {
-            (_, round) = namespace.leases.step(rest, 100, Duration::ZERO);
-        }
+        namespace.list(Duration::ZERO);
         namespace
+    }
+
+    /// Takes in a list that shows no Lease.
+    fn list(&mut self, at: Duration) {
+        let mut round = self.apply(LeaseEvent::Listed(LeaseList::new(at, 1, Vec::new())), at);
+        while let Some(rest) = round {
+            (_, round) = self.leases.step(rest, 100, at);
+        }
     }
 
     fn apply(&mut self, event: LeaseEvent, at: Duration) -> Option<LeaseRound> {
@@ -200,18 +243,18 @@ impl Namespace {
                     self.reads.forget("a");
                     self.generation = generation;
                 }
-                LeaseRequest::Read(generation, name) => {
+                LeaseRequest::Read(generation, numbered) => {
                     let namespace = "a".into();
                     self.reads.want(
                         LeaseRead {
                             namespace,
                             generation,
-                            name,
+                            numbered,
                         },
                         now,
                     );
                 }
-                LeaseRequest::Cancel(name) => self.reads.cancel("a", &name),
+                LeaseRequest::Cancel(read) => self.reads.cancel("a", &read),
                 LeaseRequest::Leave => self.reads.forget("a"),
             }
         }
@@ -221,7 +264,7 @@ impl Namespace {
     fn send_all(&mut self, now: Duration) -> usize {
         let mut count = 0;
         while let Ok(read) = self.reads.next(now) {
-            let answer = LeaseEvent::Read(read.name.clone(), LeaseAnswer::Missing);
+            let answer = LeaseEvent::Read(read.numbered.clone(), LeaseAnswer::Missing);
             assert!(self.apply(answer, now).is_none());
             self.reads.done(read, ReadOutcome::Done, now);
             count += 1;
@@ -274,6 +317,67 @@ fn a_service_that_names_another_lease_with_each_update_has_few_reads_waiting() {
     }
 }
 
+/// A read is under way when its Lease is forgotten. Then a Service follows the Lease again.
+#[test]
+fn an_answer_to_a_read_that_was_taken_back_counts_for_nothing() {
+    let name = |number: u32| Arc::<str>::from(format!("lease-{number}"));
+    let mut namespace = Namespace::new(&name(0));
+    let mut now = Duration::from_secs(1);
+    let lease: Arc<str> = "x".into();
+    namespace.leases.follow(ServiceId(1), &lease, now);
+    namespace.carry_out(now);
+    let old = namespace.reads.next(now).unwrap();
+    assert_eq!(old.numbered.name, lease);
+    // The server has answered that there is no such Lease, and the answer is slow. Others are named until it is forgotten.
+    namespace.leases.unfollow(ServiceId(1), &lease, now);
+    for number in 1000..1400 {
+        now += Duration::from_micros(1);
+        namespace.leases.follow(ServiceId(1), &name(number), now);
+        namespace.leases.unfollow(ServiceId(1), &name(number), now);
+    }
+    namespace.carry_out(now);
+    namespace.leases.follow(ServiceId(1), &lease, now);
+    namespace.carry_out(now);
+    // The Lease has been created meanwhile.
+    assert!(
+        namespace
+            .apply(LeaseEvent::Read(old.numbered.clone(), LeaseAnswer::Missing), now)
+            .is_none()
+    );
+    namespace.reads.done(old, ReadOutcome::Done, now);
+    assert_eq!(namespace.leader(&lease), None, "its new read has no answer yet");
+    let is_of_lease = |read: &LeaseRead| read.numbered.name == lease;
+    let seconds = (0..10).map(|second| now + Duration::from_secs(second));
+    let mut found = seconds.filter_map(|at| sent_one_by_one(&mut namespace.reads, at).find(is_of_lease));
+    let new = found.next().unwrap();
+    let record = Record {
+        holder: "pod_1".into(),
+        seconds: 15,
+        ..Record::default()
+    };
+    let facts = LeaseFacts {
+        name: lease.clone(),
+        version: 5,
+        record,
+    };
+    namespace.apply(LeaseEvent::Read(new.numbered, LeaseAnswer::Found(facts)), now);
+    let decision = namespace.leader(&lease).unwrap();
+    assert_eq!(decision.status, LeaderStatus::SeveralPods, "it has a holder");
+}
+
+#[test]
+fn a_list_takes_the_reads_back_that_it_makes_needless() {
+    let lease: Arc<str> = "x".into();
+    let mut namespace = Namespace::new(&"first".into());
+    let now = Duration::from_secs(1);
+    namespace.leases.follow(ServiceId(1), &lease, now);
+    namespace.carry_out(now);
+    assert_eq!(namespace.waiting(), 1);
+    namespace.list(now);
+    namespace.carry_out(now);
+    assert_eq!(namespace.waiting(), 0);
+}
+
 /// Reads come and are answered in a random order: bounds hold, each read is answered in the end, and no namespace has two turns while
 /// another waits for its first.
 #[test]
@@ -298,7 +402,7 @@ fn random_reads_are_all_sent_in_turns_and_within_bounds() {
                     let read = read(&namespace, number);
                     wanted.insert(key(&read));
                     let waits = reads.tenants.get(&read.namespace).is_some_and(|it| it.has_turn);
-                    let full = |it: &Tenant| it.in_flight >= AT_ONCE_OF_ONE;
+                    let full = |it: &Tenant| it.in_flight.len() >= AT_ONCE_OF_ONE;
                     if !waits && !reads.tenants.get(&read.namespace).is_some_and(full) {
                         overtaken.insert(read.namespace.clone(), BTreeSet::new());
                     }
