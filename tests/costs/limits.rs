@@ -22,8 +22,9 @@ use news::{Means, News, content, gone, read};
 use objects::{Field, Kind, fields};
 use std::time::Duration;
 
-/// Units between two looks at the clock: a turn and the largest piece of work that cannot be divided.
-const MOST_UNITS: u64 = 5 * TurnBudget::TURN;
+/// Units between two looks at the clock: a turn and the largest piece of work that cannot be divided, which is one object at the
+/// API's limits.
+const MOST_UNITS: u64 = TurnBudget::TURN + 45_000;
 /// Bytes that a step may allocate for each unit of its work. A step that allocates more does work that is not counted.
 const ALLOCATED_PER_UNIT: usize = 2048;
 /// Bytes that it may allocate beyond that for each byte that was read: tables double.

@@ -44,22 +44,37 @@ impl Way {
 pub(super) struct Listing<T> {
     /// The epoch to hand it on under as it arrives; `None` to buffer it.
     passing: Option<u8>,
-    kept: Vec<(T, Option<DeletedAt>)>,
+    /// The buffered objects, in the parts in which they are handed on.
+    kept: Vec<Part<T>>,
     /// Number of objects.
     pub(super) objects: usize,
     /// The version that the list shows.
     pub(super) version: u64,
 }
 
+/// Objects, each with the version of its deletion if it is gone.
+type Part<T> = Vec<(T, Option<DeletedAt>)>;
+
+/// The most objects that are added to a part. What the whole list takes is then never copied, and what was handed on is no longer
+/// held: a list of a million pods would be in memory four times otherwise, on its way from here into the inbox of its shard.
+const PART: usize = 4096;
+
 impl<T: Item> Listing<T> {
-    fn take(&mut self, reader: &Reader, items: Vec<(T, Option<DeletedAt>)>, errors: &[Undecodable]) {
+    fn take(&mut self, reader: &Reader, items: Part<T>, errors: &[Undecodable]) {
         reader.complain(errors);
         reader.metrics.alive();
         reader.metrics.listed.increment(items.len() as u64);
         self.objects += items.len();
         match self.passing {
             Some(epoch) => T::hand_on(&*reader.handler, reader.source.kind, items, Seen::now(epoch)),
-            None => self.kept.extend(items),
+            None => self.keep(items),
+        }
+    }
+
+    fn keep(&mut self, items: Part<T>) {
+        match self.kept.last_mut() {
+            Some(last) if last.len() + items.len() <= PART => last.extend(items),
+            _ => self.kept.push(items),
         }
     }
 
@@ -67,7 +82,10 @@ impl<T: Item> Listing<T> {
     pub(super) fn hand_on(self, handler: &dyn WatchHandler, kind: Kind, epoch: u8) {
         if self.passing.is_none() {
             handler.begin_list(kind);
-            T::hand_on(handler, kind, self.kept, Seen::now(epoch));
+            let seen = Seen::now(epoch);
+            for part in self.kept {
+                T::hand_on(handler, kind, part, seen);
+            }
         }
     }
 }
@@ -150,3 +168,6 @@ impl Reader {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests;
