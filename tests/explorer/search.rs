@@ -1,6 +1,6 @@
 //! The search: depth first, every step that is possible in a state, each state once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::ops::Deref;
@@ -121,12 +121,20 @@ impl<S: System> Search<S> {
     }
 }
 
+thread_local! {
+    /// Space for texts, so that none has to grow. As many are in use at a time as parts are in each other.
+    static TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A hash of all that a value shows of itself: two values with the same are the same.
 fn digest(value: &impl fmt::Debug) -> u128 {
     // Hashed at once, in a crate that is optimized: hashing each piece of text here took half of the search's time.
-    let mut text = String::with_capacity(4096);
+    let mut text = TEXTS.with_borrow_mut(Vec::pop).unwrap_or_default();
+    text.clear();
     write!(text, "{value:?}").expect("a state can be shown");
-    XxHash3_128::oneshot(text.as_bytes())
+    let digest = XxHash3_128::oneshot(text.as_bytes());
+    TEXTS.with_borrow_mut(|texts| texts.push(text));
+    digest
 }
 
 /// A part of a state that most steps leave as it is: copied, and looked at for the digest, only when it changes.
