@@ -66,10 +66,14 @@ impl Answer {
     }
 }
 
-/// Derives the server's load from a status. A failure of one request (500) says nothing about load: its cause may lie
-/// in the object alone.
-fn load_of(code: StatusCode) -> Load {
+/// The beginning of the message of each refusal by a webhook, whatever code and text the webhook chose (API server, 1.36).
+const BY_WEBHOOK: &str = "admission webhook \"";
+
+/// Derives the server's load from an answer. A failure of one request (500) says nothing about load: its cause may lie
+/// in the object alone. A webhook may refuse with any code.
+fn load_of(code: StatusCode, message: &str) -> Load {
     match code {
+        code if !code.is_success() && message.starts_with(BY_WEBHOOK) => Load::Declined,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Load::Overloaded,
         // From a gateway, or from a server that gave up on the request.
         StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
@@ -252,12 +256,14 @@ fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
         .as_ref()
         .filter(|_| waits)
         .and_then(|status| head.pause(status));
+    let message = status.as_ref().map_or("", |status| &*status.message);
+    let load = load_of(head.code, message);
     Answer {
         outcome,
         why: status.map(|status| status.message.into()),
         pause: pause.map(|pause| pause.min(LONGEST_PAUSE)),
         took: Duration::ZERO,
-        load: load_of(head.code),
+        load,
     }
 }
 
@@ -276,4 +282,25 @@ fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
         log!(warn, asked, error = %failure, "a request failed; it is retried");
     }
     Answer::missing(Outcome::Unknown, Load::Unanswered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Load, StatusCode, load_of};
+
+    #[test]
+    fn the_refusal_of_a_webhook_is_no_sign_of_the_servers_load() {
+        let by_webhook = "admission webhook \"quota.example.com\" denied the request: too many requests";
+        for (code, load) in [
+            (StatusCode::TOO_MANY_REQUESTS, Load::Overloaded),
+            (StatusCode::SERVICE_UNAVAILABLE, Load::Overloaded),
+            (StatusCode::GATEWAY_TIMEOUT, Load::Unanswered),
+            (StatusCode::REQUEST_TIMEOUT, Load::Unanswered),
+            (StatusCode::INTERNAL_SERVER_ERROR, Load::Declined),
+        ] {
+            assert_eq!(load_of(code, "too many requests, please try again later"), load);
+            assert_eq!(load_of(code, by_webhook), Load::Declined, "{code}");
+        }
+        assert_eq!(load_of(StatusCode::OK, ""), Load::Answered);
+    }
 }

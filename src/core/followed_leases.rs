@@ -192,6 +192,8 @@ impl FollowedLeases {
 
     fn start(&mut self) {
         self.generation += 1;
+        // All reads before it.
+        self.taken_back += 1;
         (self.begun, self.listed) = (None, false);
         self.requests.push(LeaseRequest::Follow(self.generation));
     }

@@ -102,9 +102,10 @@ impl Pacing {
 pub enum Load {
     /// The API server has carried the request out.
     Answered,
-    /// The API server answered, but has not carried the request out, which takes another time than if it had.
+    /// The API server answered, but has not carried the request out, which takes another time than if it had. If the answer asks
+    /// for a pause, it is that of a webhook.
     Declined,
-    /// The API server answered that it is overloaded (429, 503), or a webhook did. It counts as overload unless the same
+    /// The API server answered that it is overloaded (429, 503), or someone on the way did. It counts as overload unless the same
     /// object's last write ended like this too, or had no answer: the failures of one object are no sign of the server's load.
     Overloaded,
     /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
@@ -440,7 +441,9 @@ impl Publisher {
         };
         let carried_out = end == End::CarriedOut;
         // A namespace whose writes are not answered promptly, while others' are carried out, says nothing of the API server.
-        let counts = self.stuck.is_prompt(namespace) || !self.refusals.goes_on(now);
+        // Nor does an answer that is known to be a webhook's.
+        let is_prompt = self.stuck.is_prompt(namespace);
+        let counts = load != Load::Declined && (is_prompt || !self.refusals.goes_on(now));
         match pause {
             Some(pause) => {
                 self.pauses.asked(namespace, pause, counts, now);
@@ -588,6 +591,8 @@ impl Publisher {
                 .chain(self.window.probes_until())
                 .chain(more)
                 .chain(pause)
+                // Those that wait because requests of others hang may go when these leave their places.
+                .chain(self.stuck.next().filter(|_| self.held_back))
                 .min(),
             limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }

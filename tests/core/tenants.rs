@@ -305,6 +305,35 @@ fn a_webhook_that_throttles_a_dozen_busy_namespaces_holds_up_no_other_for_long()
     }
 }
 
+/// The answers of a webhook are known by their message, which the API server begins. Its namespaces were answered promptly before.
+#[test]
+fn a_webhook_that_begins_to_throttle_holds_up_no_other() {
+    for (namespaces, pause) in [(12, SECOND), (100, 30 * SECOND), (300, SECOND)] {
+        let mut play = Play::new();
+        for millis in 0..40_000 {
+            if millis % 50 == 0 {
+                play.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
+            }
+            for slice in (0..5 * namespaces).filter(|slice| (millis + slice * 7919) % 1000 == 0) {
+                play.want(&format!("webhook-{}", slice / 5), slice % 5, Priority::Remove);
+            }
+            play.pass(|namespace, _| {
+                if namespace.starts_with("webhook") && millis >= 10_000 {
+                    Answer {
+                        load: Load::Declined,
+                        ..Answer::refused(pause)
+                    }
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
+            });
+        }
+        let longest = play.longest();
+        assert!(longest < SECOND, "{namespaces} namespaces: {longest:?}");
+        assert!(play.publisher.window() > 2, "the window is that of the server");
+    }
+}
+
 /// The same namespaces' webhook hangs for ten seconds.
 #[test]
 fn a_webhook_that_hangs_for_many_namespaces_holds_up_no_other_for_long() {

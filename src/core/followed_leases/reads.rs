@@ -66,6 +66,7 @@ struct Tenant {
 /// A read in flight.
 #[derive(Debug)]
 struct InFlight {
+    generation: u64,
     numbered: NumberedRead,
     /// True if its answer counts for nothing, so that it is not sent again.
     taken_back: bool,
@@ -165,6 +166,7 @@ impl LeaseReads {
         let generation = tenant.generation?;
         let numbered = tenant.waiting.pop()?;
         tenant.in_flight.push(InFlight {
+            generation,
             numbered: numbered.clone(),
             taken_back: false,
         });
@@ -182,7 +184,9 @@ impl LeaseReads {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(tenant) = self.tenants.get_mut(&read.namespace) {
             let mut in_flight = tenant.in_flight.iter();
-            let at = in_flight.position(|in_flight| in_flight.numbered == read.numbered);
+            let at = in_flight.position(|in_flight| {
+                in_flight.generation == read.generation && in_flight.numbered == read.numbered
+            });
             let taken_back = at.is_none_or(|at| tenant.in_flight.swap_remove(at).taken_back);
             if let ReadOutcome::Throttled(_) = outcome
                 && !taken_back

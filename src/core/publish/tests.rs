@@ -477,3 +477,39 @@ fn endpoints_had_no_limit_while_their_own_watch_told_nothing() {
     let mut publisher = Publisher::new(watch(0, 0.0), 0);
     assert!(written_in_ten_seconds(&mut publisher, &endpoints) > 10_000);
 }
+
+/// In a quiet cluster no message comes until their webhook gives up.
+#[test]
+fn a_namespace_that_waits_for_those_that_hang_is_looked_at_when_they_leave_their_places() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    let well = key("well", "k");
+    publisher.wanted(&well, &want(&well, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(well.clone()));
+    publisher.replied(&well, Reply::Built(update()), NOW);
+    publisher.answered(&well, landing(Load::Answered, MS), NOW);
+    publisher.replied(&well, Reply::Settled, NOW);
+    let hang = |publisher: &mut Publisher, number: usize, now: Duration| {
+        let hung = key(&format!("hung-{number}"), "k");
+        publisher.wanted(&hung, &want(&hung, Retry::Now), now);
+        let next = granted(publisher, now);
+        if let Some(key) = &next {
+            publisher.replied(key, Reply::Built(update()), now);
+        }
+        next.is_some()
+    };
+    assert!(hang(&mut publisher, 0, NOW));
+    let now = NOW + 2 * SECOND;
+    let out = (1..1000)
+        .take_while(|number| hang(&mut publisher, *number, now))
+        .count();
+    assert!(
+        out < publisher.window(),
+        "the others share a part of the window: {out}"
+    );
+    let Next::Wait { until, .. } = publisher.next(now) else {
+        panic!("one was held back")
+    };
+    let until = until.expect("it is looked at again");
+    assert!(until <= now + SECOND, "{until:?}");
+    assert!(matches!(publisher.next(now + SECOND), Next::Grant { .. }));
+}

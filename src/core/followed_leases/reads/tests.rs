@@ -217,7 +217,11 @@ impl Namespace {
 
     /// Takes in a list that shows no Lease.
     fn list(&mut self, at: Duration) {
-        let mut round = self.apply(LeaseEvent::Listed(LeaseList::new(at, 1, Vec::new())), at);
+        let round = self.apply(LeaseEvent::Listed(LeaseList::new(at, 1, Vec::new())), at);
+        self.finish(round, at);
+    }
+
+    fn finish(&mut self, mut round: Option<LeaseRound>, at: Duration) {
         while let Some(rest) = round {
             (_, round) = self.leases.step(rest, 100, at);
         }
@@ -376,6 +380,52 @@ fn a_list_takes_the_reads_back_that_it_makes_needless() {
     namespace.list(now);
     namespace.carry_out(now);
     assert_eq!(namespace.waiting(), 0);
+}
+
+/// A term is lost and won while a read is in flight, and the first read of the new term is to be sent again.
+#[test]
+fn a_read_is_sent_again_though_one_of_an_earlier_term_is_in_flight() {
+    let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
+    let mut namespace = Namespace::new(&a);
+    let mut now = Duration::from_secs(1);
+    // A Service follows a Lease after the list: it is read.
+    namespace.leases.follow(ServiceId(1), &b, now);
+    namespace.carry_out(now);
+    let first = namespace.reads.next(now).unwrap();
+    let forgotten = Some(LeaseRound::forget());
+    namespace.finish(forgotten, now);
+    namespace.carry_out(now);
+    let present = |name: &Arc<str>| LeaseFacts {
+        name: name.clone(),
+        version: 5,
+        record: Record {
+            holder: "pod".into(),
+            seconds: 1,
+            ..Record::default()
+        },
+    };
+    let all = LeaseList::new(now, 5, vec![present(&a), present(&b)]);
+    for event in [LeaseEvent::Begun, LeaseEvent::Listed(all)] {
+        let round = namespace.apply(event, now);
+        namespace.finish(round, now);
+    }
+    // The holder does not renew, so the Lease is read before its pod leaves.
+    now += Duration::from_millis(1001);
+    while namespace.leases.look_at_one(now).is_some() {}
+    namespace.carry_out(now);
+    let (of_b, of_a): (Vec<_>, Vec<_>) = sent(&mut namespace.reads, now)
+        .into_iter()
+        .partition(|read| read.numbered.name == b);
+    for read in of_b {
+        assert_ne!(read.numbered, first.numbered, "they are told apart");
+        namespace.reads.done(read, ReadOutcome::Throttled(None), now);
+    }
+    for read in of_a.into_iter().chain([first]) {
+        namespace.reads.done(read, ReadOutcome::Done, now);
+    }
+    now += Duration::from_secs(60);
+    let again = sent(&mut namespace.reads, now);
+    assert!(again.iter().any(|read| read.numbered.name == b), "{again:?}");
 }
 
 /// Reads come and are answered in a random order: bounds hold, each read is answered in the end, and no namespace has two turns while
