@@ -1,8 +1,6 @@
 use super::*;
 use crate::actors::root::{Root, RootState};
 use crate::core::facts::PodFacts;
-use crate::core::ids::Uid;
-use crate::core::labels::Labels;
 use crate::core::namespace::{ObjectEvent, OutputEvent, PendingLists};
 use crate::core::outputs::Outputs;
 use ractor::Actor;
@@ -10,29 +8,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-fn pod(name: &str) -> PodFacts {
-    PodFacts {
-        name: name.into(),
-        uid: Uid::from(name),
-        labels: Labels::default(),
-        node: None,
-        v4: None,
-        v6: None,
-        primary: None,
-        ports: Vec::new(),
-        host: None,
-        host_network: false,
-        ready: true,
-        terminating: false,
-        terminal: false,
-        ready_time: None,
-    }
-}
-
 fn applied(namespace: &str, name: &str) -> Delivery {
     Delivery {
         namespace: namespace.into(),
-        event: Change::Pod(pod(name), 0),
+        event: Change::Pod(PodFacts::bare(name), 0),
     }
 }
 
@@ -162,7 +141,7 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
     }
     let on = PodFacts {
         node: Some("n1".into()),
-        ..pod("p")
+        ..PodFacts::bare("p")
     };
     let on = Delivery {
         namespace: "a".into(),

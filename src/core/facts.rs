@@ -104,6 +104,29 @@ impl PodFacts {
     }
 }
 
+#[cfg(test)]
+impl PodFacts {
+    /// Returns a ready pod of this name that has nothing else.
+    pub(crate) fn bare(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            uid: Uid::from(name),
+            labels: Labels::default(),
+            node: None,
+            v4: None,
+            v6: None,
+            primary: None,
+            ports: Vec::new(),
+            host: None,
+            host_network: false,
+            ready: true,
+            terminating: false,
+            terminal: false,
+            ready_time: None,
+        }
+    }
+}
+
 /// A pod's hostname, and the headless Service within which it is a DNS name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostName {

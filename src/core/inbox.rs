@@ -253,27 +253,13 @@ impl Pending {
 mod tests {
     use super::*;
     use crate::core::facts::NodeFacts;
-    use crate::core::ids::Uid;
-    use crate::core::labels::Labels;
     use crate::core::namespace::{ObjectEvent, PendingLists, Settings};
     use crate::core::nodes::NodeTable;
 
     fn pod(time: i64) -> PodFacts {
         PodFacts {
-            name: "p".into(),
-            uid: Uid::none(),
-            labels: Labels::default(),
-            node: None,
-            v4: None,
-            v6: None,
-            primary: None,
-            ports: Vec::new(),
-            host: None,
-            host_network: false,
-            ready: true,
-            terminating: false,
-            terminal: false,
             ready_time: Some(Time::from_seconds(time)),
+            ..PodFacts::bare("p")
         }
     }
 

@@ -97,6 +97,16 @@ impl Play {
         self.publisher.reported(key, reported, self.now);
     }
 
+    /// Others want 20 removals a second, and in each of so many namespaces of a webhook five slices change once a second.
+    fn want_beside_webhook(&mut self, millis: u32, namespaces: u32) {
+        if millis.is_multiple_of(50) {
+            self.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
+        }
+        for slice in (0..5 * namespaces).filter(|slice| (millis + slice * 7919).is_multiple_of(1000)) {
+            self.want(&format!("webhook-{}", slice / 5), slice % 5, Priority::Remove);
+        }
+    }
+
     /// Lets a millisecond pass. `serve` answers a request of a namespace that was refused so often before.
     fn pass(&mut self, serve: impl Fn(&str, u8) -> Answer) {
         self.now += MS;
@@ -281,14 +291,7 @@ fn a_webhook_that_throttles_a_dozen_busy_namespaces_holds_up_no_other_for_long()
     for namespaces in [12, 30, 100] {
         let mut play = Play::new();
         for millis in 0..65_000 {
-            if millis % 50 == 0 {
-                play.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
-            }
-            for slice in
-                (0..5 * namespaces).filter(|slice| millis >= 5_000 && (millis + slice * 7919) % 1000 == 0)
-            {
-                play.want(&format!("webhook-{}", slice / 5), slice % 5, Priority::Remove);
-            }
+            play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
             play.pass(|namespace, _| {
                 if namespace.starts_with("webhook") {
                     Answer::refused(SECOND)
@@ -311,12 +314,7 @@ fn a_webhook_that_begins_to_throttle_holds_up_no_other() {
     for (namespaces, pause) in [(12, SECOND), (100, 30 * SECOND), (300, SECOND)] {
         let mut play = Play::new();
         for millis in 0..40_000 {
-            if millis % 50 == 0 {
-                play.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
-            }
-            for slice in (0..5 * namespaces).filter(|slice| (millis + slice * 7919) % 1000 == 0) {
-                play.want(&format!("webhook-{}", slice / 5), slice % 5, Priority::Remove);
-            }
+            play.want_beside_webhook(millis, namespaces);
             play.pass(|namespace, _| {
                 if namespace.starts_with("webhook") && millis >= 10_000 {
                     Answer {
@@ -341,16 +339,9 @@ fn a_webhook_that_hangs_for_many_namespaces_holds_up_no_other_for_long() {
         let mut play = Play::new();
         let mut most = 0;
         for millis in 0..65_000 {
-            if millis % 50 == 0 {
-                play.want(&format!("other-{}", millis / 50 % 20), millis, Priority::Remove);
-            }
-            for slice in
-                (0..5 * namespaces).filter(|slice| millis >= 5_000 && (millis + slice * 7919) % 1000 == 0)
-            {
-                play.want(&format!("hung-{}", slice / 5), slice % 5, Priority::Remove);
-            }
+            play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
             play.pass(|namespace, _| {
-                if namespace.starts_with("hung") {
+                if namespace.starts_with("webhook") {
                     Answer::new(Load::Declined, 10 * SECOND)
                 } else {
                     Answer::new(Load::Answered, 5 * MS)

@@ -80,6 +80,12 @@ impl<T> Pieces<T> {
         *self.get_mut(number).expect("the last piece has room") = value;
     }
 
+    /// Returns the values that were reached, in the order of their numbers.
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        let more = self.more.iter().flat_map(|piece| piece.iter());
+        self.first.iter().chain(more).take(self.end as usize)
+    }
+
     /// Adds vacant values until there is one with this number.
     pub(crate) fn reach(&mut self, number: usize, mut vacant: impl FnMut() -> T) {
         while self.end as usize <= number {
@@ -104,14 +110,9 @@ impl<T> IndexMut<usize> for Pieces<T> {
     }
 }
 
-/// Shows the values that were reached.
 impl<T: fmt::Debug> fmt::Debug for Pieces<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self
-            .first
-            .iter()
-            .chain(self.more.iter().flat_map(|piece| piece.iter()));
-        f.debug_list().entries(values.take(self.end as usize)).finish()
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -265,9 +266,8 @@ impl<T> Slab<T> {
 
     /// Returns all entries with their numbers, in the order of these.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        let Pieces { first, more, .. } = &self.entries;
-        let entries = first.iter().chain(more.iter().flat_map(|piece| piece.iter()));
-        entries
+        self.entries
+            .iter()
             .enumerate()
             .filter_map(|(number, entry)| Some((number, entry.used()?)))
     }

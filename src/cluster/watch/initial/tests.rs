@@ -3,9 +3,7 @@ use crate::cluster::codec::Namespaced;
 use crate::cluster::watch::handler::WatchHandler;
 use crate::core::facts::{NodeFacts, PodFacts};
 use crate::core::hints::NodeCapacity;
-use crate::core::ids::Uid;
 use crate::core::inbox::{Change, Delivery};
-use crate::core::labels::Labels;
 use crate::core::lists::Demand;
 use crate::core::namespace::Kind;
 use crate::core::object::Output;
@@ -57,22 +55,7 @@ impl WatchHandler for Handler {
 fn pods(numbers: std::ops::Range<usize>) -> Part<Namespaced<PodFacts>> {
     let pod = |number: usize| Namespaced {
         namespace: "n".into(),
-        facts: PodFacts {
-            name: number.to_string().into(),
-            uid: Uid::none(),
-            labels: Labels::default(),
-            node: None,
-            v4: None,
-            v6: None,
-            primary: None,
-            ports: Vec::new(),
-            host: None,
-            host_network: false,
-            ready: true,
-            terminating: false,
-            terminal: false,
-            ready_time: None,
-        },
+        facts: PodFacts::bare(&number.to_string()),
     };
     numbers.map(|number| (pod(number), None)).collect()
 }

@@ -69,20 +69,11 @@ fn pod([v4, v6]: [bool; 2], bound: bool, ports: &[&str]) -> PodFacts {
         number: 8080,
     };
     PodFacts {
-        name: "p".into(),
-        uid: Uid::from("p"),
-        labels: Labels::default(),
         node: bound.then(|| "n1".into()),
         v4: v4.then(|| "10.1.0.1".parse().unwrap()),
         v6: v6.then(|| "fd00::1".parse().unwrap()),
-        primary: None,
         ports: ports.iter().map(container_port).collect(),
-        host: None,
-        host_network: false,
-        ready: true,
-        terminating: false,
-        terminal: false,
-        ready_time: None,
+        ..PodFacts::bare("p")
     }
 }
 
