@@ -24,6 +24,7 @@ use dashmap::DashMap;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -36,6 +37,8 @@ pub(crate) type Routes = Arc<OnceLock<Arc<Router>>>;
 #[derive(Debug)]
 pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
+    /// Number of shards made.
+    made: AtomicU32,
     nodes: SharedNodes,
     picture: Mutex<ListState>,
     /// Held while the picture changes and every shard is told, so that all shards see the decisions in the same order.
@@ -85,6 +88,7 @@ impl Router {
     ) -> Self {
         Self {
             shards: DashMap::default(),
+            made: AtomicU32::new(0),
             nodes: SharedNodes::default(),
             picture: Mutex::new(ListState::new(settings.outputs)),
             announcing: Mutex::default(),
@@ -306,6 +310,7 @@ impl Router {
         let inbox = Arc::<Inbox>::default();
         let arguments = ShardArguments {
             namespace,
+            ordinal: self.made.fetch_add(1, Ordering::Relaxed),
             settings: self.settings,
             encodings: self.encodings.clone(),
             pending_lists: self.picture.lock().holding_back(),

@@ -38,6 +38,8 @@ const NODE_INTERVAL: Duration = Duration::from_secs(15);
 pub(crate) struct ShardArguments {
     /// The namespace's name.
     pub namespace: Arc<str>,
+    /// The number of shards that were made before.
+    pub ordinal: u32,
     /// The settings of the process.
     pub settings: Settings,
     /// The encodings of written objects.
@@ -443,6 +445,7 @@ impl Actor for Shard {
     ) -> Result<ShardState, ActorProcessingErr> {
         let ShardArguments {
             namespace,
+            ordinal,
             settings,
             encodings,
             pending_lists,
@@ -457,7 +460,7 @@ impl Actor for Shard {
             metrics,
         } = arguments;
         Ok(ShardState {
-            core: NamespaceState::new(namespace.clone(), settings, pending_lists),
+            core: NamespaceState::new(namespace.clone(), settings, pending_lists).with_ordinal(ordinal),
             namespace: Hashed::new(namespace),
             turn: TurnBudget::for_a_turn(),
             inbox,

@@ -32,7 +32,8 @@ use std::time::Duration;
 /// The Leases that Services of the namespace follow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FollowedLeases {
-    /// Counts the requests to follow, so that late reports of an earlier one are recognized.
+    /// Counts the requests to follow, so that late reports of an earlier one are recognized. Where the count begins depends on the
+    /// shard.
     generation: u64,
     /// When this process began to follow them.
     begun: Option<Duration>,
@@ -188,6 +189,11 @@ impl FollowedLeases {
         let name = name.clone();
         self.requests
             .push(LeaseRequest::Cancel(NumberedRead { name, number }));
+    }
+
+    /// Begins the numbers of requests to follow at a number that belongs to this shard alone.
+    pub(crate) fn begin_generations(&mut self, ordinal: u32) {
+        self.generation = u64::from(ordinal) << 32;
     }
 
     fn start(&mut self) {

@@ -51,7 +51,7 @@ use reports::{Reply, Reported};
 use signals::Signal;
 use std::sync::Arc;
 use std::time::Duration;
-use stuck::{End, Stuck};
+use stuck::{End, Promptness, Stuck};
 use throttling::Limit;
 use window::{Completed, Sign, Window};
 
@@ -393,6 +393,7 @@ impl Publisher {
                     self.reading.insert(key.clone());
                 }
                 self.fan_out.built(key, paid, &built.request, now);
+                self.stuck.sent(key, now);
                 Replied::Send(built)
             }
             Reply::Nothing => {
@@ -442,8 +443,10 @@ impl Publisher {
         let carried_out = end == End::CarriedOut;
         // A namespace whose writes are not answered promptly, while others' are carried out, says nothing of the API server.
         // Nor does an answer that is known to be a webhook's.
-        let is_prompt = self.stuck.is_prompt(namespace);
-        let counts = load != Load::Declined && (is_prompt || !self.refusals.goes_on(now));
+        let was_prompt = self.stuck.was_prompt(namespace);
+        let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
+        let in_flight = self.places_taken();
+        let overtaken = self.stuck.ended(key, end);
         match pause {
             Some(pause) => {
                 self.pauses.asked(namespace, pause, counts, now);
@@ -468,23 +471,22 @@ impl Publisher {
             Load::Overloaded | Load::Unanswered if self.unserved.insert(key.clone()) && !webhook => {
                 Some(Sign::Overloaded)
             }
-            Load::Answered if !reads => Some(Sign::Answered),
+            // A write that others have overtaken waited for a webhook, and not for the API server.
+            Load::Answered if !reads && !overtaken => Some(Sign::Answered),
             Load::Answered | Load::Declined | Load::Overloaded | Load::Unanswered | Load::Unknown => None,
         };
         if let Some(sign) = sign {
-            let (in_flight, held_back) = (self.places_taken(), self.held_back);
             let completed = Completed {
                 sign,
                 took,
                 in_flight,
-                held_back,
+                held_back: self.held_back,
             };
             self.window.answered(completed, now);
         }
         if !has_shard {
             self.unserved.remove(key);
         }
-        self.stuck.ended(key, end);
         self.queue.landed(key, !has_shard, now);
     }
 
@@ -513,7 +515,8 @@ impl Publisher {
         while let Some(namespace) = self.pauses.take_over(now) {
             self.queue.release(namespace);
         }
-        self.stuck.pass(now);
+        let long = self.window.long();
+        self.stuck.pass(long, now);
         if self.queue.waiting() == 0 {
             // After most messages.
             return Next::Wait {
@@ -528,7 +531,7 @@ impl Publisher {
                     .window
                     .probes_until()
                     .into_iter()
-                    .chain(self.stuck.next())
+                    .chain(self.stuck.next(long))
                     .min(),
                 limited: self.held_back.then_some(Limit::InFlight),
             };
@@ -549,28 +552,21 @@ impl Publisher {
             };
         }
         let allowed = self.fan_out.allow(now);
-        // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
-        // its webhook hangs.
-        let window = self.window.size();
-        let most = window.div_ceil(2);
         self.queue.set_pace(self.pace(now));
-        // All that are out are stuck, or all wait but for one write now and then.
-        let goes_alone = self.places_taken() >= window || self.pauses.is_on(now);
-        let next = {
-            let stuck = &self.stuck;
-            let (holds, owes) = (stuck.holds(window, now), self.fan_out.owes(now));
-            let held = |class: usize, tenant: u64| holds(tenant) || owes(class, tenant);
-            let held_or_slow = |class: usize, tenant: u64| !stuck.is_prompt(tenant) || held(class, tenant);
-            // A write that goes alone is of a namespace whose writes are answered promptly, where one has any.
-            let prompt = goes_alone.then(|| self.queue.next_but(most, allowed.classes, held_or_slow, now));
-            prompt
-                .flatten()
-                .or_else(|| self.queue.next_but(most, allowed.classes, held, now))
+        // All that are out are stuck.
+        let alone = self.places_taken() >= self.window.size();
+        let lone = self.stuck.lone(now).filter(|_| alone);
+        let next = match (alone || self.pauses.is_on(now), lone) {
+            (false, _) => self.choose(allowed.classes, &[Promptness::Slow], now),
+            // A write that goes alone is of a namespace as prompt as any that has one.
+            (true, None) => self.choose(allowed.classes, &Promptness::ALL, now),
+            (true, Some((_, true))) => self.choose(allowed.classes, &[Promptness::Prompt], now),
+            (true, Some((_, false))) => None,
         };
         if let Some((key, priority, age)) = next {
             let paid = self.fan_out.granted(&key, priority, now);
             self.granted.insert(key.clone(), (self.term, paid));
-            self.stuck.granted(&key, now);
+            self.stuck.granted(&key, alone, now);
             self.pauses.goes(now);
             return Next::Grant { key, priority, age };
         }
@@ -592,10 +588,30 @@ impl Publisher {
                 .chain(more)
                 .chain(pause)
                 // Those that wait because requests of others hang may go when these leave their places.
-                .chain(self.stuck.next().filter(|_| self.held_back))
+                .chain(self.stuck.next(long).filter(|_| self.held_back))
                 .min(),
             limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }
+    }
+
+    /// Chooses the object that goes next: one of a namespace that is no slower than the first of these, where there is one, and so on.
+    fn choose(
+        &mut self,
+        classes: Classes,
+        slowest: &[Promptness],
+        now: Duration,
+    ) -> Option<(Hashed<ObjectKey>, Priority, Duration)> {
+        let window = self.window.size();
+        // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
+        // its webhook hangs.
+        let most = window.div_ceil(2);
+        let stuck = &self.stuck;
+        let (holds, owes) = (stuck.holds(window, now), self.fan_out.owes(now));
+        slowest.iter().find_map(|slowest| {
+            let too_slow = |tenant: u64| *slowest != Promptness::Slow && stuck.promptness(tenant) > *slowest;
+            let held = |class: usize, tenant: u64| holds(tenant) || owes(class, tenant) || too_slow(tenant);
+            self.queue.next_but(most, classes, held, now)
+        })
     }
 
     /// Returns the time from one write to the next while there are more than the server or the limits allow.

@@ -52,6 +52,8 @@ struct Play {
     since: HashMap<Hashed<ObjectKey>, Duration>,
     /// The longest that an object of another namespace has waited.
     longest: Duration,
+    /// When the publisher is asked next, if nothing happens before, as the writer does.
+    until: Option<Duration>,
 }
 
 impl Play {
@@ -69,6 +71,7 @@ impl Play {
             refusals: HashMap::new(),
             since: HashMap::new(),
             longest: Duration::ZERO,
+            until: Some(Duration::ZERO),
         }
     }
 
@@ -95,6 +98,7 @@ impl Play {
         });
         let reported = Reported { reply, wanted };
         self.publisher.reported(key, reported, self.now);
+        self.until = Some(self.now);
     }
 
     /// Others want 20 removals a second, and in each of so many namespaces of a webhook five slices change once a second.
@@ -122,6 +126,7 @@ impl Play {
                 has_shard: true,
             };
             self.publisher.answered(&key, landing, self.now);
+            self.until = Some(self.now);
             if load == Load::Answered {
                 self.refusals.remove(&key);
                 self.report(&key, Some(Reply::Settled), None);
@@ -132,7 +137,20 @@ impl Play {
                 self.report(&key, None, Some((Priority::Remove, retry)));
             }
         }
-        while let Next::Grant { key, .. } = self.publisher.next(self.now) {
+        while self.until.is_some_and(|until| until <= self.now) {
+            let key = match self.publisher.next(self.now) {
+                Next::Grant { key, .. } => key,
+                Next::Wait { until, .. } => {
+                    let due = self.publisher.due(self.now);
+                    // The writer's timer has whole milliseconds.
+                    self.until = until
+                        .into_iter()
+                        .chain(due)
+                        .min()
+                        .map(|until| until.max(self.now + MS));
+                    break;
+                }
+            };
             let built = BuiltRequest {
                 request: Request::Update(vec![0; 100]),
                 changes: 1,
@@ -356,6 +374,70 @@ fn a_webhook_that_hangs_for_many_namespaces_holds_up_no_other_for_long() {
             "{namespaces} namespaces: {longest:?}"
         );
         assert!(most <= 400, "{namespaces} namespaces: {most} in flight");
+    }
+}
+
+/// Its namespaces were answered promptly for ten seconds. What hangs is told from what does not when it has hung for long.
+#[test]
+fn a_webhook_that_begins_to_hang_holds_up_no_other_for_long() {
+    for (namespaces, most) in [(12, 100), (30, 100), (100, 500), (200, 4_000)] {
+        let mut play = Play::new();
+        for millis in 0..45_000 {
+            play.want_beside_webhook(millis, namespaces);
+            play.pass(|namespace, _| {
+                if namespace.starts_with("webhook") && millis >= 10_000 {
+                    Answer::new(Load::Declined, 10 * SECOND)
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
+            });
+        }
+        let longest = play.longest();
+        assert!(longest <= most * MS, "{namespaces} namespaces: {longest:?}");
+    }
+}
+
+/// A webhook takes 0.9 s, and lets the write pass.
+#[test]
+fn a_webhook_that_is_always_slow_holds_up_no_other_for_long() {
+    for (namespaces, most) in [(3, 100), (30, 100), (100, 500), (200, 8_000)] {
+        let mut play = Play::new();
+        for millis in 0..45_000 {
+            play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
+            play.pass(|namespace, _| {
+                if namespace.starts_with("webhook") {
+                    Answer::new(Load::Answered, 900 * MS)
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
+            });
+        }
+        let longest = play.longest();
+        assert!(longest <= most * MS, "{namespaces} namespaces: {longest:?}");
+        assert!(play.publisher.window() > 2, "the window is that of the server");
+    }
+}
+
+/// Each removal is of a namespace that has not been written before.
+#[test]
+fn a_namespace_of_which_nothing_is_known_does_not_wait_with_those_that_hang() {
+    for (namespaces, most) in [(12, 100), (30, 100), (100, 500), (200, 5_000)] {
+        let mut play = Play::new();
+        for millis in 0..45_000 {
+            play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
+            if millis % 100 == 0 {
+                play.want(&format!("other-new-{millis}"), 0, Priority::Remove);
+            }
+            play.pass(|namespace, _| {
+                if namespace.starts_with("webhook") {
+                    Answer::new(Load::Declined, 10 * SECOND)
+                } else {
+                    Answer::new(Load::Answered, 5 * MS)
+                }
+            });
+        }
+        let longest = play.longest();
+        assert!(longest <= most * MS, "{namespaces} namespaces: {longest:?}");
     }
 }
 

@@ -75,6 +75,13 @@ pub(crate) fn all() -> Vec<Scene> {
                 &[Fails(0), Annotated(false), Fails(1)],
             )
         },
+        Scene {
+            outputs: both,
+            ..yields(
+                "gives way to slices of its own, none of whose pods is ready",
+                &[Fails(0), Fails(1), Annotated(false)],
+            )
+        },
         mirrors("mirrored slices give way: nobody publishes", &[Annotated(false)]),
         mirrors(
             "mirrored slices give way: others have as many that are not ready",

@@ -93,6 +93,14 @@ impl NamespaceState {
         }
     }
 
+    /// Tells the state the number of its namespace's shard among all that this process makes. A namespace may get another shard when
+    /// it has been empty for a while, and reads of Leases that the former one asked for may be answered later.
+    #[must_use]
+    pub fn with_ordinal(mut self, ordinal: u32) -> Self {
+        self.leases.begin_generations(ordinal);
+        self
+    }
+
     // === views ===
 
     fn placement(&mut self) -> Placement<'_> {

@@ -1,5 +1,5 @@
-//! Requests that are out for long, such as those of namespaces whose webhook hangs, and the namespaces whose writes are answered
-//! promptly.
+//! Requests that are out for long, such as those of namespaces whose webhook hangs, and how promptly the writes of each namespace
+//! are answered.
 //!
 //! Requests that hang hold places in the window until their deadline, and a few namespaces could hold them all. So a request that
 //! has been out for long leaves its place to others. If writes that were sent later are carried out at once, the API server
@@ -7,24 +7,34 @@
 //! one request goes at a time, which bounds what is out on a server that hangs as a whole.
 //!
 //! While as many are stuck as the window has places, only namespaces without a stuck request send more. While any is stuck, the
-//! namespaces that are not known to be answered promptly share half of the window: each object of a namespace that hangs holds its
-//! place for [`LONG`], and again whenever the webhook lets go, and there may be hundreds of such namespaces.
+//! namespaces that are known to be slow share half of the window, and together with those of which nothing is known they leave some
+//! places to the prompt ones ([`Promptness`]): each object of a namespace that hangs holds its place until it has been out for long,
+//! and again whenever the webhook lets go, and there may be hundreds of such namespaces.
 
 use crate::core::deadlines::Deadlines;
-use crate::core::hash::{Hashed, HashedSet, IdMap, IdSet, hash_of};
+use crate::core::hash::{Hashed, HashedMap, HashedSet, IdMap, IdSet, hash_of};
 use crate::core::object::ObjectKey;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time after which a request is out for long.
-const LONG: Duration = Duration::from_secs(1);
+/// The longest time after which a request is out for long, and the time that a shard has for building one.
+const LONGEST: Duration = Duration::from_secs(1);
 /// The most requests that leave their places because the API server goes on with others. Each takes a connection, and one of the
 /// requests that the server works on at a time.
 const MOST: usize = 256;
 /// If no write was carried out promptly for this long, the API server is slow for all, and no part of the window is kept for
 /// namespaces whose writes are answered promptly.
 const SLOW_FOR_ALL: Duration = Duration::from_secs(60);
-/// The number of namespaces above which it is forgotten which are answered promptly: most of them may be gone.
-const PROMPT_KEPT: usize = 1 << 16;
+/// The number of namespaces above which it is forgotten how promptly they are answered: most of them may be gone.
+const KEPT: usize = 1 << 16;
+/// If requests of so many prompt namespaces come to be out for long within [`LONGEST`], a webhook of many namespaces has begun to
+/// hang, and what was known of the others before is not relied on any more.
+const SEVERAL: usize = 4;
+/// The time from one request to the next that goes although as many are out as may be.
+const BETWEEN_LONE: Duration = Duration::from_secs(1);
+/// The same while no namespace is known to be prompt any more, if a write was carried out within [`SEARCH`].
+const BETWEEN_SEARCHED: Duration = Duration::from_millis(100);
+const SEARCH: Duration = Duration::from_secs(2);
 
 /// The end of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,10 +49,26 @@ pub(super) enum End {
     Nothing,
 }
 
+/// How promptly the writes of a namespace are answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Promptness {
+    /// Its last write was answered before it was out for long, and none has been out for long or refused since.
+    Prompt,
+    /// Nothing was written lately, or nothing since a webhook of many namespaces has begun to hang.
+    Unknown,
+    /// A write was out for long, or refused, and none has been answered promptly since.
+    Slow,
+}
+
+impl Promptness {
+    /// The promptest first.
+    pub(super) const ALL: [Self; 3] = [Self::Prompt, Self::Unknown, Self::Slow];
+}
+
 /// The requests that are out, as far as their duration goes. Owned by the publisher.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Stuck {
-    /// Requests, by when they will have been out for long.
+    /// Requests that have not been out for long, by when they were sent.
     recent: Deadlines<Hashed<ObjectKey>>,
     /// Requests that have been out for long, by when they were sent.
     long: Deadlines<Hashed<ObjectKey>>,
@@ -53,47 +79,66 @@ pub(super) struct Stuck {
     carried_out: Option<Duration>,
     /// The number of requests that have been out for long, by namespace.
     by_namespace: IdMap<u64, usize>,
-    /// The namespaces whose last write was answered before it was out for long, and none of whose requests has been out for long or
-    /// refused since.
-    prompt: IdSet<u64>,
+    /// The namespaces whose last write was answered promptly, with when it was sent.
+    prompt: IdMap<u64, Duration>,
+    /// The namespaces that are known to be slow.
+    slow: IdSet<u64>,
+    /// When the requests of prompt namespaces were sent that have come to be out for long last.
+    turned: VecDeque<Duration>,
+    /// What was known of prompt namespaces before this time is not relied on.
+    doubted: Duration,
     /// The recent requests of namespaces that were not prompt when they were granted.
-    of_others: HashedSet<ObjectKey>,
+    of_others: HashedMap<ObjectKey, Promptness>,
+    /// How many of them are of slow ones.
+    of_slow: usize,
+    /// When a request last went although as many were out as may be.
+    lone: Option<Duration>,
 }
 
 impl Stuck {
-    /// Records that an object was granted a request.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        self.recent.set(key.clone(), now + LONG);
-        if !self.is_prompt(hash_of(&*key.namespace)) {
-            self.of_others.insert(key.clone());
+    /// Records that an object was granted a request, `alone` if as many are out as may be.
+    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, alone: bool, now: Duration) {
+        // Its time begins when it is built. Until then the shard has some.
+        self.recent.set(key.clone(), now + LONGEST);
+        let promptness = self.promptness(hash_of(&*key.namespace));
+        if promptness != Promptness::Prompt {
+            self.of_others.insert(key.clone(), promptness);
+            self.of_slow += usize::from(promptness == Promptness::Slow);
+        }
+        if alone {
+            self.lone = Some(now);
         }
     }
 
-    /// Records the end of an object's request.
-    pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) {
+    /// Records that the request of an object is sent.
+    pub(super) fn sent(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
+        if self.recent.get(key).is_some() {
+            self.recent.set(key.clone(), now);
+        }
+    }
+
+    /// Records the end of an object's request. Returns whether writes that were sent later were carried out promptly.
+    pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) -> bool {
         let namespace = hash_of(&*key.namespace);
         if end == End::Refused {
-            self.prompt.remove(&namespace);
+            self.is_slow(namespace);
         }
-        if let Some(long_at) = self.recent.remove(key) {
-            self.of_others.remove(key);
+        if let Some(sent) = self.recent.remove(key) {
+            self.is_no_longer_recent(key);
             if matches!(end, End::CarriedOut | End::Declined) {
-                if self.prompt.len() >= PROMPT_KEPT {
-                    self.prompt.clear();
-                }
-                self.prompt.insert(namespace);
+                self.is_prompt_again(namespace, sent);
             }
             if end == End::CarriedOut {
-                let sent = long_at.saturating_sub(LONG);
                 self.carried_out = self.carried_out.max(Some(sent));
                 while let Some(key) = self.long.pop_due(sent) {
                     self.overtaken.insert(key);
                 }
             }
-            return;
+            return false;
         }
-        if self.long.remove(key).is_none() && !self.overtaken.remove(key) {
-            return;
+        let overtaken = self.overtaken.remove(key);
+        if self.long.remove(key).is_none() && !overtaken {
+            return false;
         }
         if let Some(count) = self.by_namespace.get_mut(&namespace) {
             *count -= 1;
@@ -101,18 +146,55 @@ impl Stuck {
                 self.by_namespace.remove(&namespace);
             }
         }
+        overtaken
     }
 
-    /// Finds the requests that have been out for long by now.
-    pub(super) fn pass(&mut self, now: Duration) {
-        while let Some(long_at) = self.recent.next()
-            && let Some(key) = self.recent.pop_due(now)
+    fn is_no_longer_recent(&mut self, key: &Hashed<ObjectKey>) {
+        if self.of_others.is_empty() {
+            return;
+        }
+        if let Some(promptness) = self.of_others.remove(key) {
+            self.of_slow -= usize::from(promptness == Promptness::Slow);
+        }
+    }
+
+    fn is_prompt_again(&mut self, namespace: u64, sent: Duration) {
+        if !self.slow.is_empty() {
+            self.slow.remove(&namespace);
+        }
+        if self.prompt.len() >= KEPT {
+            self.prompt.clear();
+        }
+        self.prompt.insert(namespace, sent);
+    }
+
+    /// Records that a namespace is slow. Returns whether it was prompt.
+    fn is_slow(&mut self, namespace: u64) -> bool {
+        if self.slow.len() >= KEPT {
+            self.slow.clear();
+        }
+        self.slow.insert(namespace);
+        self.prompt.remove(&namespace).is_some()
+    }
+
+    /// Finds the requests that have been out for long by now, which is this time, at most [`LONGEST`].
+    pub(super) fn pass(&mut self, long: Duration, now: Duration) {
+        while let Some(sent) = self.recent.next().filter(|sent| *sent + long <= now)
+            && let Some(key) = self.recent.pop()
         {
             let namespace = hash_of(&*key.namespace);
             *self.by_namespace.entry(namespace).or_default() += 1;
-            self.of_others.remove(&key);
-            self.prompt.remove(&namespace);
-            let sent = long_at.saturating_sub(LONG);
+            self.is_no_longer_recent(&key);
+            if self.is_slow(namespace) {
+                self.turned.push_back(sent);
+                if self.turned.len() > SEVERAL {
+                    self.turned.pop_front();
+                }
+                let first = self.turned.front().copied().unwrap_or_default();
+                if self.turned.len() == SEVERAL && first + LONGEST >= sent {
+                    self.doubted = self.doubted.max(first);
+                }
+            }
             if self.carried_out.is_some_and(|last| sent <= last) {
                 self.overtaken.insert(key);
             } else {
@@ -131,23 +213,59 @@ impl Stuck {
         self.overtaken.len().min(MOST) + self.long.len().min(window)
     }
 
-    /// Returns whether the last write of a namespace was answered promptly.
-    pub(super) fn is_prompt(&self, namespace: u64) -> bool {
-        self.prompt.contains(&namespace)
+    /// Returns how promptly the writes of a namespace are answered.
+    pub(super) fn promptness(&self, namespace: u64) -> Promptness {
+        match self.prompt.get(&namespace) {
+            Some(sent) if *sent >= self.doubted => Promptness::Prompt,
+            None if self.slow.contains(&namespace) => Promptness::Slow,
+            _ => Promptness::Unknown,
+        }
+    }
+
+    /// Returns whether the last write of a namespace was answered promptly, even if it cannot be relied on that the next one is.
+    pub(super) fn was_prompt(&self, namespace: u64) -> bool {
+        self.prompt.contains_key(&namespace)
     }
 
     /// Returns a test of whether a namespace has to leave the places of a window of this size to others.
     pub(super) fn holds(&self, window: usize, now: Duration) -> impl Fn(u64) -> bool {
         let full = self.count() >= window;
         let any_prompt = self.carried_out.is_some_and(|sent| sent + SLOW_FOR_ALL > now);
-        let crowded = any_prompt && self.count() > 0 && self.of_others.len() >= window.div_ceil(2);
+        // Those that do not leave their places any more are of slow namespaces, too.
+        let staying = self.count() - self.left(window);
+        let crowded = |out: usize, kept: usize| {
+            any_prompt && self.count() > 0 && out + staying >= window.saturating_sub(kept).max(1)
+        };
+        let slowest = if self.any_prompt_since_doubt() && crowded(self.of_others.len(), window / 4) {
+            Promptness::Prompt
+        } else if crowded(self.of_slow, window / 2) {
+            Promptness::Unknown
+        } else {
+            Promptness::Slow
+        };
         move |namespace| {
-            (full && self.by_namespace.contains_key(&namespace)) || (crowded && !self.is_prompt(namespace))
+            (full && self.by_namespace.contains_key(&namespace))
+                || (slowest < Promptness::Slow && self.promptness(namespace) > slowest)
         }
     }
 
-    /// Returns when the next request will have been out for long.
-    pub(super) fn next(&self) -> Option<Duration> {
-        self.recent.next()
+    /// Returns whether a write was carried out promptly since it is doubted which namespaces are prompt.
+    fn any_prompt_since_doubt(&self) -> bool {
+        self.carried_out.is_some_and(|sent| sent >= self.doubted)
+    }
+
+    /// Returns when a request of any namespace may go although as many are out as may be, if not now. Until then only one of a
+    /// prompt namespace may, if `true` comes with it.
+    pub(super) fn lone(&self, now: Duration) -> Option<(Duration, bool)> {
+        let carried_out_within = |time: Duration| self.carried_out.is_some_and(|sent| sent + time > now);
+        let goes_on = carried_out_within(BETWEEN_LONE);
+        let searches = !self.any_prompt_since_doubt() && carried_out_within(SEARCH);
+        let until = self.lone? + if searches { BETWEEN_SEARCHED } else { BETWEEN_LONE };
+        (until > now).then_some((until, goes_on))
+    }
+
+    /// Returns when the next request will have been out for long, which is this time.
+    pub(super) fn next(&self, long: Duration) -> Option<Duration> {
+        self.recent.next().map(|sent| sent + long)
     }
 }

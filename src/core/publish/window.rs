@@ -58,6 +58,13 @@ const LEAST: f64 = 2.0;
 const FIRST: f64 = 16.0;
 /// Under a limit below this there is nothing to find: the window is as large as it may be, but after an overload.
 const LEAST_LIMIT: f64 = 4.0;
+/// A request has been out for long after this many times what answers take lately, within these bounds. Large objects, and a server
+/// that stops for a moment, take their time.
+const LONG: f64 = 10.0;
+/// The weight of one answer in what answers take lately.
+const WEIGHT_LATELY: f64 = 1.0 / 8.0;
+const LEAST_LONG: Duration = Duration::from_millis(100);
+const MOST_LONG: Duration = Duration::from_secs(1);
 /// Answers that are faster count as having taken this long.
 const FASTEST: Duration = Duration::from_micros(1);
 
@@ -90,6 +97,8 @@ pub(crate) struct Window {
     limit: f64,
     /// The base: the logarithm of the seconds that an answer takes while few requests are in flight.
     base: Option<f64>,
+    /// The logarithm of the seconds that answers take lately, however many requests are in flight.
+    lately: Option<f64>,
     /// Number of answers that the base was learned from since the last probe, or since as many as a probe waits for.
     alone: u32,
     /// The last time at which more than few requests were in flight.
@@ -154,6 +163,7 @@ impl Window {
             size: FIRST.min(limit),
             limit,
             base: None,
+            lately: None,
             alone: 0,
             crowded: Duration::ZERO,
             sample: AnswerSample::default(),
@@ -182,6 +192,15 @@ impl Window {
         self.pace
     }
 
+    /// Returns the time after which a request has been out for much longer than the API server takes.
+    pub(crate) fn long(&self) -> Duration {
+        let long = self
+            .lately
+            .map(|lately| Duration::try_from_secs_f64(LONG * lately.exp()));
+        let long = long.and_then(Result::ok).unwrap_or(MOST_LONG);
+        long.clamp(LEAST_LONG, MOST_LONG)
+    }
+
     /// Returns when the window is full again though no answer comes, because a probe ends.
     pub(crate) fn probes_until(&self) -> Option<Duration> {
         self.probe.map(|probe| probe.until)
@@ -206,6 +225,11 @@ impl Window {
         if in_flight > self.few() {
             self.crowded = now;
         }
+        let time = took.max(FASTEST).as_secs_f64().ln();
+        if sign == Sign::Answered {
+            let lately = self.lately.get_or_insert(time);
+            *lately += (time - *lately) * WEIGHT_LATELY;
+        }
         match sign {
             Sign::Overloaded => self.refused(sent, now),
             Sign::Answered if self.limit < LEAST_LIMIT => {
@@ -214,7 +238,6 @@ impl Window {
                 }
             }
             Sign::Answered => {
-                let time = took.max(FASTEST).as_secs_f64().ln();
                 let base = *self.base.get_or_insert(time);
                 let longer = (time - base).clamp(-BOUND, BOUND);
                 if sent > self.crowded {

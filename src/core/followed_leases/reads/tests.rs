@@ -321,6 +321,45 @@ fn a_service_that_names_another_lease_with_each_update_has_few_reads_waiting() {
     }
 }
 
+/// A read is under way when its namespace's shard is retired. The next shard of that namespace follows the same Lease.
+#[test]
+fn an_answer_to_a_read_of_a_former_shard_counts_for_nothing() {
+    let lease: Arc<str> = "x".into();
+    let mut reads = LeaseReads::new(1);
+    let mut out = Vec::new();
+    let mut shards = [1, 2].map(|ordinal| {
+        let mut shard = Namespace::new(&lease);
+        shard.leases = FollowedLeases::default();
+        shard.leases.begin_generations(ordinal);
+        shard.leases.follow(ServiceId(0), &"other".into(), Duration::ZERO);
+        shard.reads = std::mem::replace(&mut reads, LeaseReads::new(1));
+        shard.carry_out(Duration::ZERO);
+        shard.list(Duration::ZERO);
+        shard.leases.follow(ServiceId(1), &lease, Duration::ZERO);
+        shard.carry_out(Duration::ZERO);
+        out.push(shard.reads.next(Duration::ZERO).expect("the Lease is read"));
+        reads = std::mem::replace(&mut shard.reads, LeaseReads::new(1));
+        shard
+    });
+    let [former, own] = [out[0].clone(), out[1].clone()];
+    assert_eq!(former.numbered, own.numbered, "both are the first of their shard");
+
+    let [_, shard] = &mut shards;
+    let answer = |read: &LeaseRead| LeaseEvent::Read(read.numbered.clone(), LeaseAnswer::Missing);
+    shard.generation = former.generation;
+    assert!(shard.apply(answer(&former), Duration::ZERO).is_none());
+    assert_eq!(shard.leader("x"), None, "it has not been read for this shard");
+    // The API server was too busy for the former shard's read, which nobody waits for.
+    reads.done(former, ReadOutcome::Throttled(None), Duration::ZERO);
+    assert!(reads.tenants["a"].waiting.is_empty());
+
+    shard.generation = own.generation;
+    assert!(shard.apply(answer(&own), Duration::ZERO).is_none());
+    assert!(shard.leader("x").is_some());
+    reads.done(own, ReadOutcome::Done, Duration::ZERO);
+    assert!(reads.tenants.is_empty());
+}
+
 /// A read is under way when its Lease is forgotten. Then a Service follows the Lease again.
 #[test]
 fn an_answer_to_a_read_that_was_taken_back_counts_for_nothing() {

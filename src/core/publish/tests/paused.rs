@@ -104,16 +104,16 @@ fn thousands_of_namespaces_whose_requests_hang_cost_a_grant_no_more_than_twice_t
         let mut out = Vec::new();
         let mut now = NOW;
         for _ in 0..5 {
-            out.extend(std::iter::from_fn(|| granted(&mut publisher, now)));
+            while let Some(hung) = granted(&mut publisher, now) {
+                publisher.replied(&hung, Reply::Built(update()), now);
+                out.push(hung);
+            }
             now += SECOND;
         }
         now -= MS;
         // From when all that are out are stuck, one goes at a time.
         assert_eq!(out.len(), 2 * window + 3, "{namespaces}");
         assert_eq!(granted(&mut publisher, now), None);
-        for hung in &out {
-            publisher.replied(hung, Reply::Built(update()), now);
-        }
         publisher.answered(&out[0], landing(Load::Declined, now), now);
         let (next, looks) = next(&publisher, now);
         assert!(next.is_some(), "{namespaces}");
