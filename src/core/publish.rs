@@ -16,13 +16,14 @@
 //! each object in order, and lets namespaces take turns.
 //!
 //! [`queue`] orders the writes, and `window` learns how many of them the API server works on at once. `fan_out` limits what
-//! watchers are sent, by means of `echo` and `budget`. `pauses`, `refusals` and `stuck` tell what a webhook does to its
+//! watchers are sent, by means of `echo` and `budget`. `pauses`, `refusals`, `promptness` and `stuck` tell what a webhook does to its
 //! namespaces from what the API server does to all.
 
 mod budget;
 mod echo;
 mod fan_out;
 mod pauses;
+mod promptness;
 pub mod queue;
 mod refusals;
 pub mod reports;
@@ -45,13 +46,14 @@ use super::object::{ObjectKey, Output};
 use super::priority::Priority;
 use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
+use promptness::Promptness;
 use queue::{Classes, Urgency, WriteQueue};
 use refusals::Refusals;
 use reports::{Reply, Reported};
 use signals::Signal;
 use std::sync::Arc;
 use std::time::Duration;
-use stuck::{End, Promptness, Stuck};
+use stuck::{End, Stuck};
 use throttling::Limit;
 use window::{Completed, Sign, Window};
 
@@ -443,7 +445,7 @@ impl Publisher {
         let carried_out = end == End::CarriedOut;
         // A namespace whose writes are not answered promptly, while others' are carried out, says nothing of the API server.
         // Nor does an answer that is known to be a webhook's.
-        let was_prompt = self.stuck.was_prompt(namespace);
+        let was_prompt = self.stuck.namespaces().is_known_prompt(namespace);
         let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
         let in_flight = self.places_taken();
         let overtaken = self.stuck.ended(key, end);
@@ -608,7 +610,8 @@ impl Publisher {
         let stuck = &self.stuck;
         let (holds, owes) = (stuck.holds(window, now), self.fan_out.owes(now));
         slowest.iter().find_map(|slowest| {
-            let too_slow = |tenant: u64| *slowest != Promptness::Slow && stuck.promptness(tenant) > *slowest;
+            let too_slow =
+                |tenant: u64| *slowest != Promptness::Slow && stuck.namespaces().of(tenant) > *slowest;
             let held = |class: usize, tenant: u64| holds(tenant) || owes(class, tenant) || too_slow(tenant);
             self.queue.next_but(most, classes, held, now)
         })

@@ -1,5 +1,4 @@
-//! Requests that are out for long, such as those of namespaces whose webhook hangs, and how promptly the writes of each namespace
-//! are answered.
+//! Requests that are out for long, such as those of namespaces whose webhook hangs, and what they leave to others.
 //!
 //! Requests that hang hold places in the window until their deadline, and a few namespaces could hold them all. So a request that
 //! has been out for long leaves its place to others. If writes that were sent later are carried out at once, the API server
@@ -11,10 +10,10 @@
 //! places to the prompt ones ([`Promptness`]): each object of a namespace that hangs holds its place until it has been out for long,
 //! and again whenever the webhook lets go, and there may be hundreds of such namespaces.
 
+use super::promptness::{Promptness, PromptnessByNamespace};
 use crate::core::deadlines::Deadlines;
-use crate::core::hash::{Hashed, HashedMap, HashedSet, IdMap, IdSet, hash_of};
+use crate::core::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use crate::core::object::ObjectKey;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The longest time after which a request is out for long, and the time that a shard has for building one.
@@ -25,11 +24,6 @@ const MOST: usize = 256;
 /// If no write was carried out promptly for this long, the API server is slow for all, and no part of the window is kept for
 /// namespaces whose writes are answered promptly.
 const SLOW_FOR_ALL: Duration = Duration::from_secs(60);
-/// The number of namespaces above which it is forgotten how promptly they are answered: most of them may be gone.
-const KEPT: usize = 1 << 16;
-/// If requests of so many prompt namespaces come to be out for long within [`LONGEST`], a webhook of many namespaces has begun to
-/// hang, and what was known of the others before is not relied on any more.
-const SEVERAL: usize = 4;
 /// The time from one request to the next that goes although as many are out as may be.
 const BETWEEN_LONE: Duration = Duration::from_secs(1);
 /// The same while no namespace is known to be prompt any more, if a write was carried out within [`SEARCH`].
@@ -49,22 +43,6 @@ pub(super) enum End {
     Nothing,
 }
 
-/// How promptly the writes of a namespace are answered.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Promptness {
-    /// Its last write was answered before it was out for long, and none has been out for long or refused since.
-    Prompt,
-    /// Nothing was written lately, or nothing since a webhook of many namespaces has begun to hang.
-    Unknown,
-    /// A write was out for long, or refused, and none has been answered promptly since.
-    Slow,
-}
-
-impl Promptness {
-    /// The promptest first.
-    pub(super) const ALL: [Self; 3] = [Self::Prompt, Self::Unknown, Self::Slow];
-}
-
 /// The requests that are out, as far as their duration goes. Owned by the publisher.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Stuck {
@@ -79,14 +57,7 @@ pub(super) struct Stuck {
     carried_out: Option<Duration>,
     /// The number of requests that have been out for long, by namespace.
     by_namespace: IdMap<u64, usize>,
-    /// The namespaces whose last write was answered promptly, with when it was sent.
-    prompt: IdMap<u64, Duration>,
-    /// The namespaces that are known to be slow.
-    slow: IdSet<u64>,
-    /// When the requests of prompt namespaces were sent that have come to be out for long last.
-    turned: VecDeque<Duration>,
-    /// What was known of prompt namespaces before this time is not relied on.
-    doubted: Duration,
+    namespaces: PromptnessByNamespace,
     /// The recent requests of namespaces that were not prompt when they were granted.
     of_others: HashedMap<ObjectKey, Promptness>,
     /// How many of them are of slow ones.
@@ -100,7 +71,7 @@ impl Stuck {
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, alone: bool, now: Duration) {
         // Its time begins when it is built. Until then the shard has some.
         self.recent.set(key.clone(), now + LONGEST);
-        let promptness = self.promptness(hash_of(&*key.namespace));
+        let promptness = self.namespaces.of(hash_of(&*key.namespace));
         if promptness != Promptness::Prompt {
             self.of_others.insert(key.clone(), promptness);
             self.of_slow += usize::from(promptness == Promptness::Slow);
@@ -121,12 +92,12 @@ impl Stuck {
     pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) -> bool {
         let namespace = hash_of(&*key.namespace);
         if end == End::Refused {
-            self.is_slow(namespace);
+            self.namespaces.was_refused(namespace);
         }
         if let Some(sent) = self.recent.remove(key) {
             self.is_no_longer_recent(key);
             if matches!(end, End::CarriedOut | End::Declined) {
-                self.is_prompt_again(namespace, sent);
+                self.namespaces.was_prompt(namespace, sent);
             }
             if end == End::CarriedOut {
                 self.carried_out = self.carried_out.max(Some(sent));
@@ -158,25 +129,6 @@ impl Stuck {
         }
     }
 
-    fn is_prompt_again(&mut self, namespace: u64, sent: Duration) {
-        if !self.slow.is_empty() {
-            self.slow.remove(&namespace);
-        }
-        if self.prompt.len() >= KEPT {
-            self.prompt.clear();
-        }
-        self.prompt.insert(namespace, sent);
-    }
-
-    /// Records that a namespace is slow. Returns whether it was prompt.
-    fn is_slow(&mut self, namespace: u64) -> bool {
-        if self.slow.len() >= KEPT {
-            self.slow.clear();
-        }
-        self.slow.insert(namespace);
-        self.prompt.remove(&namespace).is_some()
-    }
-
     /// Finds the requests that have been out for long by now, which is this time, at most [`LONGEST`].
     pub(super) fn pass(&mut self, long: Duration, now: Duration) {
         while let Some(sent) = self.recent.next().filter(|sent| *sent + long <= now)
@@ -185,16 +137,7 @@ impl Stuck {
             let namespace = hash_of(&*key.namespace);
             *self.by_namespace.entry(namespace).or_default() += 1;
             self.is_no_longer_recent(&key);
-            if self.is_slow(namespace) {
-                self.turned.push_back(sent);
-                if self.turned.len() > SEVERAL {
-                    self.turned.pop_front();
-                }
-                let first = self.turned.front().copied().unwrap_or_default();
-                if self.turned.len() == SEVERAL && first + LONGEST >= sent {
-                    self.doubted = self.doubted.max(first);
-                }
-            }
+            self.namespaces.was_long(namespace, sent);
             if self.carried_out.is_some_and(|last| sent <= last) {
                 self.overtaken.insert(key);
             } else {
@@ -213,18 +156,9 @@ impl Stuck {
         self.overtaken.len().min(MOST) + self.long.len().min(window)
     }
 
-    /// Returns how promptly the writes of a namespace are answered.
-    pub(super) fn promptness(&self, namespace: u64) -> Promptness {
-        match self.prompt.get(&namespace) {
-            Some(sent) if *sent >= self.doubted => Promptness::Prompt,
-            None if self.slow.contains(&namespace) => Promptness::Slow,
-            _ => Promptness::Unknown,
-        }
-    }
-
-    /// Returns whether the last write of a namespace was answered promptly, even if it cannot be relied on that the next one is.
-    pub(super) fn was_prompt(&self, namespace: u64) -> bool {
-        self.prompt.contains_key(&namespace)
+    /// Returns how promptly the writes of namespaces are answered.
+    pub(super) fn namespaces(&self) -> &PromptnessByNamespace {
+        &self.namespaces
     }
 
     /// Returns a test of whether a namespace has to leave the places of a window of this size to others.
@@ -245,13 +179,14 @@ impl Stuck {
         };
         move |namespace| {
             (full && self.by_namespace.contains_key(&namespace))
-                || (slowest < Promptness::Slow && self.promptness(namespace) > slowest)
+                || (slowest < Promptness::Slow && self.namespaces.of(namespace) > slowest)
         }
     }
 
     /// Returns whether a write was carried out promptly since it is doubted which namespaces are prompt.
     fn any_prompt_since_doubt(&self) -> bool {
-        self.carried_out.is_some_and(|sent| sent >= self.doubted)
+        self.carried_out
+            .is_some_and(|sent| sent >= self.namespaces.doubted())
     }
 
     /// Returns when a request of any namespace may go although as many are out as may be, if not now. Until then only one of a
