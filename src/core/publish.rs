@@ -447,7 +447,8 @@ impl Publisher {
         // Nor does an answer that is known to be a webhook's.
         let was_prompt = self.stuck.namespaces().is_known_prompt(namespace);
         let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
-        let in_flight = self.places_taken();
+        // If it has left its place, it takes one all the same, since it is answered.
+        let in_flight = self.places_taken().max(1);
         let overtaken = self.stuck.ended(key, end);
         match pause {
             Some(pause) => {

@@ -466,6 +466,20 @@ fn a_namespace_whose_webhook_answers_504_does_not_make_the_window_small() {
     assert!(play.longest() < SECOND, "{:?}", play.longest());
 }
 
+/// The API server takes a second and a half for each write, all of which are of one namespace: it has half of the places, and each of
+/// its requests leaves its place before it is answered.
+#[test]
+fn a_namespace_whose_writes_all_take_long_is_written() {
+    let mut play = Play::new();
+    for object in 0..100 {
+        play.want("other", object, Priority::Add);
+    }
+    for _ in 0..60_000 {
+        play.pass(|_, _| Answer::new(Load::Answered, 1500 * MS));
+    }
+    assert!(play.since.is_empty(), "{} are left", play.since.len());
+}
+
 /// The API server carries out no write any more, but refuses those of one namespace at once, before it writes.
 #[test]
 fn a_server_that_hangs_is_sent_few_requests_though_it_refuses_some_at_once() {

@@ -10,14 +10,15 @@
 //! places to the prompt ones ([`Promptness`]): each object of a namespace that hangs holds its place until it has been out for long,
 //! and again whenever the webhook lets go, and there may be hundreds of such namespaces.
 
+mod recent;
+
 use super::promptness::{Promptness, PromptnessByNamespace};
 use crate::core::deadlines::Deadlines;
 use crate::core::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use crate::core::object::ObjectKey;
+use recent::Recent;
 use std::time::Duration;
 
-/// The longest time after which a request is out for long, and the time that a shard has for building one.
-const LONGEST: Duration = Duration::from_secs(1);
 /// The most requests that leave their places because the API server goes on with others. Each takes a connection, and one of the
 /// requests that the server works on at a time.
 const MOST: usize = 256;
@@ -46,8 +47,7 @@ pub(super) enum End {
 /// The requests that are out, as far as their duration goes. Owned by the publisher.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Stuck {
-    /// Requests that have not been out for long, by when they were sent.
-    recent: Deadlines<Hashed<ObjectKey>>,
+    recent: Recent,
     /// Requests that have been out for long, by when they were sent.
     long: Deadlines<Hashed<ObjectKey>>,
     /// Those that were sent no later than a write that was carried out before it was out for long. The window may have become
@@ -69,8 +69,7 @@ pub(super) struct Stuck {
 impl Stuck {
     /// Records that an object was granted a request, `alone` if as many are out as may be.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, alone: bool, now: Duration) {
-        // Its time begins when it is built. Until then the shard has some.
-        self.recent.set(key.clone(), now + LONGEST);
+        self.recent.grant(key, now);
         let promptness = self.namespaces.of(hash_of(&*key.namespace));
         if promptness != Promptness::Prompt {
             self.of_others.insert(key.clone(), promptness);
@@ -83,9 +82,7 @@ impl Stuck {
 
     /// Records that the request of an object is sent.
     pub(super) fn sent(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        if self.recent.get(key).is_some() {
-            self.recent.set(key.clone(), now);
-        }
+        self.recent.send(key, now);
     }
 
     /// Records the end of an object's request. Returns whether writes that were sent later were carried out promptly.
@@ -129,11 +126,9 @@ impl Stuck {
         }
     }
 
-    /// Finds the requests that have been out for long by now, which is this time, at most [`LONGEST`].
+    /// Finds the requests that have been out for long by now, which is this time.
     pub(super) fn pass(&mut self, long: Duration, now: Duration) {
-        while let Some(sent) = self.recent.next().filter(|sent| *sent + long <= now)
-            && let Some(key) = self.recent.pop()
-        {
+        while let Some((key, sent)) = self.recent.pop_long(long, now) {
             let namespace = hash_of(&*key.namespace);
             *self.by_namespace.entry(namespace).or_default() += 1;
             self.is_no_longer_recent(&key);
@@ -201,6 +196,6 @@ impl Stuck {
 
     /// Returns when the next request will have been out for long, which is this time.
     pub(super) fn next(&self, long: Duration) -> Option<Duration> {
-        self.recent.next().map(|sent| sent + long)
+        self.recent.next(long)
     }
 }

@@ -1,0 +1,138 @@
+//! Requests that have not been out for long.
+
+use crate::core::hash::{Hashed, HashedMap};
+use crate::core::object::ObjectKey;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The time that a shard has for building a request.
+const BUILDS: Duration = Duration::from_secs(1);
+
+/// A request, since a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Since {
+    /// It is being built since it was granted.
+    Granted(Duration),
+    /// It was sent then.
+    Sent(Duration),
+}
+
+/// Requests in the order of time. Owned by [`super::Stuck`].
+///
+/// Each write enters and leaves, so both are done without a search. A line keeps what has left until it comes up, which takes no
+/// longer than the time after which a request is out for long.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Recent {
+    requests: HashedMap<ObjectKey, Since>,
+    granted: VecDeque<(Duration, Hashed<ObjectKey>)>,
+    sent: VecDeque<(Duration, Hashed<ObjectKey>)>,
+}
+
+impl Recent {
+    /// Adds a request that was granted.
+    pub(super) fn grant(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
+        self.requests.insert(key.clone(), Since::Granted(now));
+        self.granted.push_back((now, key.clone()));
+    }
+
+    /// Records that a request was sent.
+    pub(super) fn send(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
+        if let Some(since) = self.requests.get_mut(key) {
+            *since = Since::Sent(now);
+            self.sent.push_back((now, key.clone()));
+        }
+    }
+
+    /// Removes a request. Returns when it was sent, or granted if it was not sent.
+    pub(super) fn remove(&mut self, key: &Hashed<ObjectKey>) -> Option<Duration> {
+        let (Since::Granted(at) | Since::Sent(at)) = self.requests.remove(key)?;
+        self.drop_left();
+        Some(at)
+    }
+
+    /// Takes the first request that has been out for long by now, which is this time, with when it was sent, or granted.
+    pub(super) fn pop_long(
+        &mut self,
+        long: Duration,
+        now: Duration,
+    ) -> Option<(Hashed<ObjectKey>, Duration)> {
+        let due = |line: &VecDeque<(Duration, _)>, after: Duration| {
+            line.front().is_some_and(|(at, _)| *at + after <= now)
+        };
+        let line = if due(&self.sent, long) {
+            &mut self.sent
+        } else if due(&self.granted, BUILDS) {
+            &mut self.granted
+        } else {
+            return None;
+        };
+        let (at, key) = line.pop_front()?;
+        self.requests.remove(&key);
+        self.drop_left();
+        Some((key, at))
+    }
+
+    /// Returns when the next request will have been out for long, which is this time.
+    pub(super) fn next(&self, long: Duration) -> Option<Duration> {
+        let first = |line: &VecDeque<(Duration, _)>, after: Duration| line.front().map(|(at, _)| *at + after);
+        let times = [first(&self.sent, long), first(&self.granted, BUILDS)];
+        times.into_iter().flatten().min()
+    }
+
+    /// Drops what has left from the beginnings of the lines.
+    fn drop_left(&mut self) {
+        let requests = &self.requests;
+        while let Some((at, key)) = self.sent.front()
+            && requests.get(key) != Some(&Since::Sent(*at))
+        {
+            self.sent.pop_front();
+        }
+        while let Some((at, key)) = self.granted.front()
+            && requests.get(key) != Some(&Since::Granted(*at))
+        {
+            self.granted.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::object::ObjectName;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn key(name: &str) -> Hashed<ObjectKey> {
+        Hashed::new(ObjectKey {
+            namespace: "n".into(),
+            object: ObjectName::slice(name.into()),
+        })
+    }
+
+    #[test]
+    fn those_that_are_out_for_long_come_in_order_and_what_has_left_does_not() {
+        let mut recent = Recent::default();
+        let [a, b, c] = ["a", "b", "c"].map(key);
+        for (key, at) in [(&a, 0), (&b, 1), (&c, 2)] {
+            recent.grant(key, at * MS);
+        }
+        recent.send(&a, 5 * MS);
+        recent.send(&b, 6 * MS);
+        assert_eq!(recent.next(10 * MS), Some(15 * MS));
+        assert_eq!(recent.remove(&a), Some(5 * MS));
+        assert_eq!(recent.remove(&a), None);
+        assert_eq!(recent.next(10 * MS), Some(16 * MS));
+        // The same object once more.
+        recent.grant(&a, 7 * MS);
+        recent.send(&a, 8 * MS);
+        assert_eq!(recent.pop_long(10 * MS, 15 * MS), None);
+        assert_eq!(recent.pop_long(10 * MS, 18 * MS), Some((b, 6 * MS)));
+        assert_eq!(recent.pop_long(10 * MS, 18 * MS), Some((a, 8 * MS)));
+        // One that is not built in time.
+        assert_eq!(recent.next(10 * MS), Some(2 * MS + BUILDS));
+        assert_eq!(recent.pop_long(10 * MS, BUILDS), None);
+        assert_eq!(recent.pop_long(10 * MS, 2 * BUILDS), Some((c, 2 * MS)));
+        assert_eq!(recent.next(10 * MS), None);
+        assert!(recent.requests.is_empty() && recent.sent.is_empty() && recent.granted.is_empty());
+    }
+}
