@@ -449,7 +449,7 @@ impl Publisher {
         let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
         // If it has left its place, it takes one all the same, since it is answered.
         let in_flight = self.places_taken().max(1);
-        let overtaken = self.stuck.ended(key, end);
+        let waited_for_webhook = self.stuck.ended(key, end);
         match pause {
             Some(pause) => {
                 self.pauses.asked(namespace, pause, counts, now);
@@ -474,8 +474,7 @@ impl Publisher {
             Load::Overloaded | Load::Unanswered if self.unserved.insert(key.clone()) && !webhook => {
                 Some(Sign::Overloaded)
             }
-            // A write that others have overtaken waited for a webhook, and not for the API server.
-            Load::Answered if !reads && !overtaken => Some(Sign::Answered),
+            Load::Answered if !reads && !waited_for_webhook => Some(Sign::Answered),
             Load::Answered | Load::Declined | Load::Overloaded | Load::Unanswered | Load::Unknown => None,
         };
         if let Some(sign) = sign {
@@ -585,13 +584,19 @@ impl Publisher {
         self.held_back = limited.is_none() && self.queue.has_ready(now);
         let until = self.queue.next_delayed().into_iter();
         let more = limited.and_then(|_| self.fan_out.wake(now));
+        let wakes = [
+            self.stuck.next(long),
+            self.stuck.slow_for_all_at(now),
+            lone.map(|(until, _)| until),
+        ];
+        let wakes = self.queue.has_ready(now).then_some(wakes);
         Next::Wait {
             until: until
                 .chain(self.window.probes_until())
                 .chain(more)
                 .chain(pause)
-                // Those that wait because requests of others hang may go when these leave their places.
-                .chain(self.stuck.next(long).filter(|_| self.held_back))
+                // Whatever holds the rest back, those that wait because requests of others hang may go when these leave their places.
+                .chain(wakes.into_iter().flatten().flatten())
                 .min(),
             limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }

@@ -58,10 +58,15 @@ struct Play {
 
 impl Play {
     fn new() -> Self {
+        Self::within(64)
+    }
+
+    /// A play with so many requests in flight at most.
+    fn within(in_flight: usize) -> Self {
         let pacing = Pacing {
             qps: 500.0,
             burst: 1000,
-            ..Pacing::unlimited(64)
+            ..Pacing::unlimited(in_flight)
         };
         Self {
             publisher: Publisher::new(pacing, 0),
@@ -136,7 +141,13 @@ impl Play {
                 let retry = Retry::After { failures: *failures };
                 self.report(&key, None, Some((Priority::Remove, retry)));
             }
+            // The writer asks after each message.
+            self.grant(&serve);
         }
+        self.grant(&serve);
+    }
+
+    fn grant(&mut self, serve: &impl Fn(&str, u8) -> Answer) {
         while self.until.is_some_and(|until| until <= self.now) {
             let key = match self.publisher.next(self.now) {
                 Next::Grant { key, .. } => key,
@@ -513,4 +524,125 @@ fn a_server_that_hangs_is_sent_few_requests_though_it_refuses_some_at_once() {
         }
         assert!(most <= 128, "{refused} refused a second: {most} in flight");
     }
+}
+
+/// The API server hangs for 20 s, with requests whose deadline is 30 s. Nothing else happens: no message wakes the writer.
+#[test]
+fn a_server_that_hangs_is_sent_a_request_a_second_by_which_its_recovery_is_noticed() {
+    let mut play = Play::within(16);
+    let mut sent = 0;
+    for millis in 0..27_000u32 {
+        if millis == 5_500 {
+            for number in 0..900 {
+                play.want(&format!("other-{}", number % 300), number / 300, Priority::Add);
+            }
+        } else if millis < 5_000 && millis % 5 == 0 {
+            play.want(
+                &format!("other-{}", millis / 5 % 300),
+                millis / 1_500,
+                Priority::Add,
+            );
+        }
+        play.pass(|_, _| match millis {
+            5_400..25_000 => Answer::new(Load::Unanswered, 30 * SECOND),
+            _ => Answer::new(Load::Answered, 5 * MS),
+        });
+        if millis == 10_000 {
+            sent = play.requests;
+        } else if millis == 20_000 {
+            assert!(
+                (9..=11).contains(&(play.requests - sent)),
+                "{} in ten seconds",
+                play.requests - sent
+            );
+        }
+    }
+    assert!(play.requests - sent > 500, "the recovery is noticed");
+}
+
+/// An object waits for the pause of its namespace. Then the webhook hangs for a dozen new namespaces, and nothing else happens.
+#[test]
+fn a_pause_of_a_namespace_does_not_let_others_wait_for_requests_that_hang() {
+    let mut play = Play::within(16);
+    for millis in 0..10_000u32 {
+        match millis {
+            0..5_000 if millis % 10 == 0 => {
+                play.want(&format!("old-{}", millis % 70), millis, Priority::Remove)
+            }
+            5_100 => play.want("paused", 0, Priority::Remove),
+            5_200 => play.want("hung-0", 0, Priority::Remove),
+            6_000 => {
+                play.want("paused", 1, Priority::Remove);
+                for namespace in 1..13 {
+                    play.want(&format!("hung-{namespace}"), 0, Priority::Remove);
+                }
+            }
+            6_001 => {
+                (0..5).for_each(|namespace| play.want(&format!("other-{namespace}"), 0, Priority::Remove))
+            }
+            _ => {}
+        }
+        play.pass(|namespace, _| match namespace {
+            "paused" => Answer {
+                load: Load::Declined,
+                ..Answer::refused(30 * SECOND)
+            },
+            _ if namespace.starts_with("hung") => Answer::new(Load::Declined, 20 * SECOND),
+            _ => Answer::new(Load::Answered, 5 * MS),
+        });
+    }
+    assert!(play.longest() <= 200 * MS, "{:?}", play.longest());
+}
+
+/// Every ten seconds the API server stops for a moment. That tells nothing of the namespaces whose writes are out then.
+#[test]
+fn a_server_that_stops_for_a_moment_does_not_make_others_wait_with_those_that_hang() {
+    for (namespaces, stops) in [(30, 150), (60, 120), (60, 600)] {
+        let mut play = Play::new();
+        for millis in 0..65_000 {
+            play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
+            let at = millis % 10_000;
+            play.pass(|namespace, _| {
+                if namespace.starts_with("webhook") {
+                    Answer::new(Load::Declined, 10 * SECOND)
+                } else {
+                    Answer::new(Load::Answered, (5 + stops - at.min(stops)) * MS)
+                }
+            });
+        }
+        let longest = play.longest();
+        assert!(
+            longest <= 100 * MS,
+            "{namespaces} namespaces, {stops} ms: {longest:?}"
+        );
+    }
+}
+
+/// A webhook hangs for four namespaces, with more requests than there are places. Then the API server stops for a second, and carries
+/// out what it was sent. No place is taken then.
+#[test]
+fn answers_to_requests_that_have_all_left_their_places_teach_something() {
+    let mut play = Play::within(8);
+    for millis in 0..10_000u32 {
+        if millis < 5_000 && millis % 5 == 0 {
+            play.want(
+                &format!("other-{}", millis / 5 % 2),
+                millis / 10 % 300,
+                Priority::Add,
+            );
+        }
+        if millis == 4_000 {
+            (0..160).for_each(|n| play.want(&format!("hung-{}", n % 4), n / 4, Priority::Add));
+        }
+        if millis == 5_500 {
+            (0..4).for_each(|slice| play.want("other-0", slice, Priority::Add));
+            (0..30).for_each(|slice| play.want("other-1", slice, Priority::Add));
+        }
+        play.pass(|namespace, _| match (namespace.starts_with("hung"), millis) {
+            (true, _) => Answer::new(Load::Declined, 10 * SECOND),
+            (false, 5_400..6_500) => Answer::new(Load::Answered, (6_505 - millis) * MS),
+            (false, _) => Answer::new(Load::Answered, 5 * MS),
+        });
+    }
+    assert!(play.publisher.window() <= 8);
 }

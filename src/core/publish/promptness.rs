@@ -1,7 +1,7 @@
 //! How promptly the writes of each namespace are answered, by what became of those that were sent before. Webhooks belong to
 //! namespaces, so this is the best guess of how long the next one will be out.
 
-use crate::core::hash::{IdMap, IdSet};
+use crate::core::hash::IdMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 pub(super) struct PromptnessByNamespace {
     /// The namespaces whose last write was answered promptly, with when it was sent.
     prompt: IdMap<u64, Duration>,
-    /// The namespaces that are known to be slow.
-    slow: IdSet<u64>,
+    /// The namespaces that are known to be slow, and whether they were prompt before.
+    slow: IdMap<u64, bool>,
     /// When the requests of prompt namespaces were sent that have come to be out for long last.
     turned: VecDeque<Duration>,
     /// What was known of prompt namespaces before this time is not relied on.
@@ -73,20 +73,29 @@ impl PromptnessByNamespace {
         }
     }
 
+    /// Records that a write, sent at this time, was out for long because of the API server. If its namespace was prompt before, it is
+    /// so again.
+    pub(super) fn was_not_slow(&mut self, namespace: u64, sent: Duration) {
+        if self.slow.get(&namespace) == Some(&true) {
+            self.was_prompt(namespace, sent);
+        }
+    }
+
     /// Records that a namespace is slow. Returns whether it was prompt.
     fn slows_down(&mut self, namespace: u64) -> bool {
         if self.slow.len() >= KEPT {
             self.slow.clear();
         }
-        self.slow.insert(namespace);
-        self.prompt.remove(&namespace).is_some()
+        let was_prompt = self.prompt.remove(&namespace).is_some();
+        self.slow.entry(namespace).or_insert(was_prompt);
+        was_prompt
     }
 
     /// Returns how promptly the writes of a namespace are answered.
     pub(super) fn of(&self, namespace: u64) -> Promptness {
         match self.prompt.get(&namespace) {
             Some(sent) if *sent >= self.doubted => Promptness::Prompt,
-            None if self.slow.contains(&namespace) => Promptness::Slow,
+            None if self.slow.contains_key(&namespace) => Promptness::Slow,
             _ => Promptness::Unknown,
         }
     }

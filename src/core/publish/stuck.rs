@@ -62,6 +62,8 @@ pub(super) struct Stuck {
     of_others: HashedMap<ObjectKey, Promptness>,
     /// How many of them are of slow ones.
     of_slow: usize,
+    /// The same of those that have been out for long.
+    stuck_of_others: HashedSet<ObjectKey>,
     /// When a request last went although as many were out as may be.
     lone: Option<Duration>,
 }
@@ -85,7 +87,8 @@ impl Stuck {
         self.recent.send(key, now);
     }
 
-    /// Records the end of an object's request. Returns whether writes that were sent later were carried out promptly.
+    /// Records the end of an object's request. Returns whether its namespace was not prompt when it was granted, and writes that were
+    /// sent later were carried out promptly: then it waited for a webhook, as far as is known.
     pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) -> bool {
         let namespace = hash_of(&*key.namespace);
         if end == End::Refused {
@@ -105,8 +108,13 @@ impl Stuck {
             return false;
         }
         let overtaken = self.overtaken.remove(key);
-        if self.long.remove(key).is_none() && !overtaken {
+        let sent = self.long.remove(key);
+        if sent.is_none() && !overtaken {
             return false;
+        }
+        if let Some(sent) = sent.filter(|_| end == End::CarriedOut) {
+            // No write that was sent later was carried out before: the API server took so long, and not a webhook.
+            self.namespaces.was_not_slow(namespace, sent);
         }
         if let Some(count) = self.by_namespace.get_mut(&namespace) {
             *count -= 1;
@@ -114,16 +122,17 @@ impl Stuck {
                 self.by_namespace.remove(&namespace);
             }
         }
-        overtaken
+        self.stuck_of_others.remove(key) && overtaken
     }
 
-    fn is_no_longer_recent(&mut self, key: &Hashed<ObjectKey>) {
+    /// Returns whether it is of a namespace that was not prompt when it was granted.
+    fn is_no_longer_recent(&mut self, key: &Hashed<ObjectKey>) -> bool {
         if self.of_others.is_empty() {
-            return;
+            return false;
         }
-        if let Some(promptness) = self.of_others.remove(key) {
-            self.of_slow -= usize::from(promptness == Promptness::Slow);
-        }
+        let promptness = self.of_others.remove(key);
+        self.of_slow -= usize::from(promptness == Some(Promptness::Slow));
+        promptness.is_some()
     }
 
     /// Finds the requests that have been out for long by now, which is this time.
@@ -131,7 +140,9 @@ impl Stuck {
         while let Some((key, sent)) = self.recent.pop_long(long, now) {
             let namespace = hash_of(&*key.namespace);
             *self.by_namespace.entry(namespace).or_default() += 1;
-            self.is_no_longer_recent(&key);
+            if self.is_no_longer_recent(&key) {
+                self.stuck_of_others.insert(key.clone());
+            }
             self.namespaces.was_long(namespace, sent);
             if self.carried_out.is_some_and(|last| sent <= last) {
                 self.overtaken.insert(key);
@@ -192,6 +203,12 @@ impl Stuck {
         let searches = !self.any_prompt_since_doubt() && carried_out_within(SEARCH);
         let until = self.lone? + if searches { BETWEEN_SEARCHED } else { BETWEEN_LONE };
         (until > now).then_some((until, goes_on))
+    }
+
+    /// Returns when the API server will count as slow for all, if no write is carried out promptly before.
+    pub(super) fn slow_for_all_at(&self, now: Duration) -> Option<Duration> {
+        let at = self.carried_out? + SLOW_FOR_ALL;
+        (self.count() > 0 && at > now).then_some(at)
     }
 
     /// Returns when the next request will have been out for long, which is this time.
