@@ -339,7 +339,9 @@ fn a_hundred_thousand_changes_at_once() {
         waiting <= objects,
         "{waiting} wait, and there are {objects} objects"
     );
-    assert!((1..=IN_FLIGHT).contains(&in_flight), "{in_flight}");
+    // At first all places are taken, which is more than the server works on. So answers take much longer than before, and as many
+    // requests as there are places may leave these.
+    assert!((1..=2 * IN_FLIGHT).contains(&in_flight), "{in_flight}");
 }
 
 /// No more waits for a shard than the namespace has objects.
