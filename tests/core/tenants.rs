@@ -567,7 +567,7 @@ fn a_pause_of_a_namespace_does_not_let_others_wait_for_requests_that_hang() {
     for millis in 0..10_000u32 {
         match millis {
             0..5_000 if millis % 10 == 0 => {
-                play.want(&format!("old-{}", millis % 70), millis, Priority::Remove)
+                play.want(&format!("old-{}", millis % 70), millis, Priority::Remove);
             }
             5_100 => play.want("paused", 0, Priority::Remove),
             5_200 => play.want("hung-0", 0, Priority::Remove),
@@ -578,7 +578,7 @@ fn a_pause_of_a_namespace_does_not_let_others_wait_for_requests_that_hang() {
                 }
             }
             6_001 => {
-                (0..5).for_each(|namespace| play.want(&format!("other-{namespace}"), 0, Priority::Remove))
+                (0..5).for_each(|namespace| play.want(&format!("other-{namespace}"), 0, Priority::Remove));
             }
             _ => {}
         }

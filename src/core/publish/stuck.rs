@@ -63,7 +63,7 @@ pub(super) struct Stuck {
     /// How many of them are of slow ones.
     of_slow: usize,
     /// The same of those that have been out for long.
-    stuck_of_others: HashedSet<ObjectKey>,
+    others_long: HashedSet<ObjectKey>,
     /// When a request last went although as many were out as may be.
     lone: Option<Duration>,
 }
@@ -122,7 +122,7 @@ impl Stuck {
                 self.by_namespace.remove(&namespace);
             }
         }
-        self.stuck_of_others.remove(key) && overtaken
+        self.others_long.remove(key) && overtaken
     }
 
     /// Returns whether it is of a namespace that was not prompt when it was granted.
@@ -141,7 +141,7 @@ impl Stuck {
             let namespace = hash_of(&*key.namespace);
             *self.by_namespace.entry(namespace).or_default() += 1;
             if self.is_no_longer_recent(&key) {
-                self.stuck_of_others.insert(key.clone());
+                self.others_long.insert(key.clone());
             }
             self.namespaces.was_long(namespace, sent);
             if self.carried_out.is_some_and(|last| sent <= last) {
