@@ -579,24 +579,24 @@ impl Publisher {
             let owed = self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0;
             owed.then_some(Limit::Watchers)
         });
-        let pause = self.pauses.next_end().filter(|_| self.queue.has_ready(now));
+        let ready = self.queue.has_ready(now);
+        let pause = self.pauses.next_end().filter(|_| ready);
         let limited = limited.or(pause.map(|_| Limit::Server));
-        self.held_back = limited.is_none() && self.queue.has_ready(now);
+        self.held_back = limited.is_none() && ready;
         let until = self.queue.next_delayed().into_iter();
         let more = limited.and_then(|_| self.fan_out.wake(now));
-        let wakes = [
+        // Whatever holds the rest back, those that wait because requests of others hang may go when these leave their places.
+        let others_leave = [
             self.stuck.next(long),
             self.stuck.slow_for_all_at(now),
             lone.map(|(until, _)| until),
         ];
-        let wakes = self.queue.has_ready(now).then_some(wakes);
         Next::Wait {
             until: until
                 .chain(self.window.probes_until())
                 .chain(more)
                 .chain(pause)
-                // Whatever holds the rest back, those that wait because requests of others hang may go when these leave their places.
-                .chain(wakes.into_iter().flatten().flatten())
+                .chain(others_leave.into_iter().flatten().filter(|_| ready))
                 .min(),
             limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }

@@ -26,6 +26,9 @@ struct Answer {
 }
 
 impl Answer {
+    /// A write is carried out, by an API server that has little to do.
+    const GOOD: Self = Self::new(Load::Answered, Duration::from_millis(5));
+
     const fn new(load: Load, after: Duration) -> Self {
         let pause = None;
         Self { load, after, pause }
@@ -180,6 +183,14 @@ impl Play {
         }
     }
 
+    /// Lets a millisecond pass in which the API server answers in five, and a webhook's namespaces get this answer.
+    fn pass_beside_webhook(&mut self, webhook: Answer) {
+        self.pass(|namespace, _| match namespace.starts_with("webhook") {
+            true => webhook,
+            false => Answer::GOOD,
+        });
+    }
+
     /// Returns the longest that an object of another namespace has waited, or waits.
     fn longest(&self) -> Duration {
         let others = self
@@ -321,13 +332,7 @@ fn a_webhook_that_throttles_a_dozen_busy_namespaces_holds_up_no_other_for_long()
         let mut play = Play::new();
         for millis in 0..65_000 {
             play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
-            play.pass(|namespace, _| {
-                if namespace.starts_with("webhook") {
-                    Answer::refused(SECOND)
-                } else {
-                    Answer::new(Load::Answered, 5 * MS)
-                }
-            });
+            play.pass_beside_webhook(Answer::refused(SECOND));
         }
         assert!(
             play.longest() < SECOND,
@@ -344,15 +349,12 @@ fn a_webhook_that_begins_to_throttle_holds_up_no_other() {
         let mut play = Play::new();
         for millis in 0..40_000 {
             play.want_beside_webhook(millis, namespaces);
-            play.pass(|namespace, _| {
-                if namespace.starts_with("webhook") && millis >= 10_000 {
-                    Answer {
-                        load: Load::Declined,
-                        ..Answer::refused(pause)
-                    }
-                } else {
-                    Answer::new(Load::Answered, 5 * MS)
-                }
+            play.pass_beside_webhook(match millis {
+                0..10_000 => Answer::GOOD,
+                _ => Answer {
+                    load: Load::Declined,
+                    ..Answer::refused(pause)
+                },
             });
         }
         let longest = play.longest();
@@ -369,16 +371,9 @@ fn a_webhook_that_hangs_for_many_namespaces_holds_up_no_other_for_long() {
         let mut most = 0;
         for millis in 0..65_000 {
             play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
-            play.pass(|namespace, _| {
-                if namespace.starts_with("webhook") {
-                    Answer::new(Load::Declined, 10 * SECOND)
-                } else {
-                    Answer::new(Load::Answered, 5 * MS)
-                }
-            });
+            play.pass_beside_webhook(Answer::new(Load::Declined, 10 * SECOND));
             most = most.max(play.publisher.queue().in_flight());
         }
-        // A request that hangs holds its place for a second.
         let longest = play.longest();
         assert!(
             longest <= SECOND + 100 * MS,
@@ -395,12 +390,9 @@ fn a_webhook_that_begins_to_hang_holds_up_no_other_for_long() {
         let mut play = Play::new();
         for millis in 0..45_000 {
             play.want_beside_webhook(millis, namespaces);
-            play.pass(|namespace, _| {
-                if namespace.starts_with("webhook") && millis >= 10_000 {
-                    Answer::new(Load::Declined, 10 * SECOND)
-                } else {
-                    Answer::new(Load::Answered, 5 * MS)
-                }
+            play.pass_beside_webhook(match millis {
+                0..10_000 => Answer::GOOD,
+                _ => Answer::new(Load::Declined, 10 * SECOND),
             });
         }
         let longest = play.longest();
@@ -415,13 +407,7 @@ fn a_webhook_that_is_always_slow_holds_up_no_other_for_long() {
         let mut play = Play::new();
         for millis in 0..45_000 {
             play.want_beside_webhook(millis, if millis < 5_000 { 0 } else { namespaces });
-            play.pass(|namespace, _| {
-                if namespace.starts_with("webhook") {
-                    Answer::new(Load::Answered, 900 * MS)
-                } else {
-                    Answer::new(Load::Answered, 5 * MS)
-                }
-            });
+            play.pass_beside_webhook(Answer::new(Load::Answered, 900 * MS));
         }
         let longest = play.longest();
         assert!(longest <= most * MS, "{namespaces} namespaces: {longest:?}");
@@ -439,13 +425,7 @@ fn a_namespace_of_which_nothing_is_known_does_not_wait_with_those_that_hang() {
             if millis % 100 == 0 {
                 play.want(&format!("other-new-{millis}"), 0, Priority::Remove);
             }
-            play.pass(|namespace, _| {
-                if namespace.starts_with("webhook") {
-                    Answer::new(Load::Declined, 10 * SECOND)
-                } else {
-                    Answer::new(Load::Answered, 5 * MS)
-                }
-            });
+            play.pass_beside_webhook(Answer::new(Load::Declined, 10 * SECOND));
         }
         let longest = play.longest();
         assert!(longest <= most * MS, "{namespaces} namespaces: {longest:?}");

@@ -14,9 +14,9 @@ mod recent;
 
 use super::promptness::{Promptness, PromptnessByNamespace};
 use crate::core::deadlines::Deadlines;
-use crate::core::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
+use crate::core::hash::{Hashed, HashedSet, IdMap, hash_of};
 use crate::core::object::ObjectKey;
-use recent::Recent;
+use recent::{LongRequest, Recent};
 use std::time::Duration;
 
 /// The most requests that leave their places because the API server goes on with others. Each takes a connection, and one of the
@@ -58,11 +58,7 @@ pub(super) struct Stuck {
     /// The number of requests that have been out for long, by namespace.
     by_namespace: IdMap<u64, usize>,
     namespaces: PromptnessByNamespace,
-    /// The recent requests of namespaces that were not prompt when they were granted.
-    of_others: HashedMap<ObjectKey, Promptness>,
-    /// How many of them are of slow ones.
-    of_slow: usize,
-    /// The same of those that have been out for long.
+    /// Those that have been out for long, of namespaces that were not prompt when they were granted.
     others_long: HashedSet<ObjectKey>,
     /// When a request last went although as many were out as may be.
     lone: Option<Duration>,
@@ -71,12 +67,8 @@ pub(super) struct Stuck {
 impl Stuck {
     /// Records that an object was granted a request, `alone` if as many are out as may be.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, alone: bool, now: Duration) {
-        self.recent.grant(key, now);
         let promptness = self.namespaces.of(hash_of(&*key.namespace));
-        if promptness != Promptness::Prompt {
-            self.of_others.insert(key.clone(), promptness);
-            self.of_slow += usize::from(promptness == Promptness::Slow);
-        }
+        self.recent.grant(key, promptness, now);
         if alone {
             self.lone = Some(now);
         }
@@ -95,7 +87,6 @@ impl Stuck {
             self.namespaces.was_refused(namespace);
         }
         if let Some(sent) = self.recent.remove(key) {
-            self.is_no_longer_recent(key);
             if matches!(end, End::CarriedOut | End::Declined) {
                 self.namespaces.was_prompt(namespace, sent);
             }
@@ -125,22 +116,17 @@ impl Stuck {
         self.others_long.remove(key) && overtaken
     }
 
-    /// Returns whether it is of a namespace that was not prompt when it was granted.
-    fn is_no_longer_recent(&mut self, key: &Hashed<ObjectKey>) -> bool {
-        if self.of_others.is_empty() {
-            return false;
-        }
-        let promptness = self.of_others.remove(key);
-        self.of_slow -= usize::from(promptness == Some(Promptness::Slow));
-        promptness.is_some()
-    }
-
     /// Finds the requests that have been out for long by now, which is this time.
     pub(super) fn pass(&mut self, long: Duration, now: Duration) {
-        while let Some((key, sent)) = self.recent.pop_long(long, now) {
+        while let Some(request) = self.recent.pop_long(long, now) {
+            let LongRequest {
+                key,
+                sent,
+                promptness,
+            } = request;
             let namespace = hash_of(&*key.namespace);
             *self.by_namespace.entry(namespace).or_default() += 1;
-            if self.is_no_longer_recent(&key) {
+            if promptness != Promptness::Prompt {
                 self.others_long.insert(key.clone());
             }
             self.namespaces.was_long(namespace, sent);
@@ -176,9 +162,10 @@ impl Stuck {
         let crowded = |out: usize, kept: usize| {
             any_prompt && self.count() > 0 && out + staying >= window.saturating_sub(kept).max(1)
         };
-        let slowest = if self.any_prompt_since_doubt() && crowded(self.of_others.len(), window / 4) {
+        let [slow, unknown] = [Promptness::Slow, Promptness::Unknown].map(|it| self.recent.count(it));
+        let slowest = if self.any_prompt_since_doubt() && crowded(slow + unknown, window / 4) {
             Promptness::Prompt
-        } else if crowded(self.of_slow, window / 2) {
+        } else if crowded(slow, window / 2) {
             Promptness::Unknown
         } else {
             Promptness::Slow

@@ -2,13 +2,14 @@
 
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::object::ObjectKey;
+use crate::core::publish::promptness::Promptness;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The time that a shard has for building a request.
 const BUILDS: Duration = Duration::from_secs(1);
 
-/// A request, since a time.
+/// The beginning of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Since {
     /// It is being built since it was granted.
@@ -17,45 +18,68 @@ enum Since {
     Sent(Duration),
 }
 
+/// A request, and how promptly the writes of its namespace were answered when it was granted.
+#[derive(Clone, Copy, Debug)]
+struct RecentRequest {
+    since: Since,
+    promptness: Promptness,
+}
+
+/// A request that has been out for long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LongRequest {
+    /// The object.
+    pub(super) key: Hashed<ObjectKey>,
+    /// When it was sent, or granted if it was not sent.
+    pub(super) sent: Duration,
+    /// How promptly the writes of its namespace were answered when it was granted.
+    pub(super) promptness: Promptness,
+}
+
 /// Requests in the order of time. Owned by [`super::Stuck`].
 ///
 /// Each write enters and leaves, so both are done without a search. A line keeps what has left until it comes up, which takes no
 /// longer than the time after which a request is out for long.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Recent {
-    requests: HashedMap<ObjectKey, Since>,
+    requests: HashedMap<ObjectKey, RecentRequest>,
+    /// The number of requests by promptness.
+    counts: [usize; Promptness::ALL.len()],
     granted: VecDeque<(Duration, Hashed<ObjectKey>)>,
     sent: VecDeque<(Duration, Hashed<ObjectKey>)>,
 }
 
 impl Recent {
     /// Adds a request that was granted.
-    pub(super) fn grant(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        self.requests.insert(key.clone(), Since::Granted(now));
+    pub(super) fn grant(&mut self, key: &Hashed<ObjectKey>, promptness: Promptness, now: Duration) {
+        let since = Since::Granted(now);
+        self.requests
+            .insert(key.clone(), RecentRequest { since, promptness });
+        self.counts[promptness as usize] += 1;
         self.granted.push_back((now, key.clone()));
     }
 
     /// Records that a request was sent.
     pub(super) fn send(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        if let Some(since) = self.requests.get_mut(key) {
-            *since = Since::Sent(now);
+        if let Some(request) = self.requests.get_mut(key) {
+            request.since = Since::Sent(now);
             self.sent.push_back((now, key.clone()));
         }
     }
 
     /// Removes a request. Returns when it was sent, or granted if it was not sent.
     pub(super) fn remove(&mut self, key: &Hashed<ObjectKey>) -> Option<Duration> {
-        let (Since::Granted(at) | Since::Sent(at)) = self.requests.remove(key)?;
-        self.drop_left();
+        let (Since::Granted(at) | Since::Sent(at)) = self.take(key)?.since;
         Some(at)
     }
 
-    /// Takes the first request that has been out for long by now, which is this time, with when it was sent, or granted.
-    pub(super) fn pop_long(
-        &mut self,
-        long: Duration,
-        now: Duration,
-    ) -> Option<(Hashed<ObjectKey>, Duration)> {
+    /// Returns how many requests are of namespaces whose writes were answered like this when they were granted.
+    pub(super) fn count(&self, promptness: Promptness) -> usize {
+        self.counts[promptness as usize]
+    }
+
+    /// Takes the first request that has been out for long by now, which is this time.
+    pub(super) fn pop_long(&mut self, long: Duration, now: Duration) -> Option<LongRequest> {
         let due = |line: &VecDeque<(Duration, _)>, after: Duration| {
             line.front().is_some_and(|(at, _)| *at + after <= now)
         };
@@ -66,10 +90,13 @@ impl Recent {
         } else {
             return None;
         };
-        let (at, key) = line.pop_front()?;
-        self.requests.remove(&key);
-        self.drop_left();
-        Some((key, at))
+        let (sent, key) = line.pop_front()?;
+        let promptness = self.take(&key)?.promptness;
+        Some(LongRequest {
+            key,
+            sent,
+            promptness,
+        })
     }
 
     /// Returns when the next request will have been out for long, which is this time.
@@ -79,16 +106,26 @@ impl Recent {
         times.into_iter().flatten().min()
     }
 
+    fn take(&mut self, key: &Hashed<ObjectKey>) -> Option<RecentRequest> {
+        let request = self.requests.remove(key)?;
+        self.counts[request.promptness as usize] -= 1;
+        self.drop_left();
+        Some(request)
+    }
+
     /// Drops what has left from the beginnings of the lines.
     fn drop_left(&mut self) {
         let requests = &self.requests;
+        let has_left = |key: &Hashed<ObjectKey>, since: Since| {
+            requests.get(key).is_none_or(|request| request.since != since)
+        };
         while let Some((at, key)) = self.sent.front()
-            && requests.get(key) != Some(&Since::Sent(*at))
+            && has_left(key, Since::Sent(*at))
         {
             self.sent.pop_front();
         }
         while let Some((at, key)) = self.granted.front()
-            && requests.get(key) != Some(&Since::Granted(*at))
+            && has_left(key, Since::Granted(*at))
         {
             self.granted.pop_front();
         }
@@ -109,12 +146,18 @@ mod tests {
         })
     }
 
+    /// Takes the next one at a time at which ten milliseconds are long.
+    fn pop(recent: &mut Recent, now: Duration) -> Option<(Hashed<ObjectKey>, Duration)> {
+        let LongRequest { key, sent, .. } = recent.pop_long(10 * MS, now)?;
+        Some((key, sent))
+    }
+
     #[test]
     fn those_that_are_out_for_long_come_in_order_and_what_has_left_does_not() {
         let mut recent = Recent::default();
         let [a, b, c] = ["a", "b", "c"].map(key);
         for (key, at) in [(&a, 0), (&b, 1), (&c, 2)] {
-            recent.grant(key, at * MS);
+            recent.grant(key, Promptness::Prompt, at * MS);
         }
         recent.send(&a, 5 * MS);
         recent.send(&b, 6 * MS);
@@ -123,16 +166,18 @@ mod tests {
         assert_eq!(recent.remove(&a), None);
         assert_eq!(recent.next(10 * MS), Some(16 * MS));
         // The same object once more.
-        recent.grant(&a, 7 * MS);
+        recent.grant(&a, Promptness::Slow, 7 * MS);
         recent.send(&a, 8 * MS);
-        assert_eq!(recent.pop_long(10 * MS, 15 * MS), None);
-        assert_eq!(recent.pop_long(10 * MS, 18 * MS), Some((b, 6 * MS)));
-        assert_eq!(recent.pop_long(10 * MS, 18 * MS), Some((a, 8 * MS)));
+        assert_eq!(Promptness::ALL.map(|it| recent.count(it)), [2, 0, 1]);
+        assert_eq!(pop(&mut recent, 15 * MS), None);
+        assert_eq!(pop(&mut recent, 18 * MS), Some((b, 6 * MS)));
+        assert_eq!(pop(&mut recent, 18 * MS), Some((a, 8 * MS)));
         // One that is not built in time.
         assert_eq!(recent.next(10 * MS), Some(2 * MS + BUILDS));
-        assert_eq!(recent.pop_long(10 * MS, BUILDS), None);
-        assert_eq!(recent.pop_long(10 * MS, 2 * BUILDS), Some((c, 2 * MS)));
+        assert_eq!(pop(&mut recent, BUILDS), None);
+        assert_eq!(pop(&mut recent, 2 * BUILDS), Some((c, 2 * MS)));
         assert_eq!(recent.next(10 * MS), None);
+        assert_eq!(recent.counts, [0; 3]);
         assert!(recent.requests.is_empty() && recent.sent.is_empty() && recent.granted.is_empty());
     }
 }
