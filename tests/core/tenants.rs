@@ -185,9 +185,12 @@ impl Play {
 
     /// Lets a millisecond pass in which the API server answers in five, and a webhook's namespaces get this answer.
     fn pass_beside_webhook(&mut self, webhook: Answer) {
-        self.pass(|namespace, _| match namespace.starts_with("webhook") {
-            true => webhook,
-            false => Answer::GOOD,
+        self.pass(|namespace, _| {
+            if namespace.starts_with("webhook") {
+                webhook
+            } else {
+                Answer::GOOD
+            }
         });
     }
 
