@@ -1,6 +1,7 @@
 //! The real binary, as a process, against memory-apiserver on loopback.
 
 use crate::cluster::{self, Api};
+use crate::http_client;
 use crate::objects::{node, pod, service};
 use crate::process::Process;
 use memory_apiserver::{Config, Handle};
@@ -145,13 +146,10 @@ async fn metrics_are_served_on_the_admin_port() {
     let port = format!("--secure-port={}", address.port());
     let _process = Process::start(&["run", "--server", &handle.url(), &port]);
     endpoints(&api, 3).await;
-    let client =
-        kube::Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
     // The slice is seen here as soon as the server has it, which may be before its writer has the answer.
     let start = Instant::now();
     loop {
-        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
-        let text = client.request_text(request).await.unwrap();
+        let text = http_client::get(address, "/metrics").await.unwrap().body;
         if text.contains(r#"endpointd_requests_total{verb="create"} 2"#) {
             return;
         }

@@ -9,6 +9,9 @@ mod cluster;
 #[path = "../support/command.rs"]
 mod command;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/http.rs"]
+mod http_client;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/objects.rs"]
 mod objects;
 #[path = "../support/process.rs"]

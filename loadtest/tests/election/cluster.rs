@@ -6,6 +6,7 @@ use fastrand::Rng;
 use kube::Client;
 use loadtest::oracle;
 use memory_apiserver::{Config, Handle, start};
+use scenario::Api;
 use serde_json::{Value, json};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -98,22 +99,25 @@ impl Cluster {
             stop: Arc::default(),
             churn: None,
         };
-        let changes = Changes(cluster.client.clone());
-        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n" } });
-        changes.post("/api/v1/nodes", &node).await;
+        let changes = Changes(cluster.api());
+        let node = json!({ "kind": "Node", "metadata": { "name": "n" } });
+        changes.create(&node).await;
         for service in 0..SERVICES {
             let service = json!({
+                "kind": "Service",
                 "metadata": { "name": format!("s{service}") },
                 "spec": { "selector": { "app": format!("a{service}") }, "ports": [{ "port": 80 }] },
             });
-            changes
-                .post("/api/v1/namespaces/default/services", &service)
-                .await;
+            changes.create(&service).await;
         }
         for pod in 0..PODS {
             changes.pod(pod).await;
         }
         cluster
+    }
+
+    fn api(&self) -> Api {
+        Api(self.client.clone())
     }
 
     /// Starts a process of its own on the server, with a line of its own to it.
@@ -134,9 +138,8 @@ impl Cluster {
 
     /// Which of these holds the lease.
     pub(crate) async fn leader(&self, processes: &[Process]) -> Option<usize> {
-        let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/endpointd";
-        let request = http::Request::get(path).body(Vec::new()).unwrap();
-        let lease: Value = self.client.request(request).await.unwrap();
+        let lease = self.api().get("Lease", "kube-system", "endpointd").await.unwrap();
+        let lease = lease.unwrap_or_default();
         let holder = &lease["spec"]["holderIdentity"];
         processes.iter().position(|process| {
             let sent = process.proxy.sent();
@@ -167,7 +170,7 @@ impl Cluster {
     /// Pods change from now on, some dozens of times a second.
     pub(crate) fn churn(&mut self, seed: u64) {
         self.stop.store(false, Ordering::Relaxed);
-        let (changes, stop) = (Changes(self.client.clone()), self.stop.clone());
+        let (changes, stop) = (Changes(self.api()), self.stop.clone());
         self.churn = Some(tokio::spawn(async move {
             let mut rng = Rng::with_seed(seed);
             while !stop.load(Ordering::Relaxed) {
@@ -222,11 +225,13 @@ impl Cluster {
     /// The versions of all that is published. Leases go on being renewed.
     async fn outputs_version(&self) -> Vec<Value> {
         let mut versions = Vec::new();
-        for path in ["/api/v1/endpoints", "/apis/discovery.k8s.io/v1/endpointslices"] {
-            let request = http::Request::get(path).body(Vec::new()).unwrap();
-            let list: Value = self.client.request(request).await.unwrap();
-            let items = list["items"].as_array().unwrap().iter();
-            versions.extend(items.map(|item| item["metadata"]["resourceVersion"].clone()));
+        for kind in ["Endpoints", "EndpointSlice"] {
+            let items = self.api().list(kind, "").await.unwrap();
+            versions.extend(
+                items
+                    .iter()
+                    .map(|item| item["metadata"]["resourceVersion"].clone()),
+            );
         }
         versions
     }
@@ -241,23 +246,22 @@ fn checks(outputs: oracle::Outputs) -> oracle::Options {
 }
 
 /// Makes the changes that happen in the cluster.
-struct Changes(Client);
+struct Changes(Api);
 
 impl Changes {
-    async fn post(&self, path: &str, object: &Value) {
-        let request = http::Request::post(path).header("content-type", "application/json");
-        let request = request.body(serde_json::to_vec(object).unwrap()).unwrap();
+    async fn create(&self, object: &Value) {
         // It may be there already.
-        let _ = self.0.request::<Value>(request).await;
+        let _ = self.0.create(object, "default").await;
     }
 
     async fn pod(&self, number: usize) {
         let app = format!("a{}", number % SERVICES);
         let pod = json!({
+            "kind": "Pod",
             "metadata": { "name": format!("p{number}"), "labels": { "app": app } },
             "spec": { "nodeName": "n", "containers": [{ "name": "c", "image": "i" }] },
         });
-        self.post("/api/v1/namespaces/default/pods", &pod).await;
+        self.create(&pod).await;
         self.ready(number, true).await;
     }
 
@@ -267,16 +271,18 @@ impl Changes {
             "phase": "Running", "podIP": ip, "podIPs": [{ "ip": ip }],
             "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }],
         }});
-        let request = http::Request::patch(format!("/api/v1/namespaces/default/pods/p{number}/status"))
-            .header("content-type", "application/merge-patch+json");
-        let request = request.body(serde_json::to_vec(&patch).unwrap()).unwrap();
+        let name = format!("p{number}");
         // It may be gone.
-        let _ = self.0.request::<Value>(request).await;
+        let _ = self
+            .0
+            .patch("Pod", "default", &name, Some("status"), &patch)
+            .await;
     }
 
     async fn pod_gone(&self, number: usize) {
-        let path = format!("/api/v1/namespaces/default/pods/p{number}?gracePeriodSeconds=0");
-        let request = http::Request::delete(path).body(Vec::new()).unwrap();
-        let _ = self.0.request::<Value>(request).await;
+        let _ = self
+            .0
+            .delete("Pod", "default", &format!("p{number}"), Some(0))
+            .await;
     }
 }

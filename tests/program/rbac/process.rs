@@ -1,5 +1,6 @@
 //! The real binary, with a token.
 
+use crate::http_client;
 use crate::process::Process;
 use memory_apiserver::Handle;
 use std::net::SocketAddr;
@@ -74,8 +75,6 @@ pub(crate) fn free_address() -> SocketAddr {
 
 /// Scrapes `/metrics`. The text is empty while no server answers.
 pub(crate) async fn metrics(address: SocketAddr) -> String {
-    let url = format!("http://{address}").parse().unwrap();
-    let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
-    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
-    client.request_text(request).await.unwrap_or_default()
+    let answer = http_client::get(address, "/metrics").await;
+    answer.map(|answer| answer.body).unwrap_or_default()
 }
