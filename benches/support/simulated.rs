@@ -111,6 +111,23 @@ impl Simulated {
         self
     }
 
+    /// Adds namespaces with a Service of so many slices each. Their numbers follow those of the others.
+    pub(crate) fn with_namespaces(mut self, namespaces: usize, slices: usize) -> Self {
+        for namespace in 0..namespaces {
+            let name: Arc<str> = format!("added{namespace}").into();
+            for slice in 0..slices {
+                let key = Hashed::new(ObjectKey {
+                    namespace: Arc::clone(&name),
+                    object: ObjectName::slice(format!("slice{slice}").into()),
+                });
+                self.numbers.insert(key.clone(), self.keys.len());
+                self.services.push(Arc::clone(&name));
+                self.keys.push(key);
+            }
+        }
+        self
+    }
+
     /// Adds so many slices that mirror Endpoints, in a namespace of their own. Their numbers follow those of the others.
     pub(crate) fn with_mirrored(mut self, number: usize) -> Self {
         for mirrored in 0..number {
@@ -173,15 +190,27 @@ impl Simulated {
         again: Option<Priority>,
         now: Duration,
     ) {
+        let load = Load::Answered;
+        self.landed(object, load, effect, took, now);
+        let reply = again.is_none().then_some(Reply::Settled);
+        self.report(object, reply, again, now);
+    }
+
+    /// Records that an object's write was declined after that time, as by a webhook that did not answer, and that the object
+    /// is wanted again at once.
+    pub(crate) fn declined(&mut self, object: usize, took: Duration, now: Duration) {
+        self.landed(object, Load::Declined, WriteEffect::Nothing, took, now);
+        self.want(object, Priority::Remove, now);
+    }
+
+    fn landed(&mut self, object: usize, load: Load, effect: WriteEffect, took: Duration, now: Duration) {
         let landing = Landing {
-            load: Load::Answered,
+            load,
             effect,
             took,
             pause: None,
             has_shard: true,
         };
         self.publisher.answered(&self.keys[object], landing, now);
-        let reply = again.is_none().then_some(Reply::Settled);
-        self.report(object, reply, again, now);
     }
 }

@@ -123,6 +123,16 @@ impl<K: Hash> Hashed<K> {
 }
 
 impl<K> Hashed<K> {
+    /// Creates a key whose hash is known, and is what [`Self::new`] would compute.
+    pub(super) fn with_hash(key: K, hash: u64) -> Self {
+        Self { hash, key }
+    }
+
+    /// Returns the hash.
+    pub(super) fn known_hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Returns the key alone.
     pub fn into_key(self) -> K {
         self.key
@@ -187,10 +197,12 @@ impl Hasher for KnownHash {
     }
 }
 
+/// Creates [`KnownHash`]es.
+pub type KnownState = BuildHasherDefault<KnownHash>;
 /// A map whose keys others choose and carry their hash.
-pub type HashedMap<K, V> = HashMap<Hashed<K>, V, BuildHasherDefault<KnownHash>>;
+pub type HashedMap<K, V> = HashMap<Hashed<K>, V, KnownState>;
 /// A set of values that others choose and that carry their hash.
-pub type HashedSet<T> = HashSet<Hashed<T>, BuildHasherDefault<KnownHash>>;
+pub type HashedSet<T> = HashSet<Hashed<T>, KnownState>;
 
 /// Returns the hash of a value in the tables of this process.
 pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
@@ -299,6 +311,7 @@ fn condense(pair: [u8; 16], key: [u64; 2]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::object::{ObjectKey, ObjectName};
 
     fn long(text: &[u8]) -> u64 {
         let mut whole = LongHasher::default();
@@ -329,6 +342,18 @@ mod tests {
         let hash = long(&swapped);
         swapped.rotate_left(BLOCK);
         assert_ne!(hash, long(&swapped), "the order of blocks");
+    }
+
+    #[test]
+    fn a_key_of_hashed_parts_has_the_hash_of_the_whole() {
+        let object = ObjectName::slice("s".into());
+        let key = ObjectKey {
+            namespace: "n".into(),
+            object: object.clone(),
+        };
+        let of_parts = ObjectKey::of_hashed(&Hashed::new("n".into()), Hashed::new(object));
+        // Both the hash and the key count.
+        assert!(of_parts == Hashed::new(key));
     }
 
     #[test]

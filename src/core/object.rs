@@ -5,11 +5,13 @@ mod rare;
 
 use self::rare::Rare;
 use super::backoff::Retry;
+use super::hash::{Hashed, hash_of};
 use super::ids::Uid;
 use super::priority::Priority;
 use super::time::earliest;
 use serde::Serialize;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A kind of object that the controller writes.
@@ -33,12 +35,29 @@ pub struct ObjectName {
 }
 
 /// An object that the controller writes, identified cluster-wide.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ObjectKey {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The kind and name.
     pub object: ObjectName,
+}
+
+impl Hash for ObjectKey {
+    /// Combines the hashes of both parts, so that [`Self::of_hashed`] need not hash them again.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (hash_of(&*self.namespace), hash_of(&self.object)).hash(state);
+    }
+}
+
+impl ObjectKey {
+    /// Creates a hashed key from parts that have been hashed.
+    pub fn of_hashed(namespace: &Hashed<Arc<str>>, object: Hashed<ObjectName>) -> Hashed<Self> {
+        let hash = hash_of(&(namespace.known_hash(), object.known_hash()));
+        let namespace = Arc::clone(namespace);
+        let object = object.into_key();
+        Hashed::with_hash(Self { namespace, object }, hash)
+    }
 }
 
 impl ObjectName {

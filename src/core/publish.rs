@@ -38,7 +38,7 @@ pub use echo::{LATE, Resource, WriteEffect};
 use super::backoff::Retry;
 use super::body::Request;
 use super::bucket::TokenBucket;
-use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
+use super::hash::{Hashed, HashedMap, HashedSet, IdMap, KnownState, hash_of};
 use super::leadership::Term;
 use super::leadership::role::RoleChange;
 use super::namespace::{BuiltRequest, WorkItem};
@@ -47,7 +47,7 @@ use super::priority::Priority;
 use fan_out::{FanOut, GrantCost};
 use pauses::Pauses;
 use promptness::Promptness;
-use queue::{Classes, Urgency, WriteQueue};
+use queue::{Classes, ObjectQueue, Urgency};
 use refusals::Refusals;
 use reports::{Reply, Reported};
 use signals::Signal;
@@ -168,7 +168,7 @@ pub enum Replied {
 #[derive(Clone, Debug)]
 pub struct Publisher {
     pacing: Pacing,
-    queue: WriteQueue<Hashed<ObjectKey>>,
+    queue: ObjectQueue,
     window: Window,
     bucket: TokenBucket,
     fan_out: FanOut,
@@ -199,7 +199,7 @@ impl Publisher {
     pub fn new(pacing: Pacing, seed: u64) -> Self {
         Self {
             pacing,
-            queue: WriteQueue::default(),
+            queue: ObjectQueue::with_hasher(KnownState::default()),
             window: Window::new(pacing.in_flight),
             bucket: TokenBucket::new(pacing.qps, pacing.burst),
             fan_out: FanOut::new(pacing.watch),
@@ -219,7 +219,7 @@ impl Publisher {
     }
 
     /// Returns the objects that wait and those in flight.
-    pub fn queue(&self) -> &WriteQueue<Hashed<ObjectKey>> {
+    pub fn queue(&self) -> &ObjectQueue {
         &self.queue
     }
 
@@ -328,11 +328,12 @@ impl Publisher {
             Output::Endpoints => (true, self.pacing.endpoints_batch),
             Output::Mirrored => (false, self.pacing.mirrored_batch),
         };
+        let tenant = hash_of(&*key.namespace);
         let urgency = Urgency {
             priority: want.priority,
             yields,
-            tenant: hash_of(&*key.namespace),
-            group: hash_of(&(&*key.namespace, &*want.service)),
+            tenant,
+            group: hash_of(&(tenant, &*want.service)),
         };
         let mut delay = want.retry.delay(self.random.f64());
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
@@ -566,9 +567,10 @@ impl Publisher {
             (true, Some((_, false))) => None,
         };
         if let Some((key, priority, age)) = next {
-            let paid = self.fan_out.granted(&key, priority, now);
+            let promptness = self.stuck.namespaces().of(hash_of(&*key.namespace));
+            let paid = self.fan_out.granted(&key, priority, promptness, now);
             self.granted.insert(key.clone(), (self.term, paid));
-            self.stuck.granted(&key, alone, now);
+            self.stuck.granted(&key, promptness, alone, now);
             self.pauses.goes(now);
             return Next::Grant { key, priority, age };
         }
@@ -615,10 +617,13 @@ impl Publisher {
         let most = window.div_ceil(2);
         let stuck = &self.stuck;
         let (holds, owes) = (stuck.holds(window, now), self.fan_out.owes(now));
+        let crowds = self.fan_out.crowds(stuck, now);
         slowest.iter().find_map(|slowest| {
             let too_slow =
                 |tenant: u64| *slowest != Promptness::Slow && stuck.namespaces().of(tenant) > *slowest;
-            let held = |class: usize, tenant: u64| holds(tenant) || owes(class, tenant) || too_slow(tenant);
+            let held = |class: usize, tenant: u64| {
+                holds(tenant) || owes(class, tenant) || crowds(class, tenant) || too_slow(tenant)
+            };
             self.queue.next_but(most, classes, held, now)
         })
     }

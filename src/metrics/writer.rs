@@ -6,7 +6,7 @@ use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
 use crate::core::priority::Priority;
-use crate::core::publish::queue::WriteQueue;
+use crate::core::publish::queue::ObjectQueue;
 use crate::core::publish::throttling::Limit;
 use crate::core::publish::{Publisher, Resource};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -210,7 +210,7 @@ impl WriterMetrics {
     }
 
     /// Updates the gauges that are more expensive to compute. Called for a scrape.
-    pub(crate) fn refresh(&self, queue: &WriteQueue<Hashed<ObjectKey>>, now: Duration) {
+    pub(crate) fn refresh(&self, queue: &ObjectQueue, now: Duration) {
         for (gauge, priority) in self.oldest_in_lane.iter().zip(Priority::ALL) {
             gauge.set(queue.oldest(priority, now).as_secs_f64());
         }

@@ -1,6 +1,6 @@
 //! The effect of writes on the clients that watch slices, on a model of API servers, in virtual time.
 
-use crate::fanout::product::{DEFAULT, Product};
+use crate::fanout::product::{BesideWebhook, DEFAULT, Product};
 use crate::fanout::{Case, Kind, Outcome, Sort, play};
 use memory_apiserver::fanout::{Clients, Cluster, Config, Own};
 use std::time::Duration;
@@ -273,6 +273,37 @@ fn all_is_well_ten_seconds_after_all_watchers_have_listed() {
             ours.0 <= bound.0 && ours.1 <= bound.1,
             "{what}: {ours:?} {bound:?}"
         );
+    }
+}
+
+/// Writes that a webhook holds up reach no watcher, but hold places and are paid for until it is known that nothing was written.
+#[test]
+fn namespaces_whose_webhook_hangs_leave_room_for_what_watchers_can_take() {
+    for (watchers, rate) in [
+        (100, 20.0),
+        (300, 20.0),
+        (1_000, 20.0),
+        (300, 50.0),
+        (1_000, 50.0),
+    ] {
+        let case = Case::new(Kind::Random, rate, watchers).with_room();
+        let alone = seen(&Sort::Now.play(&case));
+        for namespaces in [4, 30, 100] {
+            for from in [Duration::ZERO, Duration::from_secs(5)] {
+                let what = format!("{watchers} {rate} {namespaces} {from:?}");
+                let outcome = play(&case, &mut BesideWebhook::new(&case, DEFAULT, namespaces, from));
+                assert_eq!(outcome.servers.ended, 0, "{what}");
+                assert!(outcome.over.is_some(), "{what}");
+                let ours = seen(&outcome);
+                if rate < 50.0 {
+                    assert_removals_within_a_second(&outcome, &what);
+                    assert!(ours.0 < alone.0 * 1.5, "{what}: p50 {ours:?} {alone:?}");
+                } else {
+                    // The budget is used up without them.
+                    assert!(ours.1 < alone.1 * 1.25, "{what}: p99 {ours:?} {alone:?}");
+                }
+            }
+        }
     }
 }
 

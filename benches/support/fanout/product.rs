@@ -97,6 +97,94 @@ impl Product {
     }
 }
 
+/// The product's writer, which is also asked to write slices of namespaces whose webhook does not answer: the API server
+/// declines each of these writes after a while, and watchers see none of them.
+pub(crate) struct BesideWebhook {
+    product: Product,
+    /// The slices before it are those of the case.
+    first: usize,
+    /// How long the API server waits for the webhook.
+    limit: Duration,
+    /// The writes that were sent, and when they are declined.
+    sent: VecDeque<(Duration, usize)>,
+    /// When the slices are wanted for the first time, one after the other.
+    begins: VecDeque<(Duration, usize)>,
+}
+
+impl BesideWebhook {
+    /// Creates a writer with so many such namespaces, whose five slices each are wanted from then on.
+    pub(crate) fn new(case: &Case, pacing: Pacing, namespaces: usize, from: Duration) -> Self {
+        const SLICES: usize = 5;
+        let mut product = Product::new(case, pacing);
+        product.simulated = product.simulated.with_namespaces(namespaces, SLICES);
+        let (first, number) = (case.objects(), namespaces * SLICES);
+        let begins = (0..number).map(|slice| {
+            // Within a second.
+            let after = Duration::from_secs(1).mul_f64(slice as f64 / number as f64);
+            (from + after, first + slice)
+        });
+        Self {
+            product,
+            first,
+            limit: Duration::from_secs(10),
+            sent: VecDeque::new(),
+            begins: begins.collect(),
+        }
+    }
+}
+
+impl Controller for BesideWebhook {
+    fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
+        self.product.wanted(object, priority, now);
+    }
+
+    fn next(&mut self, now: Duration) -> Option<Grant> {
+        while let Some((at, slice)) = self.begins.front().copied()
+            && at <= now
+        {
+            self.begins.pop_front();
+            self.product.wanted(slice, Priority::Remove, now);
+        }
+        while let Some((at, slice)) = self.sent.front().copied()
+            && at <= now
+        {
+            self.sent.pop_front();
+            self.product.simulated.declined(slice, self.limit, now);
+        }
+        loop {
+            let grant = self.product.next(now)?;
+            if grant.object < self.first {
+                return Some(grant);
+            }
+            self.sent.push_back((now + self.limit, grant.object));
+        }
+    }
+
+    fn wake(&self, now: Duration) -> Option<Duration> {
+        let [begins, sent] = [&self.begins, &self.sent].map(|queue| queue.front().map(|(at, _)| *at));
+        [self.product.wake(now), begins, sent].into_iter().flatten().min()
+    }
+
+    fn answered(
+        &mut self,
+        object: usize,
+        version: u64,
+        took: Duration,
+        again: Option<Priority>,
+        now: Duration,
+    ) {
+        self.product.answered(object, version, took, again, now);
+    }
+
+    fn echoed(&mut self, object: usize, version: u64, now: Duration) {
+        self.product.echoed(object, version, now);
+    }
+
+    fn watch_begins(&mut self, now: Duration) {
+        self.product.watch_begins(now);
+    }
+}
+
 impl Controller for Product {
     fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
         self.simulated.want(object, priority, now);

@@ -46,6 +46,7 @@ use self::places::Places;
 use self::stalls::Stalls;
 use self::stream::{GrantedWrite, Place, Stream, Unversioned};
 use super::Load;
+use super::promptness::Promptness;
 use crate::core::hash::{Hashed, HashedMap, hash_of};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
@@ -212,6 +213,12 @@ impl Echoes {
         (places.limit(), places.held)
     }
 
+    /// Returns the number of places, and how many are held by writes of namespaces whose writes were answered like this.
+    pub(super) fn places_by_promptness(&self, resource: Resource) -> (usize, [usize; Promptness::ALL.len()]) {
+        let places = &self.places[resource as usize];
+        (places.limit(), places.by_promptness)
+    }
+
     /// Returns the streams of a resource.
     fn streams_of(&self, resource: Resource) -> impl Iterator<Item = &Stream> {
         let outputs = Output::ALL.into_iter();
@@ -293,23 +300,29 @@ impl Echoes {
     }
 
     /// Takes a place for a write that is granted.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) {
+    pub(super) fn granted(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        priority: Priority,
+        promptness: Promptness,
+        now: Duration,
+    ) {
         let output = key.object.output;
         if !self.streams[output as usize].counts() {
             return;
         }
         self.order += 1;
-        let removes = priority == Priority::Remove;
-        let places = &mut self.places[Resource::from(output) as usize];
-        places.take(removes);
-        if places.is_full() {
-            places.filled = self.order;
-        }
         let write = GrantedWrite {
-            removes,
+            removes: priority == Priority::Remove,
+            promptness,
             sent: self.order,
             shown: self.streams[output as usize].shown,
         };
+        let places = &mut self.places[Resource::from(output) as usize];
+        places.take(write);
+        if places.is_full() {
+            places.filled = self.order;
+        }
         if self.granted.insert(key.clone(), write).is_none() {
             self.awaiting_answer[Resource::from(output) as usize].sent();
         }
@@ -326,7 +339,7 @@ impl Echoes {
         let resource = Resource::from(output) as usize;
         self.awaiting_answer[resource].ended(write.sent);
         if self.holding.remove(&write.sent).is_none() {
-            self.places[resource].take(write.removes);
+            self.places[resource].take(write);
         } else if matches!(effect, WriteEffect::Written(_) | WriteEffect::Deleted(_)) {
             self.awaiting_answer[resource].was_quick(write.sent);
         }
@@ -373,7 +386,7 @@ impl Echoes {
     fn end(&mut self, output: Output, place: Place, at: Duration, freed: Freed) {
         let took = self.took(place.answered, at);
         let places = &mut self.places[Resource::from(output) as usize];
-        places.free(place.write.removes);
+        places.free(place.write);
         match freed {
             Freed::Echoed => {
                 places.echoed(place, took, at);
@@ -418,7 +431,7 @@ impl Echoes {
     fn forget(&mut self, output: Output) {
         let places = &mut self.places[Resource::from(output) as usize];
         for place in self.streams[output as usize].clear() {
-            places.free(place.write.removes);
+            places.free(place.write);
         }
         let holding = &mut self.holding;
         let awaiting_answer = &mut self.awaiting_answer[Resource::from(output) as usize];
@@ -428,7 +441,7 @@ impl Echoes {
             }
             awaiting_answer.ended(write.sent);
             if holding.remove(&write.sent).is_some() {
-                places.free(write.removes);
+                places.free(*write);
             }
             false
         });
@@ -524,7 +537,7 @@ impl Echoes {
             let (_, key) = first.remove();
             if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
-                self.places[resource].free(write.removes);
+                self.places[resource].free(*write);
                 self.awaiting_answer[resource].grew_old(write.sent, hash_of(&*key.namespace));
             }
         }
@@ -534,6 +547,9 @@ impl Echoes {
     }
 
     fn pass_stream(&mut self, output: Output, now: Duration) {
+        if !self.streams[output as usize].awaits() {
+            return;
+        }
         self.release(output, now, |_, this| this.until <= now);
         let Some(oldest) = self.streams[output as usize].oldest() else {
             return;

@@ -5,7 +5,9 @@
 
 use super::budget::{self, FinalCost, Size, WatchBudget, WatchLimits};
 use super::echo::{Beyond, Echoes, QUICK, Resource, WriteEffect};
+use super::promptness::Promptness;
 use super::signals::Signal;
+use super::stuck::Stuck;
 use super::throttling::Limit;
 use crate::core::body::Request;
 use crate::core::bucket::TokenBucket;
@@ -261,6 +263,23 @@ impl FanOut {
         }
     }
 
+    /// Returns a test of whether a namespace has to leave the places of a class's resource to others whose writes are answered more
+    /// promptly. A request that hangs holds its place for a while, and there are fewer of them than the window has.
+    pub(super) fn crowds(&self, stuck: &Stuck, now: Duration) -> impl Fn(usize, u64) -> bool {
+        let slowest = Resource::ALL.map(|resource| {
+            let (places, [_, unknown, slow]) = self.echoes.places_by_promptness(resource);
+            stuck.slowest(places, slow, unknown, now)
+        });
+        move |class, tenant| {
+            let resource = if Classes::SLICES.has(class) {
+                Resource::Slices
+            } else {
+                Resource::Endpoints
+            };
+            stuck.is_slower(tenant, slowest[resource as usize])
+        }
+    }
+
     /// Returns how long an object that exists waits until it may be written again.
     pub(super) fn spacing(&self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Duration {
         let late = self.echoes.late(Resource::from(key.object.output), now);
@@ -282,6 +301,7 @@ impl FanOut {
         &mut self,
         key: &Hashed<ObjectKey>,
         priority: Priority,
+        promptness: Promptness,
         now: Duration,
     ) -> GrantCost {
         let resource = Resource::from(key.object.output);
@@ -299,7 +319,7 @@ impl FanOut {
         if priority == Priority::Remove {
             self.removed[resource as usize] = Some(now);
         }
-        self.echoes.granted(key, priority, now);
+        self.echoes.granted(key, priority, promptness, now);
         if self.echoes.late(resource, now) > QUICK {
             if self.written.len() >= WRITTEN_KEPT {
                 self.written.retain(|_, written| *written + MOST_SPACING > now);

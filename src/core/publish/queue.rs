@@ -9,14 +9,15 @@ mod turns;
 
 pub use classes::Classes;
 
-use crate::core::hash::{IdMap, KeyedMap};
+use crate::core::hash::{Hashed, IdMap, KeyedState, KnownState};
+use crate::core::object::ObjectKey;
 use crate::core::priority::Priority;
 use crate::core::turn_queue::Age;
 use classes::{ADDITIONS, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, ENDPOINTS_REST, REMOVALS, REST};
 use patience::Patience;
 use ready::Ready;
-use std::collections::BTreeSet;
-use std::hash::Hash;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 /// The attributes that decide when an object's turn comes.
@@ -60,8 +61,8 @@ impl Urgency {
 /// Objects that are due, each at most once, and those in flight. To want an object again never moves it back, nor its
 /// namespace: it keeps its place, and if its priority rises, it gets one among the more urgent besides. Owned by the writer.
 #[derive(Clone, Debug)]
-pub struct WriteQueue<K> {
-    entries: KeyedMap<K, Entry>,
+pub struct WriteQueue<K, S = KeyedState> {
+    entries: HashMap<K, Entry, S>,
     /// Objects that may go.
     ready: Ready<K>,
     /// Objects that may not go yet, by the time from which they may.
@@ -138,10 +139,20 @@ fn may(
     }
 }
 
+/// The queue of the objects that the controller writes.
+pub type ObjectQueue = WriteQueue<Hashed<ObjectKey>, KnownState>;
+
 impl<K> Default for WriteQueue<K> {
     fn default() -> Self {
+        Self::with_hasher(KeyedState)
+    }
+}
+
+impl<K, S> WriteQueue<K, S> {
+    /// Creates an empty queue whose objects are hashed like this.
+    pub fn with_hasher(state: S) -> Self {
         Self {
-            entries: KeyedMap::default(),
+            entries: HashMap::with_hasher(state),
             ready: Ready::default(),
             delayed: BTreeSet::new(),
             tenants: IdMap::default(),
@@ -155,7 +166,7 @@ impl<K> Default for WriteQueue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
+impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
     /// Queues an object that is due `delay` from now. If it is wanted again before it went, the more urgent priority,
     /// the earlier want and the shorter delay count; if it is wanted while in flight, it comes again after that.
     pub fn want(&mut self, key: K, mut urgency: Urgency, delay: Duration, now: Duration) {

@@ -159,10 +159,7 @@ impl Reports {
         let (object, reported) = waiting
             .take()
             .expect("something of a namespace waits that has a turn");
-        let key = Hashed::new(ObjectKey {
-            namespace: Arc::clone(&namespace),
-            object,
-        });
+        let key = ObjectKey::of_hashed(&namespace, object);
         if waiting.order.is_empty() {
             let emptied = self.by_namespace.remove(&namespace);
             self.spare = emptied
@@ -181,12 +178,12 @@ impl Reports {
 }
 
 impl NamespaceReports {
-    fn take(&mut self) -> Option<(ObjectName, Reported)> {
+    fn take(&mut self) -> Option<(Hashed<ObjectName>, Reported)> {
         let object = self.order.pop_front()?;
         let reported = self
             .by_object
             .remove(&object)
             .expect("an object that is in the order has a place");
-        Some((object.into_key(), reported))
+        Some((object, reported))
     }
 }

@@ -82,6 +82,10 @@ impl Signals {
 
     /// Takes all signals; those of each watch are in order.
     pub fn take(&mut self) -> Vec<Signal> {
+        if self.is_empty() {
+            // After most messages.
+            return Vec::new();
+        }
         let mut taken = std::mem::take(&mut self.of_watches);
         taken.extend(self.nodes.take().map(Signal::Nodes));
         taken

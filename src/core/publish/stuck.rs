@@ -65,9 +65,15 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// Records that an object was granted a request, `alone` if as many are out as may be.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, alone: bool, now: Duration) {
-        let promptness = self.namespaces.of(hash_of(&*key.namespace));
+    /// Records that an object was granted a request, `alone` if as many are out as may be, and how promptly the writes of its
+    /// namespace are answered.
+    pub(super) fn granted(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        promptness: Promptness,
+        alone: bool,
+        now: Duration,
+    ) {
         self.recent.grant(key, promptness, now);
         if alone {
             self.lone = Some(now);
@@ -156,24 +162,35 @@ impl Stuck {
     /// Returns a test of whether a namespace has to leave the places of a window of this size to others.
     pub(super) fn holds(&self, window: usize, now: Duration) -> impl Fn(u64) -> bool {
         let full = self.count() >= window;
-        let any_prompt = self.carried_out.is_some_and(|sent| sent + SLOW_FOR_ALL > now);
         // Those that do not leave their places any more are of slow namespaces, too.
         let staying = self.count() - self.left(window);
-        let crowded = |out: usize, kept: usize| {
-            any_prompt && self.count() > 0 && out + staying >= window.saturating_sub(kept).max(1)
-        };
         let [slow, unknown] = [Promptness::Slow, Promptness::Unknown].map(|it| self.recent.count(it));
-        let slowest = if self.any_prompt_since_doubt() && crowded(slow + unknown, window / 4) {
+        let slowest = self.slowest(window, slow + staying, unknown, now);
+        move |namespace| {
+            (full && self.by_namespace.contains_key(&namespace)) || self.is_slower(namespace, slowest)
+        }
+    }
+
+    /// Returns how slow a namespace may be to take one of so many places, of which those of slow namespaces and those of which
+    /// nothing is known hold so many.
+    pub(super) fn slowest(&self, places: usize, slow: usize, unknown: usize, now: Duration) -> Promptness {
+        let any_prompt = self.carried_out.is_some_and(|sent| sent + SLOW_FOR_ALL > now);
+        if !any_prompt || self.count() == 0 {
+            return Promptness::Slow;
+        }
+        let crowded = |held: usize, kept: usize| held >= places.saturating_sub(kept).max(1);
+        if self.any_prompt_since_doubt() && crowded(slow + unknown, places / 4) {
             Promptness::Prompt
-        } else if crowded(slow, window / 2) {
+        } else if crowded(slow, places / 2) {
             Promptness::Unknown
         } else {
             Promptness::Slow
-        };
-        move |namespace| {
-            (full && self.by_namespace.contains_key(&namespace))
-                || (slowest < Promptness::Slow && self.namespaces.of(namespace) > slowest)
         }
+    }
+
+    /// Returns whether the writes of a namespace are answered less promptly than this.
+    pub(super) fn is_slower(&self, namespace: u64, slowest: Promptness) -> bool {
+        slowest < Promptness::Slow && self.namespaces.of(namespace) > slowest
     }
 
     /// Returns whether a write was carried out promptly since it is doubted which namespaces are prompt.

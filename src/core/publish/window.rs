@@ -99,6 +99,8 @@ pub(crate) struct Window {
     base: Option<f64>,
     /// The logarithm of the seconds that answers take lately, however many requests are in flight.
     lately: Option<f64>,
+    /// The time after which a request has been out for long, which follows from that.
+    long: Duration,
     /// Number of answers that the base was learned from since the last probe, or since as many as a probe waits for.
     alone: u32,
     /// The last time at which more than few requests were in flight.
@@ -164,6 +166,7 @@ impl Window {
             limit,
             base: None,
             lately: None,
+            long: MOST_LONG,
             alone: 0,
             crowded: Duration::ZERO,
             sample: AnswerSample::default(),
@@ -194,11 +197,7 @@ impl Window {
 
     /// Returns the time after which a request has been out for much longer than the API server takes.
     pub(crate) fn long(&self) -> Duration {
-        let long = self
-            .lately
-            .map(|lately| Duration::try_from_secs_f64(LONG * lately.exp()));
-        let long = long.and_then(Result::ok).unwrap_or(MOST_LONG);
-        long.clamp(LEAST_LONG, MOST_LONG)
+        self.long
     }
 
     /// Returns when the window is full again though no answer comes, because a probe ends.
@@ -229,6 +228,8 @@ impl Window {
         if sign == Sign::Answered {
             let lately = self.lately.get_or_insert(time);
             *lately += (time - *lately) * WEIGHT_LATELY;
+            let long = Duration::try_from_secs_f64(LONG * lately.exp()).unwrap_or(MOST_LONG);
+            self.long = long.clamp(LEAST_LONG, MOST_LONG);
         }
         match sign {
             Sign::Overloaded => self.refused(sent, now),

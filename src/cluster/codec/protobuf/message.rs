@@ -85,6 +85,15 @@ pub(super) fn next_field<'a>(data: &mut &'a [u8]) -> Result<(u32, Value<'a>), Ma
 }
 
 fn any_field<'a>(data: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
+    // Most of the others are as short, with a number from 16 on.
+    if let [low @ 0x80..=0xff, high @ 1..0x10, length @ 0..0x80, rest @ ..] = *data
+        && low & 7 == BYTES
+        && let Some((taken, rest)) = rest.split_at_checked(usize::from(*length))
+    {
+        *data = rest;
+        let number = u32::from(low & 0x7f) >> 3 | u32::from(*high) << 4;
+        return Ok((number, Value::Bytes(taken)));
+    }
     let (number, kind) = key(data)?;
     let value = match kind {
         VARINT => Value::Number(varint(data)?),
@@ -124,12 +133,23 @@ fn take<'a>(data: &mut &'a [u8], length: u64) -> Result<&'a [u8], Malformed> {
 }
 
 /// Splits off a number of variable length.
+#[inline]
 pub(super) fn varint(data: &mut &[u8]) -> Result<u64, Malformed> {
     // Nearly all numbers, and all keys of the fields that are read, are of one byte or two.
-    if let [first @ 0..0x80, rest @ ..] = *data {
-        *data = rest;
-        return Ok(u64::from(*first));
+    match **data {
+        [first @ 0..0x80, ref rest @ ..] => {
+            *data = rest;
+            Ok(u64::from(first))
+        }
+        [low, high @ 0..0x80, ref rest @ ..] => {
+            *data = rest;
+            Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+        }
+        _ => long_varint(data),
     }
+}
+
+fn long_varint(data: &mut &[u8]) -> Result<u64, Malformed> {
     let mut value = 0;
     for (at, &byte) in data.iter().enumerate().take(10) {
         // The tenth byte has room for one bit.
@@ -248,6 +268,8 @@ impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
 macro_rules! message {
     ($lifetime:lifetime, $type:ty { $($number:literal => $field:ident),+ $(,)? }) => {
         impl<$lifetime> $crate::cluster::codec::protobuf::message::Message<$lifetime> for $type {
+            // Called for each field of each object, and from one place.
+            #[inline]
             fn field(
                 &mut self,
                 number: u32,

@@ -5,6 +5,7 @@ use super::stalls::Stalls;
 use super::{QUIET, SILENT};
 use crate::core::hash::{Hashed, HashedSet};
 use crate::core::object::ObjectKey;
+use crate::core::publish::promptness::Promptness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(super) struct Stream {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GrantedWrite {
     pub removes: bool,
+    /// How promptly the writes of its namespace were answered when it was granted.
+    pub promptness: Promptness,
     /// Its number among grants and answers.
     pub sent: u64,
     /// The version up to which the watch had shown everything when it was granted. A write that is answered with no later version

@@ -5,6 +5,7 @@ use super::lateness::Lateness;
 use super::*;
 use crate::core::object::ObjectName;
 use crate::core::priority::Priority::{Add, Remove};
+use crate::core::publish::promptness::Promptness::Prompt;
 
 const NOW: Duration = Duration::ZERO;
 const MS: Duration = Duration::from_millis(1);
@@ -36,7 +37,7 @@ fn limit(echoes: &Echoes) -> usize {
 #[test]
 fn a_place_is_held_from_the_grant_to_the_echo() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add, NOW);
+    echoes.granted(&key(1), Add, Prompt, NOW);
     assert_eq!(held(&echoes), 1);
     echoes.answered(&key(1), WriteEffect::Written(10), MS);
     assert_eq!(held(&echoes), 1);
@@ -70,16 +71,16 @@ fn echoes_of_all_that_is_written_of_a_resource_count_or_none_do() {
 #[test]
 fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add, NOW);
+    echoes.granted(&key(1), Add, Prompt, NOW);
     echoes.shown(Output::Slice, 10, MS);
     echoes.answered(&key(1), WriteEffect::Written(10), 2 * MS);
     assert_eq!(held(&echoes), 0, "it came before the answer");
     echoes.shown(Output::Slice, 10, 3 * MS);
-    echoes.granted(&key(1), Add, NOW);
+    echoes.granted(&key(1), Add, Prompt, NOW);
     echoes.answered(&key(1), WriteEffect::Written(10), 4 * MS);
     assert_eq!(held(&echoes), 0, "the version is the one before");
     for effect in [WriteEffect::Nothing, WriteEffect::Written(7)] {
-        echoes.granted(&key(2), Add, NOW);
+        echoes.granted(&key(2), Add, Prompt, NOW);
         echoes.answered(&key(2), effect, 4 * MS);
         assert_eq!(held(&echoes), 0);
     }
@@ -92,7 +93,7 @@ fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
 fn an_object_that_is_written_twice_holds_two_places() {
     let mut echoes = echoes();
     for version in [10, 11] {
-        echoes.granted(&key(1), Add, NOW);
+        echoes.granted(&key(1), Add, Prompt, NOW);
         echoes.answered(&key(1), WriteEffect::Written(version), MS);
     }
     assert_eq!(held(&echoes), 2);
@@ -105,14 +106,14 @@ fn an_object_that_is_written_twice_holds_two_places() {
 #[test]
 fn a_delete_whose_event_was_missed_held_its_place_though_the_watch_had_passed_its_version() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Remove, NOW);
+    echoes.granted(&key(1), Remove, Prompt, NOW);
     echoes.answered(&key(1), WriteEffect::Deleted(Some(20)), MS);
     echoes.shown(Output::Slice, 19, 2 * MS);
     assert_eq!(held(&echoes), 1);
     echoes.shown(Output::Slice, 25, 300 * MS);
     assert_eq!(held(&echoes), 0, "what comes after it shows that it was shown");
     let before = limit(&echoes);
-    echoes.granted(&key(2), Remove, SECOND);
+    echoes.granted(&key(2), Remove, Prompt, SECOND);
     echoes.answered(&key(2), WriteEffect::Deleted(Some(24)), SECOND);
     assert_eq!(held(&echoes), 0, "the watch was there before the answer");
     assert_eq!(
@@ -120,11 +121,11 @@ fn a_delete_whose_event_was_missed_held_its_place_though_the_watch_had_passed_it
         (before, 0),
         "the version may be that of a later look, so it tells nothing of how late events are"
     );
-    echoes.granted(&key(3), Remove, SECOND);
+    echoes.granted(&key(3), Remove, Prompt, SECOND);
     echoes.answered(&key(3), WriteEffect::Deleted(Some(30)), SECOND);
     echoes.deleted(&key(3), SECOND + 4 * MS);
     assert_eq!(echoes.take_heard().collect::<Vec<_>>(), [(Output::Slice, 4 * MS)]);
-    echoes.granted(&key(4), Remove, SECOND);
+    echoes.granted(&key(4), Remove, Prompt, SECOND);
     echoes.answered(&key(4), WriteEffect::Deleted(Some(99)), SECOND);
     echoes.pass(SECOND + BOUND);
     assert_eq!(
@@ -138,7 +139,7 @@ fn a_delete_whose_event_was_missed_held_its_place_though_the_watch_had_passed_it
 fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     let mut echoes = echoes();
     let delete = |echoes: &mut Echoes, name: u64| {
-        echoes.granted(&key(name), Remove, NOW);
+        echoes.granted(&key(name), Remove, Prompt, NOW);
         echoes.answered(&key(name), WriteEffect::Deleted(None), MS);
     };
     delete(&mut echoes, 1);
@@ -147,18 +148,18 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     echoes.deleted(&key(1), 2 * MS);
     assert_eq!(held(&echoes), 0);
 
-    echoes.granted(&key(1), Remove, NOW);
+    echoes.granted(&key(1), Remove, Prompt, NOW);
     echoes.deleted(&key(1), 2 * MS);
     echoes.answered(&key(1), WriteEffect::Deleted(None), 3 * MS);
     assert_eq!(held(&echoes), 0, "the event came before the answer");
 
     // This one is sent before the delete is answered, and proves nothing.
-    echoes.granted(&key(3), Add, NOW);
+    echoes.granted(&key(3), Add, Prompt, NOW);
     delete(&mut echoes, 2);
     echoes.answered(&key(3), WriteEffect::Written(60), MS);
     echoes.shown(Output::Slice, 60, 2 * MS);
     assert_eq!(held(&echoes), 1);
-    echoes.granted(&key(3), Add, NOW);
+    echoes.granted(&key(3), Add, Prompt, NOW);
     echoes.answered(&key(3), WriteEffect::Written(61), MS);
     echoes.shown(Output::Slice, 61, 2 * MS);
     assert_eq!(held(&echoes), 0);
@@ -167,7 +168,7 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
         (WriteEffect::Deleted(None), BOUND),
         (WriteEffect::Unknown, BOUND_OF_UNKNOWN),
     ] {
-        echoes.granted(&key(4), Remove, NOW);
+        echoes.granted(&key(4), Remove, Prompt, NOW);
         echoes.answered(&key(4), effect, 3 * MS);
         echoes.pass(bound);
         assert_eq!(held(&echoes), 1);
@@ -185,18 +186,18 @@ fn half_of_the_places_are_kept_for_removals() {
     let mut others = 0;
     while echoes.allow(Resource::Slices).1 {
         others += 1;
-        echoes.granted(&key(others), Add, NOW);
+        echoes.granted(&key(others), Add, Prompt, NOW);
     }
     while echoes.allow(Resource::Slices).0 {
         removals += 1;
-        echoes.granted(&key(100 + removals), Remove, NOW);
+        echoes.granted(&key(100 + removals), Remove, Prompt, NOW);
     }
     assert_eq!((others, removals), (2, 3));
     // Removals without end leave others theirs as soon as one of them is gone.
     let mut echoes = self::echoes();
     for name in 0..5 {
         assert_eq!(echoes.allow(Resource::Slices), (true, true));
-        echoes.granted(&key(name), Remove, NOW);
+        echoes.granted(&key(name), Remove, Prompt, NOW);
     }
     assert_eq!(echoes.allow(Resource::Slices), (false, false));
     echoes.answered(&key(0), WriteEffect::Nothing, MS);
@@ -212,7 +213,7 @@ fn rounds(echoes: &mut Echoes, from: &mut Duration, delay: Duration, rounds: usi
         let mut written = 0;
         while echoes.allow(Resource::Slices).0 {
             written += 1;
-            echoes.granted(&key(written), Remove, NOW);
+            echoes.granted(&key(written), Remove, Prompt, NOW);
             echoes.answered(&key(written), WriteEffect::Written(version + written), *from);
         }
         version += written;
@@ -266,7 +267,7 @@ fn late_echoes_take_no_places_away_without_other_watchers() {
 #[test]
 fn an_echo_that_has_not_come_is_late_all_the_same() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add, NOW);
+    echoes.granted(&key(1), Add, Prompt, NOW);
     echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     let wake = echoes.wake(SECOND).unwrap();
     assert!(wake > SECOND + LATE && wake < SECOND + LATE + MS);
@@ -278,7 +279,7 @@ fn an_echo_that_has_not_come_is_late_all_the_same() {
 fn few_writes_prove_nothing_about_more() {
     let (mut echoes, mut now) = (echoes(), MS);
     for version in 1..100 {
-        echoes.granted(&key(1), Add, NOW);
+        echoes.granted(&key(1), Add, Prompt, NOW);
         echoes.answered(&key(1), WriteEffect::Written(version), now);
         now += MS;
         echoes.shown(Output::Slice, version, now);
@@ -289,7 +290,7 @@ fn few_writes_prove_nothing_about_more() {
 #[test]
 fn pauses_of_this_process_are_not_taken_for_the_servers() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add, NOW);
+    echoes.granted(&key(1), Add, Prompt, NOW);
     echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     echoes.stalled(SECOND + LATE, SECOND * 10);
     echoes.pass(SECOND * 10);
@@ -301,7 +302,7 @@ fn pauses_of_this_process_are_not_taken_for_the_servers() {
 #[test]
 fn only_the_last_pause_of_this_process_was_known() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add, NOW);
+    echoes.granted(&key(1), Add, Prompt, NOW);
     echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     for second in 1..10 {
         // Each one is seen twice: before the timer's message, and with it.
@@ -327,7 +328,7 @@ fn only_the_last_pause_of_this_process_was_known() {
 fn a_pause_went_unnoticed_while_nothing_waited_to_be_written() {
     let mut echoes = echoes();
     assert_eq!(echoes.due(SECOND), None, "nothing is awaited");
-    echoes.granted(&key(1), Add, SECOND);
+    echoes.granted(&key(1), Add, Prompt, SECOND);
     assert!(echoes.due(SECOND) <= Some(SECOND + LATE));
     echoes.answered(&key(1), WriteEffect::Written(10), SECOND);
     let mut now = SECOND;
@@ -346,21 +347,21 @@ fn a_pause_went_unnoticed_while_nothing_waited_to_be_written() {
 fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     let mut echoes = echoes();
     for name in 0..3 {
-        echoes.granted(&key(name), Add, NOW);
+        echoes.granted(&key(name), Add, Prompt, NOW);
     }
     echoes.answered(&key(0), WriteEffect::Written(10), MS);
     echoes.answered(&key(1), WriteEffect::Deleted(None), MS);
     assert_eq!(held(&echoes), 3);
     echoes.opened(Output::Slice, None, 2 * MS);
     assert_eq!((held(&echoes), echoes.counts(Resource::Slices)), (0, false));
-    echoes.granted(&key(4), Add, NOW);
+    echoes.granted(&key(4), Add, Prompt, NOW);
     echoes.answered(&key(2), WriteEffect::Written(11), 3 * MS);
     assert_eq!(held(&echoes), 0);
     echoes.opened(Output::Slice, Some(0), 4 * MS);
     echoes.answered(&key(4), WriteEffect::Written(12), 5 * MS);
     assert_eq!(held(&echoes), 0, "it was granted while nothing counted");
 
-    echoes.granted(&key(5), Add, NOW);
+    echoes.granted(&key(5), Add, Prompt, NOW);
     echoes.answered(&key(5), WriteEffect::Written(20), SECOND);
     echoes.pass(SECOND + SILENT);
     assert!(echoes.counts(Resource::Slices));
@@ -370,7 +371,7 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     assert!(echoes.counts(Resource::Slices), "it moves again");
 
     // A watch that moves is late, and a write that it never shows is given up.
-    echoes.granted(&key(6), Add, NOW);
+    echoes.granted(&key(6), Add, Prompt, NOW);
     echoes.answered(&key(6), WriteEffect::Written(100), SECOND * 20);
     for second in 21..85 {
         echoes.shown(Output::Slice, second, SECOND * second as u32);
@@ -394,7 +395,7 @@ fn no_place_is_lost_whatever_happens() {
                     let (removals, others) = echoes.allow(Resource::Slices);
                     let may = if priority == Remove { removals } else { others };
                     if may && !flying.contains(&key) {
-                        echoes.granted(&key, priority, NOW);
+                        echoes.granted(&key, priority, Prompt, NOW);
                         flying.push(key);
                     }
                 }
@@ -438,7 +439,7 @@ fn requests_that_are_not_answered_give_their_places_up_and_say_nothing_of_the_se
     let mut number = 0;
     while echoes.allow(Resource::Slices).1 {
         number += 1;
-        echoes.granted(&key(number), Add, MS);
+        echoes.granted(&key(number), Add, Prompt, MS);
     }
     assert!(echoes.wake(MS).unwrap() <= MS + BOUND_OF_FLIGHT + MS);
     echoes.pass(MS + BOUND_OF_FLIGHT);

@@ -34,7 +34,7 @@ fn fan_out() -> FanOut {
 
 /// Writes an object, which is answered at once.
 fn write(fan_out: &mut FanOut, key: &Hashed<ObjectKey>, priority: Priority, version: u64, now: Duration) {
-    fan_out.granted(key, priority, now);
+    fan_out.granted(key, priority, Promptness::Prompt, now);
     fan_out.answered(key, WriteEffect::Written(version), now);
 }
 
@@ -60,10 +60,10 @@ fn reads_did_count_as_writes_beyond_the_places() {
     }
     fan_out.take_beyond();
     let key = slice("read");
-    let paid = fan_out.granted(&key, Add, NOW);
+    let paid = fan_out.granted(&key, Add, Promptness::Prompt, NOW);
     fan_out.built(&key, paid, &Request::Fetch, NOW);
     assert_eq!(fan_out.take_beyond(), [0, 0]);
-    let paid = fan_out.granted(&key, Add, NOW);
+    let paid = fan_out.granted(&key, Add, Promptness::Prompt, NOW);
     fan_out.built(&key, paid, &Request::Update(Vec::new()), NOW);
     assert_eq!(fan_out.take_beyond(), [1, 0]);
 }

@@ -9,7 +9,7 @@ fn beyond(echoes: &Echoes, now: Duration) -> Result<Beyond, Option<Duration>> {
 /// Writes so many slices at once, which are answered but not shown.
 fn write(echoes: &mut Echoes, number: u64, first_version: u64, now: Duration) {
     for number in 0..number {
-        echoes.granted(&key(number), Remove, now);
+        echoes.granted(&key(number), Remove, Prompt, now);
         echoes.answered(&key(number), WriteEffect::Written(first_version + number), now);
     }
 }
@@ -19,7 +19,7 @@ fn writes_go_beyond_the_places_while_few_are_awaited_or_nothing_is_shown() {
     let mut echoes = echoes();
     for number in 0..5 {
         assert_eq!(beyond(&echoes, SECOND), Ok(Beyond::Late));
-        echoes.granted(&key(number), Remove, SECOND);
+        echoes.granted(&key(number), Remove, Prompt, SECOND);
     }
     assert_eq!(beyond(&echoes, SECOND), Err(None), "five are not answered");
     for number in 0..5 {
@@ -88,7 +88,7 @@ fn a_server_that_needs_three_seconds_for_an_event_seemed_to_show_nothing() {
 fn a_quiet_watch_of_mirrored_slices_let_twenty_writes_a_second_go_though_nothing_was_shown() {
     let mut echoes = echoes();
     echoes.opened(Output::Mirrored, Some(0), NOW);
-    echoes.granted(&streams::mirrored(1), Remove, SECOND);
+    echoes.granted(&streams::mirrored(1), Remove, Prompt, SECOND);
     echoes.answered(&streams::mirrored(1), WriteEffect::Written(10), SECOND);
     let now = SECOND + QUIET;
     assert_eq!(beyond(&echoes, now), Ok(Beyond::Quiet));
@@ -103,14 +103,14 @@ fn granted_in(echoes: &mut Echoes, namespace: usize, number: u64, now: Duration)
         namespace: format!("other{namespace}").into(),
         ..(*key(number)).clone()
     };
-    echoes.granted(&Hashed::new(of), Remove, now);
+    echoes.granted(&Hashed::new(of), Remove, Prompt, now);
 }
 
 #[test]
 fn five_hung_requests_of_one_namespace_let_nothing_go_beyond_the_places() {
     let mut echoes = echoes();
     for number in 0..8 {
-        echoes.granted(&key(number), Remove, SECOND);
+        echoes.granted(&key(number), Remove, Prompt, SECOND);
     }
     assert_eq!(beyond(&echoes, SECOND), Err(None));
     let now = SECOND + BOUND_OF_FLIGHT;
@@ -167,9 +167,9 @@ fn hung_requests_of_some_namespaces_let_nothing_go_beyond_the_places() {
         assert_eq!(beyond(&echoes, now), Err(None));
         // An answer that is late says nothing, nor does a write that is not sent.
         for _ in 0..5 {
-            echoes.granted(&key(9), Remove, now);
+            echoes.granted(&key(9), Remove, Prompt, now);
             echoes.answered(&key(9), WriteEffect::Nothing, now);
-            echoes.granted(&key(9), Remove, now);
+            echoes.granted(&key(9), Remove, Prompt, now);
             now += BOUND_OF_FLIGHT;
             echoes.pass(now);
             echoes.answered(&key(9), WriteEffect::Written(1), now);

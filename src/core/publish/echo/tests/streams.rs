@@ -17,7 +17,7 @@ fn a_watch_of_mirrored_slices_that_showed_nothing_held_up_ordinary_slices() {
     let mut echoes = echoes();
     echoes.opened(Output::Mirrored, Some(0), NOW);
     for number in 1..=3 {
-        echoes.granted(&mirrored(number), Remove, NOW);
+        echoes.granted(&mirrored(number), Remove, Prompt, NOW);
         echoes.answered(&mirrored(number), WriteEffect::Written(10 + number), MS);
     }
     assert_eq!(held(&echoes), 3);
@@ -36,7 +36,7 @@ fn a_watch_of_mirrored_slices_that_showed_nothing_held_up_ordinary_slices() {
     // Whatever is awaited there stops nothing, up to the rate of what goes beyond the places.
     for number in 4..12 {
         assert!(echoes.beyond(Resource::Slices, QUIET * 2).is_ok(), "{number}");
-        echoes.granted(&mirrored(number), Remove, QUIET * 2);
+        echoes.granted(&mirrored(number), Remove, Prompt, QUIET * 2);
         echoes.answered(&mirrored(number), WriteEffect::Written(10 + number), QUIET * 2);
     }
     // It shows something again.
@@ -55,9 +55,9 @@ fn a_quick_watch_of_mirrored_slices_freed_the_places_of_ordinary_slices_that_wer
     let mut now = SECOND;
     for number in 1..100 {
         now += SECOND / 10;
-        echoes.granted(&key(number), Remove, now);
+        echoes.granted(&key(number), Remove, Prompt, now);
         echoes.answered(&key(number), WriteEffect::Written(number * 2), now);
-        echoes.granted(&mirrored(number), Remove, now);
+        echoes.granted(&mirrored(number), Remove, Prompt, now);
         echoes.answered(&mirrored(number), WriteEffect::Written(number * 2 + 1), now);
         echoes.shown(Output::Mirrored, number * 2 + 1, now + MS);
         if number > 10 {
@@ -86,7 +86,7 @@ fn an_echo_that_came_before_its_answer_counted_as_the_quickest_of_all() {
     let late = |echoes: &mut Echoes, version: &mut u64, now: Duration| {
         let most = echoes.streams[Output::Slice as usize].lateness.most() as u64;
         for number in 1..=most {
-            echoes.granted(&key(number), Remove, now);
+            echoes.granted(&key(number), Remove, Prompt, now);
             echoes.answered(&key(number), WriteEffect::Written(*version + number), now);
         }
         *version += most;
@@ -104,9 +104,9 @@ fn an_echo_that_came_before_its_answer_counted_as_the_quickest_of_all() {
         now += SECOND * 3;
         let before = held(&echoes);
         // A write that changed nothing, and one whose event comes before its answer.
-        echoes.granted(&key(99), Remove, now);
+        echoes.granted(&key(99), Remove, Prompt, now);
         echoes.answered(&key(99), WriteEffect::Written(version - 1), now);
-        echoes.granted(&key(99), Remove, now);
+        echoes.granted(&key(99), Remove, Prompt, now);
         version += 1;
         echoes.shown(Output::Slice, version, now);
         echoes.answered(&key(99), WriteEffect::Written(version), now);
@@ -127,7 +127,7 @@ fn an_event_that_came_before_its_answer_gives_back_places() {
         for _ in 0..100 {
             let granted: Vec<_> = (0..limit(&echoes) as u64).map(key).collect();
             for key in &granted {
-                echoes.granted(key, Remove, now);
+                echoes.granted(key, Remove, Prompt, now);
             }
             version += early;
             echoes.shown(Output::Slice, version, now);
