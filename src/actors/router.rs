@@ -188,7 +188,7 @@ impl Router {
     /// Tells the writer which objects were deleted, since the answer to a delete has no version to wait for.
     fn signal_deletions(&self, deliveries: &[Delivery], at: Instant) {
         let gone = deliveries.iter().filter_map(|delivery| {
-            let event = match &delivery.event {
+            let event = match &delivery.change {
                 Change::Output(event) if event.is_gone() => event,
                 _ => return None,
             };
@@ -346,21 +346,21 @@ impl WatchHandler for Router {
         self.signal_deletions(&deliveries, at);
         if deliveries.len() == 1 {
             // Most reads of a watch have a single event.
-            for Delivery { namespace, event } in deliveries {
-                self.deliver_to(namespace, [event]);
+            for Delivery { namespace, change } in deliveries {
+                self.deliver_to(namespace, [change]);
             }
             return;
         }
         let mut by_namespace: KeyedMap<Arc<str>, Vec<Change>> = KeyedMap::default();
         let mut order = Vec::new();
-        for Delivery { namespace, event } in deliveries {
+        for Delivery { namespace, change } in deliveries {
             by_namespace
                 .entry(namespace)
                 .or_insert_with_key(|namespace| {
                     order.push(namespace.clone());
                     Vec::new()
                 })
-                .push(event);
+                .push(change);
         }
         for namespace in order {
             let events = by_namespace.remove(&namespace).unwrap_or_default();

@@ -11,14 +11,14 @@ use tokio::time::{sleep, timeout};
 fn applied(namespace: &str, name: &str) -> Delivery {
     Delivery {
         namespace: namespace.into(),
-        event: Change::Pod(PodFacts::bare(name), 0),
+        change: Change::Pod(PodFacts::bare(name), 0),
     }
 }
 
 fn gone(namespace: &str, name: &str) -> Delivery {
     Delivery {
         namespace: namespace.into(),
-        event: Change::PodGone(name.into()),
+        change: Change::PodGone(name.into()),
     }
 }
 
@@ -145,7 +145,7 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
     };
     let on = Delivery {
         namespace: "a".into(),
-        event: Change::Pod(on, 0),
+        change: Change::Pod(on, 0),
     };
     router.deliver(vec![on, applied("b", "p")], Instant::now());
     // The pod must have been applied before its node is looked at.
@@ -201,7 +201,7 @@ async fn the_echo_of_a_delete_came_when_it_had_been_decoded() {
     sleep(Duration::from_millis(300)).await;
     let slice = Delivery {
         namespace: "a".into(),
-        event: Change::Output(OutputEvent::Slice(ObjectEvent::Gone("s".into(), 9))),
+        change: Change::Output(OutputEvent::Slice(ObjectEvent::Gone("s".into(), 9))),
     };
     router.deliver(vec![slice], arrived);
     let signals = router.writer.take_signals();

@@ -46,16 +46,16 @@ pub enum Change {
     Forget(Kind),
 }
 
-/// An event for a namespace.
+/// A change for a namespace.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The namespace.
     pub namespace: Arc<str>,
-    /// The event.
-    pub event: Change,
+    /// The change.
+    pub change: Change,
 }
 
-/// The events that wait for one shard.
+/// The changes that wait for one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     pods: Latest<Box<str>, PodEvent>,

@@ -113,7 +113,7 @@ pub enum Load {
     /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
     /// same object's last write ended like this too: the failures of one object are no sign of the server's load.
     Unanswered,
-    /// The request was not sent, or its answer not awaited, because the lease was lost.
+    /// The request was not sent, or its answer not awaited: the lease was lost, or the encoding refused.
     Unknown,
 }
 
@@ -449,7 +449,7 @@ impl Publisher {
         let was_prompt = self.stuck.namespaces().is_known_prompt(namespace);
         let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
         // If it has left its place, it takes one all the same, since it is answered.
-        let in_flight = self.places_taken().max(1);
+        let in_flight = self.window_taken().max(1);
         let waited_for_webhook = self.stuck.ended(key, end);
         match pause {
             Some(pause) => {
@@ -494,14 +494,14 @@ impl Publisher {
     }
 
     /// Returns how many places of the window are taken.
-    fn places_taken(&self) -> usize {
+    fn window_taken(&self) -> usize {
         self.queue.in_flight() - self.stuck.left(self.window.size())
     }
 
     /// Returns whether as many requests are in flight as may be. If all of them are stuck, one more goes all the same: only answers
     /// make the window larger.
     fn is_full(&self) -> bool {
-        self.places_taken() >= self.window.size() && self.queue.in_flight() > self.stuck.count()
+        self.window_taken() >= self.window.size() && self.queue.in_flight() > self.stuck.count()
     }
 
     /// Returns the next thing to do. Must be called again after a grant.
@@ -557,7 +557,7 @@ impl Publisher {
         let allowed = self.fan_out.allow(now);
         self.queue.set_pace(self.pace(now));
         // All that are out are stuck.
-        let alone = self.places_taken() >= self.window.size();
+        let alone = self.window_taken() >= self.window.size();
         let lone = self.stuck.lone(now).filter(|_| alone);
         let next = match (alone || self.pauses.is_on(now), lone) {
             (false, _) => self.choose(allowed.classes, &[Promptness::Slow], now),

@@ -140,7 +140,7 @@ impl LeaseReader {
         let at = self.time_of(now);
         let deliveries = events.into_iter().map(|event| Delivery {
             namespace: namespace.clone(),
-            event: Change::Leases(LeaseChange {
+            change: Change::Leases(LeaseChange {
                 generation,
                 at,
                 event,

@@ -110,7 +110,7 @@ where
     fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen) {
         let deliveries = items.into_iter().map(|(item, gone)| Delivery {
             namespace: item.namespace,
-            event: item.facts.change(kind, gone, seen.epoch),
+            change: item.facts.change(kind, gone, seen.epoch),
         });
         handler.deliver(deliveries.collect(), seen.at);
     }

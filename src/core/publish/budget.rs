@@ -30,7 +30,7 @@ const BLIND: f64 = 0.5;
 const TOGETHER: f64 = 5.0;
 /// The longest time from one such group to the next, which removals wait as well.
 const LONGEST_PERIOD: Duration = Duration::from_millis(250);
-/// The part of that time in which the writes of a group are granted.
+/// The writes of a group are granted in that time divided by this.
 const OPEN: u32 = 8;
 /// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB. The most that may be
 /// saved up, and the most that a delete costs, follow from this and not from the usual size, which one namespace can
@@ -40,14 +40,14 @@ const USUAL: f64 = 13_000.0;
 /// for each watcher, does not depend on its size. Our own echoes do not show the load of API servers that we do not write
 /// to, so only this keeps the number of small events down there.
 const SMALL: f64 = 10_000.0;
-/// A write of more bytes than this pays at most as much as [`MOST_AT_ONCE`] of the usual size, or of these bytes: what it
-/// costs beyond that would delay the writes of others, and delays its namespace instead.
+/// A write pays at most for [`MOST_AT_ONCE`] times the usual size, or for this many bytes if that is more: what it costs beyond
+/// that would delay the writes of others, and delays its namespace instead.
 const LARGE: f64 = 32_000.0;
 /// See [`LARGE`].
 const MOST_AT_ONCE: f64 = 4.0;
 /// The part of the budget that goes to what namespaces owe, as long as they do, besides what is left over.
 const OWED: f64 = 0.25;
-/// The parts by which a larger and a smaller write change the usual size. So three of five writes are smaller, and one
+/// The parts by which a larger and a smaller write change the usual size. So it settles where three of five writes are larger, and one
 /// namespace with huge slices, which has a turn in two at most, cannot make them usual. Where it is alone it can, up to
 /// [`LARGE`].
 const LARGER: f64 = 0.02;

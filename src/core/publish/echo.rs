@@ -21,8 +21,8 @@
 //!
 //! Deletes are answered without a version before Kubernetes 1.38. From then on the version proves that the deletion was
 //! shown, but not how late: it may be that of a later look, at which nothing was written that a watch would show. A
-//! request that is not answered in time gives its place up, and neither it nor a write without a version tells how late
-//! the server is: the failures of some objects are no sign of its load.
+//! request that is not answered in time gives its place up, and while they are awaited, neither it nor a write without a version
+//! tells how late the server is: the failures of some objects are no sign of its load.
 //!
 //! Ordinary and mirrored slices are watched by two requests, which may be served by two API servers. So each watch counts for
 //! itself: its events free the places of its own output, and measure nothing else. Only if the other watch has shown
@@ -172,7 +172,7 @@ pub(super) struct Echoes {
     heard: Vec<(Output, Duration)>,
 }
 
-/// The rate at which writes may go that have no place.
+/// The rate at which writes may go although no place is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Beyond {
     /// The rate of kube-controller-manager: our own watch is late by itself.
@@ -315,7 +315,7 @@ impl Echoes {
         let write = GrantedWrite {
             removes: priority == Priority::Remove,
             promptness,
-            sent: self.order,
+            number: self.order,
             shown: self.streams[output as usize].shown,
         };
         let places = &mut self.places[Resource::from(output) as usize];
@@ -324,7 +324,7 @@ impl Echoes {
             places.filled = self.order;
         }
         if self.granted.insert(key.clone(), write).is_none() {
-            self.awaiting_answer[Resource::from(output) as usize].sent();
+            self.awaiting_answer[Resource::from(output) as usize].granted();
         }
         self.holding.insert(self.order, (now, key.clone()));
     }
@@ -337,11 +337,11 @@ impl Echoes {
         self.order += 1;
         let output = key.object.output;
         let resource = Resource::from(output) as usize;
-        self.awaiting_answer[resource].ended(write.sent);
-        if self.holding.remove(&write.sent).is_none() {
+        self.awaiting_answer[resource].ended(write.number);
+        if self.holding.remove(&write.number).is_none() {
             self.places[resource].take(write);
         } else if matches!(effect, WriteEffect::Written(_) | WriteEffect::Deleted(_)) {
-            self.awaiting_answer[resource].was_quick(write.sent);
+            self.awaiting_answer[resource].was_quick(write.number);
         }
         let stream = &mut self.streams[output as usize];
         let gone = stream.gone.remove(key);
@@ -394,7 +394,7 @@ impl Echoes {
                 lateness.came(place.answered, place.unseen, took, at);
                 self.heard.push((output, took));
             }
-            Freed::Early => places.proved(place.write.sent),
+            Freed::Early => places.proved(place.write.number),
             Freed::Otherwise => {}
         }
     }
@@ -439,8 +439,8 @@ impl Echoes {
             if key.object.output != output {
                 return true;
             }
-            awaiting_answer.ended(write.sent);
-            if holding.remove(&write.sent).is_some() {
+            awaiting_answer.ended(write.number);
+            if holding.remove(&write.number).is_some() {
                 places.free(*write);
             }
             false
@@ -472,7 +472,7 @@ impl Echoes {
             && first.key().0 <= version
         {
             let place = first.remove();
-            sent = sent.max(place.write.sent);
+            sent = sent.max(place.write.number);
             self.end(output, place, at, Freed::Echoed);
         }
         sent
@@ -538,7 +538,7 @@ impl Echoes {
             if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
                 self.places[resource].free(*write);
-                self.awaiting_answer[resource].grew_old(write.sent, hash_of(&*key.namespace));
+                self.awaiting_answer[resource].grew_old(write.number, hash_of(&*key.namespace));
             }
         }
         for output in Output::ALL {

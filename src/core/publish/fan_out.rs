@@ -58,7 +58,7 @@ pub(super) struct Allowed {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct GrantCost {
     of_budget: budget::Paid,
-    /// True if the write goes without a place, provided that something is written.
+    /// True if the write goes although no place is free, provided that something is written.
     beyond: bool,
 }
 
@@ -336,7 +336,7 @@ impl FanOut {
         GrantCost { of_budget, beyond }
     }
 
-    /// Records that a write goes without a place.
+    /// Records that a write goes although no place is free.
     fn goes_beyond(&mut self, resource: Resource, priority: Priority, is_unlimited: bool, now: Duration) {
         let beyond = match self.echoes.beyond(resource, now) {
             Ok(beyond) if !is_unlimited => beyond,

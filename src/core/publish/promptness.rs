@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) enum Promptness {
     /// Its last write was answered before it was out for long, and none has been out for long or refused since.
     Prompt,
-    /// Nothing was written lately, or nothing since a webhook of many namespaces has begun to hang.
+    /// Nothing is known of it, or nothing since a webhook of many namespaces has begun to hang.
     Unknown,
     /// A write was out for long, or refused, and none has been answered promptly since.
     Slow,

@@ -122,7 +122,7 @@ impl Stuck {
         self.others_long.remove(key) && overtaken
     }
 
-    /// Finds the requests that have been out for long by now, which is this time.
+    /// Finds the requests that have been out for long by now, that is for this time.
     pub(super) fn pass(&mut self, long: Duration, now: Duration) {
         while let Some(request) = self.recent.pop_long(long, now) {
             let LongRequest {
@@ -215,7 +215,7 @@ impl Stuck {
         (self.count() > 0 && at > now).then_some(at)
     }
 
-    /// Returns when the next request will have been out for long, which is this time.
+    /// Returns when the next request will have been out for long, that is for this time.
     pub(super) fn next(&self, long: Duration) -> Option<Duration> {
         self.recent.next(long)
     }

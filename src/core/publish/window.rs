@@ -39,7 +39,7 @@ const WEIGHT_IN_LEAST: f64 = 1.0 / 8.0;
 const ENOUGH: u32 = 8;
 /// The part of the window that counts as few requests.
 const FEW: f64 = 0.25;
-/// The least time from one probe to the next.
+/// The least time from one probe to the next, except after [`PROBE_AGAIN`] answers.
 const PROBE_EVERY: Duration = Duration::from_secs(20);
 /// The same, in answers: a probe takes as long as some ten of them, which is to be a small part of the whole.
 const ANSWERS_BETWEEN_PROBES: u32 = 100;
@@ -71,7 +71,7 @@ const FASTEST: Duration = Duration::from_micros(1);
 /// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
-    /// Any response.
+    /// The write was carried out, and waited for no webhook.
     Answered,
     /// Too many requests, an overloaded server, or no response in time.
     Overloaded,
@@ -200,7 +200,7 @@ impl Window {
         self.long
     }
 
-    /// Returns when the window is full again though no answer comes, because a probe ends.
+    /// Returns when the window has its whole size again though no answer comes, because a probe ends.
     pub(crate) fn probes_until(&self) -> Option<Duration> {
         self.probe.map(|probe| probe.until)
     }

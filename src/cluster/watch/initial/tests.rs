@@ -20,7 +20,7 @@ struct Handler(Mutex<Vec<Option<Vec<String>>>>);
 
 impl WatchHandler for Handler {
     fn deliver(&self, deliveries: Vec<Delivery>, _: Instant) {
-        let names = deliveries.into_iter().map(|delivery| match delivery.event {
+        let names = deliveries.into_iter().map(|delivery| match delivery.change {
             Change::Pod(facts, 7) => facts.name.into(),
             other => panic!("{other:?} is not in the list"),
         });

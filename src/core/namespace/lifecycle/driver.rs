@@ -76,7 +76,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
     }
 
     /// Handles the answer to an object's request. Returns the object if it is due again.
-    /// A kind that has more to do at this moment has a method of the same name, which calls this one.
+    /// A kind that has more to do at this moment has a method of the same name, which calls this one, or `answered`.
     fn apply_outcome(&mut self, name: &str, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         let id = objects(self).find(name)?;
         self.answered(id, name, outcome, why)

@@ -1,7 +1,7 @@
 //! The debts of namespaces that have written huge slices.
 //!
 //! A huge write would delay the writes of all others if it were paid for at once. So its namespace owes what it costs
-//! beyond the usual, and writes nothing huge until that is paid. All namespaces in debt pay at the same time, each at
+//! beyond the usual, and its other writes of slices wait until that is paid, or for a bounded time. All namespaces in debt pay at the same time, each at
 //! the same rate. So one that owes little waits for little, however much others owe.
 
 use crate::core::hash::{IdMap, hash_of};

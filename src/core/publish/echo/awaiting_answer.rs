@@ -29,8 +29,8 @@ struct Old {
 }
 
 impl AwaitingAnswer {
-    /// Counts a request that was sent.
-    pub(super) fn sent(&mut self) {
+    /// Counts a request that was granted.
+    pub(super) fn granted(&mut self) {
         self.recent += 1;
     }
 

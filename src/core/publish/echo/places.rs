@@ -101,7 +101,7 @@ impl Places {
                 self.shrink(at);
             }
         } else if took <= QUICK {
-            self.proved(place.write.sent);
+            self.proved(place.write.number);
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) struct GrantedWrite {
     /// How promptly the writes of its namespace were answered when it was granted.
     pub promptness: Promptness,
     /// Its number among grants and answers.
-    pub sent: u64,
+    pub number: u64,
     /// The version up to which the watch had shown everything when it was granted. A write that is answered with no later version
     /// changed nothing.
     pub shown: u64,

@@ -64,6 +64,8 @@ impl Recent {
         if let Some(request) = self.requests.get_mut(key) {
             request.since = Since::Sent(now);
             self.sent.push_back((now, key.clone()));
+            // It is not taken for one that is still being built.
+            self.drop_left();
         }
     }
 
@@ -78,7 +80,7 @@ impl Recent {
         self.counts[promptness as usize]
     }
 
-    /// Takes the first request that has been out for long by now, which is this time.
+    /// Takes the first request that has been out for long by now, that is for this time.
     pub(super) fn pop_long(&mut self, long: Duration, now: Duration) -> Option<LongRequest> {
         let due = |line: &VecDeque<(Duration, _)>, after: Duration| {
             line.front().is_some_and(|(at, _)| *at + after <= now)
@@ -99,7 +101,7 @@ impl Recent {
         })
     }
 
-    /// Returns when the next request will have been out for long, which is this time.
+    /// Returns when the next request will have been out for long, that is for this time.
     pub(super) fn next(&self, long: Duration) -> Option<Duration> {
         let first = |line: &VecDeque<(Duration, _)>, after: Duration| line.front().map(|(at, _)| *at + after);
         let times = [first(&self.sent, long), first(&self.granted, BUILDS)];
@@ -150,6 +152,17 @@ mod tests {
     fn pop(recent: &mut Recent, now: Duration) -> Option<(Hashed<ObjectKey>, Duration)> {
         let LongRequest { key, sent, .. } = recent.pop_long(10 * MS, now)?;
         Some((key, sent))
+    }
+
+    #[test]
+    fn a_request_is_out_since_it_was_sent_though_it_took_half_a_second_to_build() {
+        let (mut recent, a) = (Recent::default(), key("a"));
+        recent.grant(&a, Promptness::Prompt, Duration::ZERO);
+        recent.send(&a, 500 * MS);
+        assert_eq!(recent.next(1_000 * MS), Some(1_500 * MS));
+        assert_eq!(recent.pop_long(1_000 * MS, 1_000 * MS), None);
+        let request = recent.pop_long(1_000 * MS, 1_500 * MS).unwrap();
+        assert_eq!((request.key, request.sent), (a, 500 * MS));
     }
 
     #[test]
