@@ -577,10 +577,8 @@ impl Publisher {
         self.bucket.give_back();
         let mut limits = allowed.limited.into_iter();
         let limited = limits.find(|(classes, _)| self.queue.has_ready_in(*classes));
-        let limited = limited.map(|(_, limit)| limit).or_else(|| {
-            let owed = self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0;
-            owed.then_some(Limit::Watchers)
-        });
+        let limited = limited.map(|(_, limit)| limit);
+        let limited = limited.or_else(|| self.limit_of_namespaces(now));
         let ready = self.queue.has_ready(now);
         let pause = self.pauses.next_end().filter(|_| ready);
         let limited = limited.or(pause.map(|_| Limit::Server));
@@ -602,6 +600,15 @@ impl Publisher {
                 .min(),
             limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }
+    }
+
+    /// Returns the limit that holds back writes of some namespaces and lets those of others go.
+    fn limit_of_namespaces(&self, now: Duration) -> Option<Limit> {
+        if self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0 {
+            return Some(Limit::Watchers);
+        }
+        let crowded = self.fan_out.crowded(&self.stuck, now);
+        self.queue.has_ready_in(crowded).then_some(Limit::Echoes)
     }
 
     /// Chooses the object that goes next: one of a namespace that is no slower than the first of these, where there is one, and so on.

@@ -40,7 +40,7 @@ mod places;
 mod stalls;
 mod stream;
 
-use self::awaiting_answer::AwaitingAnswer;
+use self::awaiting_answer::{AwaitingAnswer, Unanswered};
 use self::lateness::UPSTREAM_WORKERS;
 use self::places::Places;
 use self::stalls::Stalls;
@@ -163,6 +163,8 @@ pub(super) struct Echoes {
     awaiting_answer: [AwaitingAnswer; 2],
     /// The writes in flight that hold a place, in the order of their grants, with the times of the grants.
     holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
+    /// The number of these, by resource.
+    unanswered: [Unanswered; 2],
     /// Counts grants and answers.
     order: u64,
     /// The times in which this process did nothing, though it had to.
@@ -213,10 +215,17 @@ impl Echoes {
         (places.limit(), places.held)
     }
 
-    /// Returns the number of places, and how many are held by writes of namespaces whose writes were answered like this.
-    pub(super) fn places_by_promptness(&self, resource: Resource) -> (usize, [usize; Promptness::ALL.len()]) {
-        let places = &self.places[resource as usize];
-        (places.limit(), places.by_promptness)
+    /// Returns the number of places, and how many are held by writes without an answer, by how promptly those of their namespaces
+    /// were answered before: all of them, and those for writes that remove no endpoint.
+    pub(super) fn unanswered(&self, resource: Resource) -> [(usize, [usize; Promptness::ALL.len()]); 2] {
+        let (places, unanswered) = (
+            &self.places[resource as usize],
+            &self.unanswered[resource as usize],
+        );
+        [
+            (places.limit(), unanswered.all),
+            (places.limit_of_others(), unanswered.others),
+        ]
     }
 
     /// Returns the streams of a resource.
@@ -319,7 +328,7 @@ impl Echoes {
             shown: self.streams[output as usize].shown,
         };
         let places = &mut self.places[Resource::from(output) as usize];
-        places.take(write);
+        places.take(write.removes);
         if places.is_full() {
             places.filled = self.order;
         }
@@ -327,6 +336,7 @@ impl Echoes {
             self.awaiting_answer[Resource::from(output) as usize].granted();
         }
         self.holding.insert(self.order, (now, key.clone()));
+        self.unanswered[Resource::from(output) as usize].granted(&write);
     }
 
     /// Records the answer to a write, or that nothing is sent after all.
@@ -339,9 +349,12 @@ impl Echoes {
         let resource = Resource::from(output) as usize;
         self.awaiting_answer[resource].ended(write.number);
         if self.holding.remove(&write.number).is_none() {
-            self.places[resource].take(write);
-        } else if matches!(effect, WriteEffect::Written(_) | WriteEffect::Deleted(_)) {
-            self.awaiting_answer[resource].was_quick(write.number);
+            self.places[resource].take(write.removes);
+        } else {
+            self.unanswered[resource].ended(&write);
+            if matches!(effect, WriteEffect::Written(_) | WriteEffect::Deleted(_)) {
+                self.awaiting_answer[resource].was_quick(write.number);
+            }
         }
         let stream = &mut self.streams[output as usize];
         let gone = stream.gone.remove(key);
@@ -386,7 +399,7 @@ impl Echoes {
     fn end(&mut self, output: Output, place: Place, at: Duration, freed: Freed) {
         let took = self.took(place.answered, at);
         let places = &mut self.places[Resource::from(output) as usize];
-        places.free(place.write);
+        places.free(place.write.removes);
         match freed {
             Freed::Echoed => {
                 places.echoed(place, took, at);
@@ -431,9 +444,10 @@ impl Echoes {
     fn forget(&mut self, output: Output) {
         let places = &mut self.places[Resource::from(output) as usize];
         for place in self.streams[output as usize].clear() {
-            places.free(place.write);
+            places.free(place.write.removes);
         }
         let holding = &mut self.holding;
+        let unanswered = &mut self.unanswered[Resource::from(output) as usize];
         let awaiting_answer = &mut self.awaiting_answer[Resource::from(output) as usize];
         self.granted.retain(|key, write| {
             if key.object.output != output {
@@ -441,7 +455,8 @@ impl Echoes {
             }
             awaiting_answer.ended(write.number);
             if holding.remove(&write.number).is_some() {
-                places.free(*write);
+                places.free(write.removes);
+                unanswered.ended(write);
             }
             false
         });
@@ -537,7 +552,8 @@ impl Echoes {
             let (_, key) = first.remove();
             if let Some(write) = self.granted.get(&key) {
                 let resource = Resource::from(key.object.output) as usize;
-                self.places[resource].free(*write);
+                self.places[resource].free(write.removes);
+                self.unanswered[resource].ended(write);
                 self.awaiting_answer[resource].grew_old(write.number, hash_of(&*key.namespace));
             }
         }

@@ -266,18 +266,37 @@ impl FanOut {
     /// Returns a test of whether a namespace has to leave the places of a class's resource to others whose writes are answered more
     /// promptly. A request that hangs holds its place for a while, and there are fewer of them than the window has.
     pub(super) fn crowds(&self, stuck: &Stuck, now: Duration) -> impl Fn(usize, u64) -> bool {
-        let slowest = Resource::ALL.map(|resource| {
-            let (places, [_, unknown, slow]) = self.echoes.places_by_promptness(resource);
-            stuck.slowest(places, slow, unknown, now)
-        });
+        let slowest = Resource::ALL.map(|resource| self.slowest(resource, stuck, now));
+        let removals = Classes::SLICE_REMOVALS.or(Classes::ENDPOINTS_REMOVALS);
         move |class, tenant| {
-            let resource = if Classes::SLICES.has(class) {
-                Resource::Slices
+            let [of_removals, of_others] = slowest[usize::from(!Classes::SLICES.has(class))];
+            let slowest = if removals.has(class) {
+                of_removals
             } else {
-                Resource::Endpoints
+                of_others
             };
-            stuck.is_slower(tenant, slowest[resource as usize])
+            stuck.is_slower(tenant, slowest)
         }
+    }
+
+    /// Returns the classes in which [`Self::crowds`] has some namespaces wait.
+    pub(super) fn crowded(&self, stuck: &Stuck, now: Duration) -> Classes {
+        let mut classes = Classes::NONE;
+        for resource in Resource::ALL {
+            let [removals, others] = self
+                .slowest(resource, stuck, now)
+                .map(|it| it == Promptness::Slow);
+            classes = classes.or(refused(resource, removals, others));
+        }
+        classes
+    }
+
+    /// Returns how slow a namespace may be to take a place of a resource for a removal, and for another write.
+    fn slowest(&self, resource: Resource, stuck: &Stuck, now: Duration) -> [Promptness; 2] {
+        let unanswered = self.echoes.unanswered(resource);
+        let [all, others] =
+            unanswered.map(|(places, [_, unknown, slow])| stuck.slowest(places, slow, unknown, now));
+        [all, all.min(others)]
     }
 
     /// Returns how long an object that exists waits until it may be written again.

@@ -1,3 +1,4 @@
+mod crowded;
 mod huge;
 mod paused;
 

@@ -76,5 +76,6 @@ pub(crate) fn free_address() -> SocketAddr {
 /// Scrapes `/metrics`. The text is empty while no server answers.
 pub(crate) async fn metrics(address: SocketAddr) -> String {
     let answer = http_client::get(address, "/metrics").await;
+    let answer = answer.ok().filter(|answer| answer.code == 200);
     answer.map(|answer| answer.body).unwrap_or_default()
 }

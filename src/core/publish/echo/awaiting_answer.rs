@@ -1,6 +1,8 @@
 //! The requests of one resource that await an answer, as far as they say how busy the API server is.
 
 use super::lateness::UPSTREAM_WORKERS;
+use super::stream::GrantedWrite;
+use crate::core::publish::promptness::Promptness;
 use std::collections::BTreeMap;
 
 /// The most requests of one namespace that count after they have given their places up. A webhook of the namespace may
@@ -26,6 +28,26 @@ struct Old {
     tenant: u64,
     /// The number of requests sent after it that were answered since, while they held a place.
     overtaken: usize,
+}
+
+/// The number of writes that hold places and are not answered, by how promptly those of their namespaces were answered before.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Unanswered {
+    pub all: [usize; Promptness::ALL.len()],
+    /// Those that remove no endpoint.
+    pub others: [usize; Promptness::ALL.len()],
+}
+
+impl Unanswered {
+    pub(super) fn granted(&mut self, write: &GrantedWrite) {
+        self.all[write.promptness as usize] += 1;
+        self.others[write.promptness as usize] += usize::from(!write.removes);
+    }
+
+    pub(super) fn ended(&mut self, write: &GrantedWrite) {
+        self.all[write.promptness as usize] -= 1;
+        self.others[write.promptness as usize] -= usize::from(!write.removes);
+    }
 }
 
 impl AwaitingAnswer {

@@ -1,8 +1,7 @@
 //! The places of one resource: how many writes may be without an echo.
 
-use super::stream::{GrantedWrite, Place};
+use super::stream::Place;
 use super::{LATE, QUICK};
-use crate::core::publish::promptness::Promptness;
 use std::time::Duration;
 
 /// The initial number of places.
@@ -25,8 +24,6 @@ pub(super) struct Places {
     /// The number of places that are held, and the number that writes hold which remove no endpoint.
     pub held: usize,
     pub others: usize,
-    /// The number of places that are held, by how promptly the writes of the namespace were answered before.
-    pub by_promptness: [usize; Promptness::ALL.len()],
     /// The number of the last grant that left no place, or only one. The echo of a write that was granted later proves nothing
     /// about a larger number of places.
     pub filled: u64,
@@ -43,7 +40,6 @@ impl Default for Places {
             starting: true,
             held: 0,
             others: 0,
-            by_promptness: [0; Promptness::ALL.len()],
             filled: 0,
             shrunk: Duration::ZERO,
         }
@@ -74,17 +70,15 @@ impl Places {
     }
 
     /// Takes a place.
-    pub(super) fn take(&mut self, write: GrantedWrite) {
+    pub(super) fn take(&mut self, removes: bool) {
         self.held += 1;
-        self.others += usize::from(!write.removes);
-        self.by_promptness[write.promptness as usize] += 1;
+        self.others += usize::from(!removes);
     }
 
     /// Frees a place.
-    pub(super) fn free(&mut self, write: GrantedWrite) {
+    pub(super) fn free(&mut self, removes: bool) {
         self.held -= 1;
-        self.others -= usize::from(!write.removes);
-        self.by_promptness[write.promptness as usize] -= 1;
+        self.others -= usize::from(!removes);
     }
 
     /// Takes half of the places away.
