@@ -85,14 +85,14 @@ fn unknown_namespaces_that_are_not_answered_leave_a_place_and_wait_for_an_echo()
 }
 
 #[test]
-fn additions_of_unknown_namespaces_leave_a_place_of_those_for_additions() {
+fn additions_of_unknown_namespaces_have_both_places_for_additions_and_leave_one_for_prompt_removals() {
     let now = 2 * SECOND;
     let mut publisher = beside_one_that_hangs(now);
     for number in 0..20 {
         let key = key(&format!("new-{number}"), "s");
         publisher.wanted(&key, &want(&key, Retry::Now), now);
     }
-    // Two are for additions, of which a quarter is none: all may be taken.
+    // Of five places two are for additions, of which a quarter is none.
     assert_eq!(grant_all(&mut publisher, None, now), (2, Some(Limit::Echoes)));
     for number in 0..20 {
         remove(&mut publisher, &key(&format!("new-{number}"), "t"), now);
