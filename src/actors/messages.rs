@@ -41,13 +41,14 @@ pub enum ShardMsg {
 /// Messages that the writer receives.
 #[derive(Debug)]
 pub enum WriterMsg {
-    /// Reports from shards, or a change of role, wait in the handle. At most one of these is in the mailbox.
+    /// Reports from shards, or a change of role, wait in the handle. At most one of these is in the mailbox. Reports that objects
+    /// are settled wait for the next one, or for a [`WriterMsg::Ping`].
     Wake,
     /// The server's answer to a request.
     Done(Hashed<ObjectKey>, Answer),
     /// A timer has fired.
     Tick,
-    /// A liveness check: the actor answers it.
+    /// A liveness check, or a scrape of the metrics: the actor brings them up to date, and answers it.
     Ping(oneshot::Sender<()>),
     /// Stop sending new requests, and reply once none is in flight.
     Drain(RpcReplyPort<()>),
@@ -146,14 +147,14 @@ impl WriterHandle {
         awaits && !mailbox.signals.is_empty()
     }
 
-    /// Wakes the writer if something waits and it has not been woken yet.
+    /// Wakes the writer if something waits that it has to act upon, and it has not been woken yet.
     fn wake(&self, mut mailbox: MutexGuard<'_, ReportBox>) {
         let signalled = if mailbox.awaits_echo {
             !mailbox.signals.is_empty()
         } else {
             mailbox.signals.has_nodes()
         };
-        let waits = signalled || !mailbox.reports.is_empty();
+        let waits = signalled || mailbox.reports.is_urgent();
         let wake = waits && !std::mem::replace(&mut mailbox.woken, true);
         drop(mailbox);
         if wake {
@@ -161,13 +162,13 @@ impl WriterHandle {
         }
     }
 
-    /// Takes the reports and changes of role that come next. Returns true if some are left: then the writer has to be woken
-    /// again.
-    pub(super) fn take(&self, taken: &mut Vec<Taken>) -> bool {
+    /// Takes the reports and changes of role that come next, for a [`WriterMsg::Wake`] or, if `woken` is false, for another message.
+    /// Returns true if some are left and no [`WriterMsg::Wake`] is in the mailbox: then the writer has to be woken again.
+    pub(super) fn take(&self, taken: &mut Vec<Taken>, woken: bool) -> bool {
         let mut mailbox = self.lock();
+        mailbox.woken &= !woken;
         taken.extend(std::iter::from_fn(|| mailbox.reports.take()).take(TAKEN_AT_ONCE));
-        mailbox.woken = !mailbox.reports.is_empty();
-        mailbox.woken
+        !mailbox.reports.is_empty() && !std::mem::replace(&mut mailbox.woken, true)
     }
 }
 

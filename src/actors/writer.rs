@@ -104,29 +104,15 @@ impl Actor for Writer {
         state.notice_stall(now);
         state.publisher.set_term(state.objects.term());
         state.take_signals(now);
-        let mut more = false;
+        let (mut more, mut asked) = (false, None);
         match message {
-            WriterMsg::Wake => {
-                // Kept, so that its memory is asked for once.
-                let mut taken = std::mem::take(&mut state.taken);
-                more = state.handle.take(&mut taken);
-                for taken in taken.drain(..) {
-                    match taken {
-                        Taken::Role(change) => state.change_role(change, now),
-                        Taken::Reported(key, reported) => state.reported(&key, reported, now, &myself),
-                    }
-                }
-                state.taken = taken;
-                if more {
-                    let _ = myself.cast(WriterMsg::Wake);
-                }
-            }
+            WriterMsg::Wake => more = state.take_reports(true, now, &myself),
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
             // A tick that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             WriterMsg::Ping(answer) => {
-                state.metrics.refresh(state.publisher.queue(), now);
-                let _ = answer.send(());
+                more = state.take_reports(false, now, &myself);
+                asked = Some(answer);
             }
             WriterMsg::Drain(reply) => {
                 state.publisher.drain();
@@ -140,9 +126,13 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
-        if state.publisher.writes() && state.role != Role::DryRun {
-            state.metrics.observe(&state.publisher, now);
+        if let Some(asked) = asked {
+            // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
+            if state.publisher.writes() && state.role != Role::DryRun {
+                state.metrics.observe(&state.publisher, now);
+            }
+            state.metrics.refresh(state.publisher.queue(), now);
+            let _ = asked.send(());
         }
         if more {
             // Without this, the runtime would run a hundred messages more before it polls other actors.
@@ -155,6 +145,25 @@ impl Actor for Writer {
 impl WriterState {
     fn now(&self) -> Duration {
         self.handle.now()
+    }
+
+    /// Takes the reports that come next, for a [`WriterMsg::Wake`] or, if `woken` is false, for another message. Returns whether the
+    /// writer wakes itself for those that are left.
+    fn take_reports(&mut self, woken: bool, now: Duration, myself: &ActorRef<WriterMsg>) -> bool {
+        // Kept, so that its memory is asked for once.
+        let mut taken = std::mem::take(&mut self.taken);
+        let more = self.handle.take(&mut taken, woken);
+        for taken in taken.drain(..) {
+            match taken {
+                Taken::Role(change) => self.change_role(change, now),
+                Taken::Reported(key, reported) => self.reported(&key, reported, now, myself),
+            }
+        }
+        self.taken = taken;
+        if more {
+            let _ = myself.cast(WriterMsg::Wake);
+        }
+        more
     }
 
     /// Takes the signals of our own watches since the last message.

@@ -219,6 +219,21 @@ impl<K> TurnQueue<K> {
         Some(*since)
     }
 
+    /// Returns the namespace of the only object that there is, if there is one alone and it may have a turn.
+    pub(in crate::core) fn only(&self) -> Option<u64> {
+        let (tenant, objects) = self.tenants.only()?;
+        (objects.ages.len() == 1 && self.held.is_empty()).then_some(tenant)
+    }
+
+    /// Removes and returns the object of [`Self::only`], which is a turn of its namespace.
+    pub(in crate::core) fn take_only(&mut self) -> Option<K> {
+        self.only()?;
+        self.oldest.pop_first();
+        let mut objects = self.tenants.take_only()?;
+        let line = objects.groups.take_only()?;
+        Some(line.first.1)
+    }
+
     pub(in crate::core) fn is_empty(&self) -> bool {
         self.tenants.is_empty() && self.held.is_empty()
     }

@@ -173,7 +173,7 @@ impl WriterMetrics {
         }
     }
 
-    /// Records how many objects wait and are in flight, and the limits.
+    /// Sets the gauges of a process that writes: how many objects wait and are in flight, and the limits. Called for a scrape.
     pub(crate) fn observe(&mut self, publisher: &Publisher, now: Duration) {
         let queue = publisher.queue();
         self.waiting.set(queue.waiting() as f64);

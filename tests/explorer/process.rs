@@ -491,9 +491,27 @@ impl Process {
     }
 
     fn wake_writer(&mut self) {
-        let waits = !self.reports.is_empty() || (self.awaits_echo && !self.signals.is_empty());
+        let waits = self.reports.is_urgent() || (self.awaits_echo && !self.signals.is_empty());
         if waits && !std::mem::replace(&mut self.writer_woken, true) {
             self.to_writer.push_back(ToWriter::Wake);
+        }
+    }
+
+    /// The writer takes what the shard has reported, and changes of role.
+    fn take_reports(&mut self) {
+        while let Some(taken) = self.reports.take() {
+            let (key, reported) = match taken {
+                Taken::Role(change) => {
+                    self.publisher.change().change_role(change);
+                    continue;
+                }
+                Taken::Reported(key, reported) => (key, reported),
+            };
+            match self.publisher.change().reported(&key, reported, self.now) {
+                Replied::Send(built) => self.send(key.into_key().object, built.request),
+                Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
+                Replied::Nothing => {}
+            }
         }
     }
 
@@ -504,20 +522,7 @@ impl Process {
             None => return,
             Some(ToWriter::Wake) => {
                 self.writer_woken = false;
-                while let Some(taken) = self.reports.take() {
-                    let (key, reported) = match taken {
-                        Taken::Role(change) => {
-                            self.publisher.change().change_role(change);
-                            continue;
-                        }
-                        Taken::Reported(key, reported) => (key, reported),
-                    };
-                    match self.publisher.change().reported(&key, reported, self.now) {
-                        Replied::Send(built) => self.send(key.into_key().object, built.request),
-                        Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
-                        Replied::Nothing => {}
-                    }
-                }
+                self.take_reports();
             }
             Some(ToWriter::Done(object, outcome, load)) => self.done(&object, outcome, load),
             Some(ToWriter::Tick) => self.tick = self.tick.filter(|&at| at > self.now),
@@ -588,11 +593,13 @@ impl Process {
 
     /// Work that is left where no message and no request is on its way any more. There should be none.
     pub(crate) fn leftovers(&mut self) -> Option<String> {
+        if self.reports.is_urgent() {
+            return Some("the writer was not woken for what a shard has said".to_owned());
+        }
+        // As it does for a scrape of the metrics.
+        self.take_reports();
         if !self.publisher.queue().is_idle() {
             return Some("the publisher keeps an object that nobody will ask for".to_owned());
-        }
-        if !self.reports.is_empty() {
-            return Some("the writer was not woken for what a shard has said".to_owned());
         }
         let mut publisher = self.publisher.clone();
         for signal in self.signals.take() {

@@ -85,6 +85,9 @@ pub enum Taken {
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,
+    /// True if something waits that the writer has to act upon. That an object is settled only has to be known before the writer
+    /// shows its figures.
+    urgent: bool,
     by_namespace: HashedMap<Arc<str>, NamespaceReports>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Hashed<Arc<str>>>,
@@ -109,6 +112,7 @@ impl Reports {
         report: Report,
         noticed: Duration,
     ) {
+        self.urgent |= !matches!(report, Report::Replied(Reply::Settled));
         let waiting = match self.by_namespace.entry(namespace.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -146,10 +150,17 @@ impl Reports {
     /// Changes the role of this process. Must be called before a shard reports anything of the new term.
     pub fn change_role(&mut self, role: Role) {
         self.role = Some(RoleChange::new(role, self.role));
+        self.urgent = true;
     }
 
     /// Takes the change of role if there is one, and otherwise the reports of the next object.
     pub fn take(&mut self) -> Option<Taken> {
+        let taken = self.take_next();
+        self.urgent &= !self.is_empty();
+        taken
+    }
+
+    fn take_next(&mut self) -> Option<Taken> {
         if let Some(change) = self.role.take() {
             return Some(Taken::Role(change));
         }
@@ -169,6 +180,11 @@ impl Reports {
             self.turns.push_back(namespace);
         }
         Some(Taken::Reported(key, reported))
+    }
+
+    /// Returns whether something waits that the writer has to be woken for.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent
     }
 
     /// Returns whether nothing waits.

@@ -98,6 +98,24 @@ impl<T> Ring<T> {
         first.map(|(_, id)| *id)
     }
 
+    /// Returns the only member, if there is one alone.
+    pub(super) fn only(&self) -> Option<(u64, &T)> {
+        if self.members.len() != 1 {
+            return None;
+        }
+        let (_, id) = self.order.first()?;
+        Some((*id, self.get(*id)?))
+    }
+
+    /// Removes and returns the only member, whose turn it is.
+    pub(super) fn take_only(&mut self) -> Option<T> {
+        self.only()?;
+        let (_, id) = self.order.pop_first()?;
+        let member = self.members.remove(&id)?;
+        self.round = self.round.max(member.turn.0);
+        Some(member.value)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

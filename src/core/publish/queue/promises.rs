@@ -16,7 +16,7 @@ const WHOLE: u16 = 64;
 /// The part of namespaces, by their turns: a half.
 const OF_TURNS: u16 = WHOLE / 2;
 /// The parts of Endpoints, which are half of all objects: a quarter, or a sixteenth if neither an addition nor a removal is among
-/// them.
+/// them. While slices wait as well, they have it once they are [old enough](super::patience::Patience::endpoints_share).
 const OF_ENDPOINTS: u16 = WHOLE / 4;
 const OF_ENDPOINTS_REST: u16 = WHOLE / 16;
 /// The part of each class.
@@ -64,6 +64,8 @@ pub(super) struct Waiting {
     pub classes: Classes,
     /// The classes whose oldest object has waited long enough that new removals do not go before it.
     pub aged: Classes,
+    /// True while the changes of slices that wait still go before all Endpoints.
+    pub slices_first: bool,
 }
 
 impl Waiting {
@@ -71,6 +73,8 @@ impl Waiting {
     fn part(self, promise: Promise) -> u16 {
         let endpoints = self.classes.and(Classes::ENDPOINTS);
         match promise {
+            Promise::Endpoints if self.slices_first => 0,
+            Promise::Class(class) if self.slices_first && Classes::ENDPOINTS.has(class) => 0,
             Promise::Turn => OF_TURNS,
             Promise::Endpoints if endpoints == Classes::NONE => 0,
             Promise::Endpoints if endpoints == Classes::NONE.with(ENDPOINTS_REST) => OF_ENDPOINTS_REST,

@@ -1,6 +1,6 @@
 //! The objects that may go, and which of them is next.
 
-use super::classes::{CLASSES, Classes};
+use super::classes::{ADDITIONS, CLASSES, Classes, REMOVALS};
 use super::patience::Patience;
 use super::promises::{Promise, Promises, Waiting, Write};
 use super::turns::Turns;
@@ -102,6 +102,14 @@ impl<K: Clone> Ready<K> {
         patience: &Patience,
         now: Duration,
     ) -> Option<K> {
+        if let Some((class, tenant)) = self.only() {
+            // Most writes find nothing else that waits. Such a one keeps no promise, since nobody gives way to it.
+            if !classes.has(class) || !may(class, tenant) {
+                return None;
+            }
+            self.turns.leave(class, tenant);
+            return self.classes[class].take_only();
+        }
         let heads = self.heads(classes, &may);
         let waiting = heads.waiting(classes, patience, now);
         let turn = self.turns.first(waiting.classes, &may)?;
@@ -129,6 +137,21 @@ impl<K: Clone> Ready<K> {
         }
         self.turns.had_turn(tenant);
         Some(key)
+    }
+
+    /// Returns the class of the only object that may go, and its namespace; `None` if there is none or more than one, or one that
+    /// stands in several classes.
+    fn only(&self) -> Option<(usize, u64)> {
+        let mut filled = self
+            .classes
+            .iter()
+            .enumerate()
+            .filter(|(_, queue)| !queue.is_empty());
+        let (class, queue) = filled.next()?;
+        if filled.next().is_some() {
+            return None;
+        }
+        Some((class, queue.only()?))
     }
 
     fn heads(&self, classes: Classes, may: &impl Fn(usize, u64) -> bool) -> Heads {
@@ -172,10 +195,17 @@ impl Heads {
             let of = |class: &usize| self.oldest[*class].is_some_and(|since| has(*class, since));
             Classes::ALL.iter().filter(of).fold(Classes::NONE, Classes::with)
         };
+        let classes = which(&|_, _| true);
+        let endpoints = Classes::ENDPOINTS
+            .iter()
+            .filter_map(|class| self.oldest[class])
+            .min();
+        let young = endpoints.is_some_and(|since| patience.endpoints_share(since) > now);
         Waiting {
             allowed,
-            classes: which(&|_, _| true),
+            classes,
             aged: which(&|class, since| patience.deadline_in_output(class, since) <= now),
+            slices_first: young && (classes.has(REMOVALS) || classes.has(ADDITIONS)),
         }
     }
 }
