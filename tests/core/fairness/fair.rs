@@ -1,5 +1,6 @@
-//! The schedule to compare with, which is fair by its construction. Endpoints have a fixed part of all writes, unless they have
-//! waited only for slices that could not all have been written meanwhile; and so has each class. Namespaces take turns: each of those that waited before has one write. In a class they share its part, and
+//! The schedule to compare with, which is fair by its construction. Endpoints have a fixed part of all writes, and so has
+//! each class. Namespaces take turns: each of those that waited before has one write. While changes of slices wait, those that have
+//! only Endpoints have half of the part of these for their turns. In a class they share its part, and
 //! of the writes of a namespace in a class each of its Services has one before another has its second.
 
 use super::opponents::{CLASSES, Place, Step};
@@ -74,13 +75,21 @@ impl Party {
     /// Its part of a write that might go to it.
     fn part(self, step: &Step) -> f64 {
         let of_class = |class: usize| {
-            let is_held_up = step.slices_first && class >= CLASSES / 2;
-            let goes_by_age = class.is_multiple_of(3) && !is_held_up || step.waited[class] >= PATIENCE;
+            let goes_by_age = class.is_multiple_of(3) || step.waited[class] >= PATIENCE;
             if goes_by_age { OF_CLASS[class % 3] } else { 0.0 }
         };
         match self {
-            Self::Namespace(_) => 1.0,
-            Self::Endpoints if step.slices_first => 0.0,
+            Self::Namespace(tenant) => {
+                let slices = |place: &Place| place.class < CLASSES / 2;
+                let own = |place: &&Place| place.tenant == tenant;
+                let competes = step.might_go.iter().any(|place| place.class < CLASSES / 2 - 1);
+                if competes && !step.might_go.iter().filter(own).any(slices) {
+                    // Its turns are among those with Endpoints.
+                    Self::Endpoints.part(step) / 2.0
+                } else {
+                    1.0
+                }
+            }
             Self::Endpoints => {
                 let urgent = |place: &Place| (CLASSES / 2..CLASSES - 1).contains(&place.class);
                 OF_ENDPOINTS[usize::from(!step.might_go.iter().any(urgent))]

@@ -181,9 +181,6 @@ pub(super) struct Step {
     pub might_go: Vec<Place>,
     /// The ticks for which the oldest of them has waited, by class.
     pub waited: [usize; CLASSES],
-    /// True if changes of slices might go, and no Endpoints that might go have waited long enough to have a part beside them: for
-    /// twice as many ticks as slices wait, or for five. That is known only of a queue that knows the pace.
-    pub slices_first: bool,
     /// What waited, whether or not it might have gone, and what still does.
     pub waited_before: Vec<Place>,
     pub wait: Vec<Place>,
@@ -369,13 +366,6 @@ impl<'a> World<'a> {
                 }
             }
         }
-        let slices = self.objects.iter().filter(|object| object.waits.is_some());
-        let slices = slices.filter(|object| !self.opponents.competitors[object.competitor].endpoints);
-        let patience = (2 * slices.count()).min(5);
-        let of_endpoints = step.waited[CLASSES / 2..].iter().max();
-        step.slices_first = self.opponents.paced
-            && step.might_go.iter().any(|place| place.class < 2)
-            && of_endpoints.is_some_and(|waited| *waited < patience);
         step.might_go.sort_unstable();
         step.might_go.dedup();
         let sets = [

@@ -25,21 +25,9 @@ const LONGEST: [Duration; CLASSES] = [
 /// of writes; with a tenth, they would hardly be overtaken at all.
 pub(super) const PART_OF_BACKLOG: u32 = 6;
 
-/// Endpoints have a part of the writes beside slices once they have waited this many times the time that it takes to write all
-/// waiting slices, so that the slices of a burst, such as the loss of a zone, are not held up by it.
-const ENDPOINTS_AFTER_BACKLOGS: u32 = 2;
-
-/// The time after which Endpoints have that part at the latest.
-const ENDPOINTS_AFTER: Duration = Duration::from_secs(5);
-
-/// How long objects may be overtaken.
+/// How long objects may be overtaken, by class.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// By class.
-    classes: [Duration; CLASSES],
-    /// For how long slices overtake Endpoints without leaving them a part of the writes.
-    endpoints: Duration,
-}
+pub(super) struct Patience([Duration; CLASSES]);
 
 impl Patience {
     /// Returns the patience while these numbers of slices and of Endpoints wait; `pace` is the time from one write to the next, if
@@ -47,37 +35,28 @@ impl Patience {
     pub(super) fn new(pace: Option<Duration>, waiting: [usize; 2]) -> Self {
         let mut patience = LONGEST;
         let Some(pace) = pace else {
-            return Self {
-                classes: patience,
-                endpoints: Duration::ZERO,
-            };
+            return Self(patience);
         };
         let [slices, endpoints] = waiting.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let beside_slices = if slices > 0 { ENDPOINTS_BESIDE_SLICES } else { 1 };
         let of_endpoints = pace
             .saturating_mul(endpoints)
             .saturating_mul(beside_slices.into());
-        let of_slices = pace.saturating_mul(slices);
         let backlog = [
-            (REMOVALS, ADDITIONS, of_slices),
+            (REMOVALS, ADDITIONS, pace.saturating_mul(slices)),
             (ENDPOINTS_REMOVALS, ENDPOINTS_ADDITIONS, of_endpoints),
         ];
         for (removals, additions, backlog) in backlog {
             let sooner = patience[removals] + backlog / PART_OF_BACKLOG;
             patience[additions] = patience[additions].min(sooner);
         }
-        Self {
-            classes: patience,
-            endpoints: of_slices
-                .saturating_mul(ENDPOINTS_AFTER_BACKLOGS)
-                .min(ENDPOINTS_AFTER),
-        }
+        Self(patience)
     }
 
     /// Returns the time from which on an object of a class that has waited since `since` is as urgent as a removal that has just
     /// come.
     fn deadline(&self, class: usize, since: Duration) -> Duration {
-        since + self.classes[class]
+        since + self.0[class]
     }
 
     /// Returns which of these classes is the most urgent, by the ages of their oldest objects.
@@ -103,11 +82,6 @@ impl Patience {
         } else {
             REMOVALS
         };
-        since + self.classes[class].saturating_sub(self.classes[removals])
-    }
-
-    /// Returns the time from which on Endpoints that have waited since `since` have a part of the writes beside slices.
-    pub(super) fn endpoints_share(&self, since: Duration) -> Duration {
-        since + self.endpoints
+        since + self.0[class].saturating_sub(self.0[removals])
     }
 }

@@ -1,6 +1,6 @@
 //! The objects that may go, and which of them is next.
 
-use super::classes::{ADDITIONS, CLASSES, Classes, REMOVALS};
+use super::classes::{CLASSES, Classes};
 use super::patience::Patience;
 use super::promises::{Promise, Promises, Waiting, Write};
 use super::turns::Turns;
@@ -112,12 +112,20 @@ impl<K: Clone> Ready<K> {
         }
         let heads = self.heads(classes, &may);
         let waiting = heads.waiting(classes, patience, now);
-        let turn = self.turns.first(waiting.classes, &may)?;
+        let [of_turns, of_endpoints] = waiting.turns();
+        let turn = self.turns.first(of_turns, &may)?;
+        let endpoints_turn = self.turns.first(of_endpoints, &may);
+        let in_turn = |classes, tenant| {
+            let oldest = |class: usize| {
+                self.classes[class]
+                    .oldest_of(tenant)
+                    .filter(|_| may(class, tenant))
+            };
+            Some((patience.most_urgent(classes, oldest)?, tenant))
+        };
         let (class, tenant) = match self.promises.gain(waiting) {
-            Some(Promise::Turn) => {
-                let oldest = |class: usize| self.classes[class].oldest_of(turn).filter(|_| may(class, turn));
-                (patience.most_urgent(waiting.classes, oldest)?, turn)
-            }
+            Some(Promise::Turn) => in_turn(of_turns, turn)?,
+            Some(Promise::EndpointsTurn) => in_turn(of_endpoints, endpoints_turn?)?,
             Some(Promise::Class(class)) => (class, heads.tenants[class]?),
             Some(Promise::Endpoints) => {
                 self.by_urgency(waiting.classes.and(Classes::ENDPOINTS), &heads, patience)?
@@ -129,6 +137,7 @@ impl<K: Clone> Ready<K> {
             class,
             in_order,
             in_turn: tenant == turn,
+            in_endpoints_turn: endpoints_turn == Some(tenant),
         };
         self.promises.keep(write, waiting);
         let key = self.classes[class].take(tenant, in_order)?;
@@ -195,17 +204,10 @@ impl Heads {
             let of = |class: &usize| self.oldest[*class].is_some_and(|since| has(*class, since));
             Classes::ALL.iter().filter(of).fold(Classes::NONE, Classes::with)
         };
-        let classes = which(&|_, _| true);
-        let endpoints = Classes::ENDPOINTS
-            .iter()
-            .filter_map(|class| self.oldest[class])
-            .min();
-        let young = endpoints.is_some_and(|since| patience.endpoints_share(since) > now);
         Waiting {
             allowed,
-            classes,
+            classes: which(&|_, _| true),
             aged: which(&|class, since| patience.deadline_in_output(class, since) <= now),
-            slices_first: young && (classes.has(REMOVALS) || classes.has(ADDITIONS)),
         }
     }
 }
