@@ -417,7 +417,7 @@ impl Publisher {
             self.fan_out.nothing(key, paid, now);
         }
         self.bucket.give_back();
-        self.stuck.ended(key, End::Nothing);
+        self.stuck.ended(key, hash_of(&*key.namespace), End::Nothing);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unserved.remove(key);
@@ -450,7 +450,7 @@ impl Publisher {
         let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
         // If it has left its place, it takes one all the same, since it is answered.
         let in_flight = self.window_taken().max(1);
-        let waited_for_webhook = self.stuck.ended(key, end);
+        let waited_for_webhook = self.stuck.ended(key, namespace, end);
         match pause {
             Some(pause) => {
                 self.pauses.asked(namespace, pause, counts, now);

@@ -85,9 +85,9 @@ pub enum Taken {
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,
-    /// True if something waits that the writer has to act upon. That an object is settled only has to be known before the writer
-    /// shows its figures.
-    urgent: bool,
+    /// Objects that are settled. They come before all others: a Service whose objects are all settled is in sync for a moment, even
+    /// if they are due again. The writer has nothing to do for them but to show it in its figures, so they do not wake it.
+    settled: Vec<Hashed<ObjectKey>>,
     by_namespace: HashedMap<Arc<str>, NamespaceReports>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Hashed<Arc<str>>>,
@@ -112,7 +112,10 @@ impl Reports {
         report: Report,
         noticed: Duration,
     ) {
-        self.urgent |= !matches!(report, Report::Replied(Reply::Settled));
+        let object = Hashed::new(object);
+        if report == Report::Replied(Reply::Settled) {
+            return self.settled.push(ObjectKey::of_hashed(namespace, object));
+        }
         let waiting = match self.by_namespace.entry(namespace.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -120,7 +123,7 @@ impl Reports {
                 entry.insert(std::mem::take(&mut self.spare))
             }
         };
-        let reported = match waiting.by_object.entry(Hashed::new(object)) {
+        let reported = match waiting.by_object.entry(object) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 waiting.order.push_back(entry.key().clone());
@@ -129,13 +132,8 @@ impl Reports {
         };
         match (report, &mut reported.wanted) {
             (Report::Replied(reply), wanted) => {
-                debug_assert!(
-                    matches!(reported.reply, None | Some(Reply::Settled)),
-                    "an object has one grant or request out"
-                );
-                if reply != Reply::Settled {
-                    *wanted = None;
-                }
+                debug_assert!(reported.reply.is_none(), "an object has one grant or request out");
+                *wanted = None;
                 reported.reply = Some(reply);
             }
             (Report::Wanted(mut latest), Some((want, since))) => {
@@ -150,19 +148,17 @@ impl Reports {
     /// Changes the role of this process. Must be called before a shard reports anything of the new term.
     pub fn change_role(&mut self, role: Role) {
         self.role = Some(RoleChange::new(role, self.role));
-        self.urgent = true;
     }
 
-    /// Takes the change of role if there is one, and otherwise the reports of the next object.
+    /// Takes the change of role if there is one, otherwise one of the objects that are settled, and otherwise the reports of the next
+    /// object.
     pub fn take(&mut self) -> Option<Taken> {
-        let taken = self.take_next();
-        self.urgent &= !self.is_empty();
-        taken
-    }
-
-    fn take_next(&mut self) -> Option<Taken> {
         if let Some(change) = self.role.take() {
             return Some(Taken::Role(change));
+        }
+        if let Some(key) = self.settled.pop() {
+            let reply = Some(Reply::Settled);
+            return Some(Taken::Reported(key, Reported { reply, wanted: None }));
         }
         let namespace = self.turns.pop_front()?;
         let waiting = self.by_namespace.get_mut(&namespace);
@@ -182,14 +178,14 @@ impl Reports {
         Some(Taken::Reported(key, reported))
     }
 
-    /// Returns whether something waits that the writer has to be woken for.
-    pub fn is_urgent(&self) -> bool {
-        self.urgent
+    /// Returns how many objects are settled that have not been taken.
+    pub fn settled(&self) -> usize {
+        self.settled.len()
     }
 
-    /// Returns whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.role.is_none() && self.turns.is_empty()
+    /// Returns whether something waits that the writer has to be woken for.
+    pub fn is_urgent(&self) -> bool {
+        self.role.is_some() || !self.turns.is_empty()
     }
 }
 

@@ -85,10 +85,9 @@ impl Stuck {
         self.recent.send(key, now);
     }
 
-    /// Records the end of an object's request. Returns whether its namespace was not prompt when it was granted, and writes that were
+    /// Records the end of a request for an object of a namespace. Returns whether its namespace was not prompt when it was granted, and writes that were
     /// sent later were carried out promptly: then it waited for a webhook, as far as is known.
-    pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) -> bool {
-        let namespace = hash_of(&*key.namespace);
+    pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, namespace: u64, end: End) -> bool {
         if end == End::Refused {
             self.namespaces.was_refused(namespace);
         }

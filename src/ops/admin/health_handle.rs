@@ -207,7 +207,7 @@ impl HealthHandle {
         };
         let (answer, answered) = oneshot::channel();
         parts.writer.send(WriterMsg::Ping(answer));
-        // If the writer does not answer in time, its last figures are served.
+        // If the writer does not answer in time, those figures are served that it had when it last answered.
         let _ = timeout(REFRESH, answered).await;
         LeaseState {
             held: parts.fence.is_open(),

@@ -1,6 +1,6 @@
 //! The schedule to compare with, which is fair by its construction. Endpoints have a fixed part of all writes, and so has
-//! each class. Namespaces take turns: each of those that waited before has one write. While changes of slices wait, those that have
-//! only Endpoints have half of the part of these for their turns. In a class they share its part, and
+//! each class. Namespaces take turns: each of those that waited before has one write. One with slices that had none for long comes
+//! before those that have no slices. In a class they share its part, and
 //! of the writes of a namespace in a class each of its Services has one before another has its second.
 
 use super::opponents::{CLASSES, Place, Step};
@@ -44,6 +44,13 @@ impl Party {
             if (own.tenant, own.class) == (place.tenant, place.class) && own.group != place.group)
     }
 
+    /// True for a namespace none of whose slices are to change.
+    fn has_no_slices(self, waiting: &[Place]) -> bool {
+        let Self::Namespace(own) = self else { return false };
+        let mut its = waiting.iter().filter(|place| place.tenant == own);
+        its.all(|place| place.class > 1)
+    }
+
     /// All parties of which these are.
     fn of(waiting: &[Place]) -> BTreeSet<Self> {
         let of_one = |place: &Place| {
@@ -79,17 +86,7 @@ impl Party {
             if goes_by_age { OF_CLASS[class % 3] } else { 0.0 }
         };
         match self {
-            Self::Namespace(tenant) => {
-                let slices = |place: &Place| place.class < CLASSES / 2;
-                let own = |place: &&Place| place.tenant == tenant;
-                let competes = step.might_go.iter().any(|place| place.class < CLASSES / 2 - 1);
-                if competes && !step.might_go.iter().filter(own).any(slices) {
-                    // Its turns are among those with Endpoints.
-                    Self::Endpoints.part(step) / 2.0
-                } else {
-                    1.0
-                }
-            }
+            Self::Namespace(_) => 1.0,
             Self::Endpoints => {
                 let urgent = |place: &Place| (CLASSES / 2..CLASSES - 1).contains(&place.class);
                 OF_ENDPOINTS[usize::from(!step.might_go.iter().any(urgent))]
@@ -131,6 +128,9 @@ impl Fair {
             self.0.entry(*party).or_insert_with(waits);
         }
         for party in Party::of(&step.might_go) {
+            if step.first_for_long && party.has_no_slices(&step.might_go) {
+                continue;
+            }
             if let Some(waits) = self.0.get_mut(&party) {
                 waits.owed += party.part(step) / 2.0;
             }

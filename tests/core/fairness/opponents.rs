@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Objects age while few others go.
 const TICK: Duration = Duration::from_secs(1);
+/// The number of last writes after which a namespace with slices comes before those that have only Endpoints.
+const LAST: usize = 256;
 /// The number of classes: of three priorities, of slices and then of Endpoints.
 pub(super) const CLASSES: usize = 6;
 
@@ -186,6 +188,8 @@ pub(super) struct Step {
     pub wait: Vec<Place>,
     /// Of the object that went, one for each class for which it was wanted.
     pub went: Vec<Place>,
+    /// True if a change of a slice went whose namespace had none of the last 256 writes for which others waited.
+    pub first_for_long: bool,
     /// True if an older object of the same Service waits that was wanted for the same classes.
     pub overtaken: bool,
 }
@@ -197,6 +201,8 @@ pub(super) struct World<'a> {
     in_flight: VecDeque<(usize, usize)>,
     tick: usize,
     writes: usize,
+    /// The namespaces of the writes for which others waited.
+    tenants: Vec<u64>,
     random: fastrand::Rng,
 }
 
@@ -226,6 +232,7 @@ impl<'a> World<'a> {
             in_flight: VecDeque::new(),
             tick: 0,
             writes: 0,
+            tenants: Vec::new(),
             random: fastrand::Rng::with_seed(opponents.seed),
         }
     }
@@ -383,7 +390,13 @@ impl<'a> World<'a> {
             let known = &mut self.objects[object];
             let waited = known.waits.take().unwrap();
             known.flies = true;
-            let group = known.group;
+            let (group, tenant) = (known.group, known.tenant);
+            let mut last = self.tenants.iter().rev().take(LAST);
+            step.first_for_long = waited.classes().any(|class| class < 2) && last.all(|last| *last != tenant);
+            if waited.classes().count() > 1 || self.objects.iter().any(|object| object.waits.is_some()) {
+                self.tenants.push(tenant);
+            }
+            let known = &self.objects[object];
             step.went = waited.classes().map(|class| known.at(class)).collect();
             self.in_flight
                 .push_back((self.tick + self.opponents.answer, object));

@@ -24,6 +24,8 @@ impl Classes {
     pub const ALL: Self = Self((1 << CLASSES) - 1);
     /// The removals of slices.
     pub const SLICE_REMOVALS: Self = Self(1 << REMOVALS);
+    /// The removals and additions of slices.
+    pub(super) const SLICE_CHANGES: Self = Self(1 << REMOVALS | 1 << ADDITIONS);
     /// Everything else that is written to slices.
     pub const SLICE_OTHERS: Self = Self(1 << ADDITIONS | 1 << REST);
     /// All writes of slices.

@@ -9,11 +9,11 @@
 //! A write that goes by urgency may keep a promise as well, but makes no debt. A promise gains nothing while none of
 //! its objects wait, so no more is due after such a time than before.
 
-use super::classes::{ADDITIONS, CLASSES, Classes, ENDPOINTS_REST, REMOVALS};
+use super::classes::{CLASSES, Classes, ENDPOINTS_REST};
 
 /// A whole write.
 const WHOLE: u16 = 64;
-/// The part of namespaces, by their turns: a half. Of the part of Endpoints, it is a half as well.
+/// The part of namespaces, by their turns: a half.
 const OF_TURNS: u16 = WHOLE / 2;
 /// The parts of Endpoints, which are half of all objects: a quarter, or a sixteenth if neither an addition nor a removal is among
 /// them.
@@ -39,8 +39,6 @@ pub(super) enum Promise {
     Turn,
     /// Endpoints of any class.
     Endpoints,
-    /// The namespace whose turn it is among those with Endpoints, while turns are those of slices.
-    EndpointsTurn,
     /// One class.
     Class(usize),
 }
@@ -53,10 +51,8 @@ pub(super) struct Write {
     /// True if the class's next namespace goes. Others keep no promise to the class: the namespaces that wait for their
     /// turns there would not have them.
     pub in_order: bool,
-    /// True if the namespace that goes is the one whose turn it is among all, or among those with slices.
+    /// True if the namespace that goes is the one whose turn it is among all.
     pub in_turn: bool,
-    /// True if it is the one whose turn it is among those with Endpoints, while turns are those of slices.
-    pub in_endpoints_turn: bool,
 }
 
 /// The objects that may go, by class.
@@ -71,20 +67,6 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the classes whose namespaces take turns with each other, and those of Endpoints if they have turns of their own:
-    /// while changes of slices wait. After the loss of a zone most namespaces have Endpoints that wait and no slices any more. If
-    /// they had turns with all others, slices would have only half of the writes.
-    pub(super) fn turns(self) -> [Classes; 2] {
-        if self.classes.has(REMOVALS) || self.classes.has(ADDITIONS) {
-            [
-                self.classes.without(Classes::ENDPOINTS),
-                self.classes.and(Classes::ENDPOINTS),
-            ]
-        } else {
-            [self.classes, Classes::NONE]
-        }
-    }
-
     /// Returns the part of a write that a promise gains with each write.
     fn part(self, promise: Promise) -> u16 {
         let endpoints = self.classes.and(Classes::ENDPOINTS);
@@ -93,14 +75,6 @@ impl Waiting {
             Promise::Endpoints if endpoints == Classes::NONE => 0,
             Promise::Endpoints if endpoints == Classes::NONE.with(ENDPOINTS_REST) => OF_ENDPOINTS_REST,
             Promise::Endpoints => OF_ENDPOINTS,
-            Promise::EndpointsTurn => {
-                let [_, endpoints] = self.turns();
-                if endpoints == Classes::NONE {
-                    0
-                } else {
-                    self.part(Promise::Endpoints) / 2
-                }
-            }
             Promise::Class(class) if self.aged.has(class) => OF_CLASS[class],
             Promise::Class(_) => 0,
         }
@@ -114,7 +88,6 @@ pub(super) struct Promises {
     /// the turns could fall on the writes between.
     turns: [u16; Classes::SETS],
     endpoints: u16,
-    endpoints_turns: u16,
     classes: [u16; CLASSES],
 }
 
@@ -123,7 +96,6 @@ impl Default for Promises {
         Self {
             turns: [0; Classes::SETS],
             endpoints: 0,
-            endpoints_turns: 0,
             classes: [0; CLASSES],
         }
     }
@@ -132,16 +104,13 @@ impl Default for Promises {
 impl Promises {
     fn all() -> impl Iterator<Item = Promise> {
         let classes = (0..CLASSES).map(Promise::Class);
-        [Promise::Turn, Promise::Endpoints, Promise::EndpointsTurn]
-            .into_iter()
-            .chain(classes)
+        [Promise::Turn, Promise::Endpoints].into_iter().chain(classes)
     }
 
     fn gained(&mut self, promise: Promise, waiting: Waiting) -> &mut u16 {
         match promise {
             Promise::Turn => &mut self.turns[waiting.allowed.number()],
             Promise::Endpoints => &mut self.endpoints,
-            Promise::EndpointsTurn => &mut self.endpoints_turns,
             Promise::Class(class) => &mut self.classes[class],
         }
     }
@@ -163,14 +132,12 @@ impl Promises {
 
     /// Records the write for which [`Self::gain`] was called.
     pub(super) fn keep(&mut self, write: Write, waiting: Waiting) {
-        let endpoints = Classes::ENDPOINTS.has(write.class);
         let kept = [
             (write.in_turn, Promise::Turn),
             (
-                endpoints && (write.in_order || write.in_endpoints_turn),
+                write.in_order && Classes::ENDPOINTS.has(write.class),
                 Promise::Endpoints,
             ),
-            (endpoints && write.in_endpoints_turn, Promise::EndpointsTurn),
             (write.in_order, Promise::Class(write.class)),
         ];
         for (_, promise) in kept.into_iter().filter(|(kept, _)| *kept) {

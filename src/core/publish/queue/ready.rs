@@ -112,20 +112,12 @@ impl<K: Clone> Ready<K> {
         }
         let heads = self.heads(classes, &may);
         let waiting = heads.waiting(classes, patience, now);
-        let [of_turns, of_endpoints] = waiting.turns();
-        let turn = self.turns.first(of_turns, &may)?;
-        let endpoints_turn = self.turns.first(of_endpoints, &may);
-        let in_turn = |classes, tenant| {
-            let oldest = |class: usize| {
-                self.classes[class]
-                    .oldest_of(tenant)
-                    .filter(|_| may(class, tenant))
-            };
-            Some((patience.most_urgent(classes, oldest)?, tenant))
-        };
+        let (of_turn, turn) = self.whose_turn(waiting.classes, &may)?;
         let (class, tenant) = match self.promises.gain(waiting) {
-            Some(Promise::Turn) => in_turn(of_turns, turn)?,
-            Some(Promise::EndpointsTurn) => in_turn(of_endpoints, endpoints_turn?)?,
+            Some(Promise::Turn) => {
+                let oldest = |class: usize| self.classes[class].oldest_of(turn).filter(|_| may(class, turn));
+                (patience.most_urgent(of_turn, oldest)?, turn)
+            }
             Some(Promise::Class(class)) => (class, heads.tenants[class]?),
             Some(Promise::Endpoints) => {
                 self.by_urgency(waiting.classes.and(Classes::ENDPOINTS), &heads, patience)?
@@ -137,7 +129,6 @@ impl<K: Clone> Ready<K> {
             class,
             in_order,
             in_turn: tenant == turn,
-            in_endpoints_turn: endpoints_turn == Some(tenant),
         };
         self.promises.keep(write, waiting);
         let key = self.classes[class].take(tenant, in_order)?;
@@ -161,6 +152,22 @@ impl<K: Clone> Ready<K> {
             return None;
         }
         Some((class, queue.only()?))
+    }
+
+    /// Returns the namespace whose turn it is, and the classes of which it goes with the most urgent.
+    ///
+    /// After the loss of a zone, most of the namespaces that wait have nothing but Endpoints left. If all took turns alike, slices
+    /// would have only half of the writes. So the next namespace with changes of slices comes before those that have none, unless it
+    /// had one of the [last writes](super::turns::LAST): a namespace that has many does not hold up the Endpoints of others.
+    fn whose_turn(&self, classes: Classes, may: &impl Fn(usize, u64) -> bool) -> Option<(Classes, u64)> {
+        let slices = classes.and(Classes::SLICE_CHANGES);
+        if classes.and(Classes::ENDPOINTS) != Classes::NONE
+            && let Some(turn) = self.turns.first(slices, may)
+            && !self.turns.had_a_last_write(turn)
+        {
+            return Some((slices, turn));
+        }
+        Some((classes, self.turns.first(classes, may)?))
     }
 
     fn heads(&self, classes: Classes, may: &impl Fn(usize, u64) -> bool) -> Heads {

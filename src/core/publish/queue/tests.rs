@@ -543,3 +543,37 @@ fn after_the_loss_of_a_zone_slices_have_three_quarters_of_the_writes() {
     assert!(of_slices > 2_990, "{of_slices}");
     assert!(longest < SECOND / 50, "{longest:?}");
 }
+
+#[test]
+fn a_namespace_that_floods_slices_does_not_hold_up_the_endpoints_of_others() {
+    for others in [1, 100, 1_000] {
+        let mut queue = WriteQueue::default();
+        let urgency = |tenant: u64, yields| Urgency {
+            priority: Priority::Add,
+            yields,
+            tenant,
+            group: tenant,
+        };
+        // Each of the flood's thousand slices is due again as soon as it has gone.
+        for slice in 0..1_000_u64 {
+            queue.want((0, slice), urgency(0, false), NOW, NOW);
+        }
+        let mut longest = NOW;
+        for write in 0..10_000 {
+            let now = SECOND / 500 * write;
+            // A third of all writes are of others.
+            if write % 3 == 0 {
+                let tenant = 1 + u64::from(write / 3) % others;
+                queue.want((tenant, u64::from(write)), urgency(tenant, true), NOW, now);
+            }
+            let (key, _, age) = queue.next(64, Classes::ALL, now).unwrap();
+            queue.landed(&key, true, now);
+            if key.0 == 0 {
+                queue.want(key, urgency(0, false), NOW, now);
+            } else {
+                longest = longest.max(age);
+            }
+        }
+        assert!(longest < SECOND / 20, "{others}: {longest:?}");
+    }
+}

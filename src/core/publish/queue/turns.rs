@@ -2,7 +2,11 @@
 
 use super::classes::{CLASSES, Classes};
 use crate::core::hash::IdMap;
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, VecDeque};
+
+/// The number of last writes whose namespaces are known.
+pub(super) const LAST: usize = 256;
 
 /// The namespaces with objects that may go, in the order of their turns. A namespace joins at the end, and returns there after
 /// each of its objects that goes.
@@ -13,6 +17,10 @@ pub(super) struct Turns {
     by_class: [BTreeSet<(u64, u64)>; CLASSES],
     /// The turn of the namespace at the end.
     end: u64,
+    /// The namespaces of the [last writes](LAST) that others waited for.
+    last: VecDeque<u64>,
+    /// How many of these each namespace had.
+    writes: IdMap<u64, usize>,
 }
 
 /// The turn of a namespace, and the classes in which it has something.
@@ -47,8 +55,19 @@ impl Turns {
         }
     }
 
-    /// Moves a namespace to the end, if it still has something.
+    /// Counts a write of a namespace, and moves it to the end if it still has something.
     pub(super) fn had_turn(&mut self, tenant: u64) {
+        self.last.push_back(tenant);
+        *self.writes.entry(tenant).or_default() += 1;
+        if self.last.len() > LAST
+            && let Some(left) = self.last.pop_front()
+            && let Entry::Occupied(mut writes) = self.writes.entry(left)
+        {
+            *writes.get_mut() -= 1;
+            if *writes.get() == 0 {
+                writes.remove();
+            }
+        }
         if let Some(known) = self.namespaces.get_mut(&tenant) {
             self.end += 1;
             for class in known.classes.iter() {
@@ -57,6 +76,11 @@ impl Turns {
             }
             known.turn = self.end;
         }
+    }
+
+    /// Returns whether a namespace had one of the [last writes](LAST).
+    pub(super) fn had_a_last_write(&self, tenant: u64) -> bool {
+        self.writes.contains_key(&tenant)
     }
 
     /// Returns the namespace whose turn it is, among those that have something in these classes and may have a turn.
