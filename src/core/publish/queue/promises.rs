@@ -107,9 +107,9 @@ impl Promises {
         [Promise::Turn, Promise::Endpoints].into_iter().chain(classes)
     }
 
-    fn gained(&mut self, promise: Promise, waiting: Waiting) -> &mut u16 {
+    fn gained(&mut self, promise: Promise, allowed: Classes) -> &mut u16 {
         match promise {
-            Promise::Turn => &mut self.turns[waiting.allowed.number()],
+            Promise::Turn => &mut self.turns[allowed.number()],
             Promise::Endpoints => &mut self.endpoints,
             Promise::Class(class) => &mut self.classes[class],
         }
@@ -121,7 +121,7 @@ impl Promises {
         let mut due = None;
         for promise in Self::all() {
             let part = waiting.part(promise);
-            let gained = self.gained(promise, waiting);
+            let gained = self.gained(promise, waiting.allowed);
             *gained += part;
             if part > 0 && *gained >= WHOLE {
                 due = due.max(Some((*gained, promise)));
@@ -130,8 +130,8 @@ impl Promises {
         due.map(|(_, promise)| promise)
     }
 
-    /// Records the write for which [`Self::gain`] was called.
-    pub(super) fn keep(&mut self, write: Write, waiting: Waiting) {
+    /// Records a write, while these classes may go.
+    pub(super) fn keep(&mut self, write: Write, allowed: Classes) {
         let kept = [
             (write.in_turn, Promise::Turn),
             (
@@ -141,7 +141,7 @@ impl Promises {
             (write.in_order, Promise::Class(write.class)),
         ];
         for (_, promise) in kept.into_iter().filter(|(kept, _)| *kept) {
-            let gained = self.gained(promise, waiting);
+            let gained = self.gained(promise, allowed);
             *gained = gained.saturating_sub(WHOLE);
         }
     }

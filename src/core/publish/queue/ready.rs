@@ -103,10 +103,16 @@ impl<K: Clone> Ready<K> {
         now: Duration,
     ) -> Option<K> {
         if let Some((class, tenant)) = self.only() {
-            // Most writes find nothing else that waits. Such a one keeps no promise, since nobody gives way to it.
+            // Most writes find nothing else that waits. Such a one makes no debt, and keeps the promises that it can.
             if !classes.has(class) || !may(class, tenant) {
                 return None;
             }
+            let write = Write {
+                class,
+                in_order: true,
+                in_turn: true,
+            };
+            self.promises.keep(write, classes);
             self.turns.leave(class, tenant);
             return self.classes[class].take_only();
         }
@@ -130,7 +136,7 @@ impl<K: Clone> Ready<K> {
             in_order,
             in_turn: tenant == turn,
         };
-        self.promises.keep(write, waiting);
+        self.promises.keep(write, classes);
         let key = self.classes[class].take(tenant, in_order)?;
         if !self.classes[class].has(tenant) {
             self.turns.leave(class, tenant);
