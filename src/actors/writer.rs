@@ -126,10 +126,14 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
+        // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
+        let observes = state.publisher.writes() && state.role != Role::DryRun;
+        if observes {
+            state.metrics.observe(state.publisher.queue());
+        }
         if let Some(asked) = asked {
-            // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
-            if state.publisher.writes() && state.role != Role::DryRun {
-                state.metrics.observe(&state.publisher, now);
+            if observes {
+                state.metrics.observe_limits(&state.publisher, now);
             }
             state.metrics.refresh(state.publisher.queue(), now);
             let _ = asked.send(());

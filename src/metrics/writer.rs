@@ -173,11 +173,15 @@ impl WriterMetrics {
         }
     }
 
-    /// Sets the gauges of a process that writes: how many objects wait and are in flight, and the limits. Called for a scrape.
-    pub(crate) fn observe(&mut self, publisher: &Publisher, now: Duration) {
-        let queue = publisher.queue();
+    /// Records how many objects wait and are in flight, in a process that writes.
+    pub(crate) fn observe(&self, queue: &ObjectQueue) {
         self.waiting.set(queue.waiting() as f64);
         self.in_flight.set(queue.in_flight() as f64);
+    }
+
+    /// Records the limits, and what is out of sync, in a process that writes. Called for a scrape.
+    pub(crate) fn observe_limits(&mut self, publisher: &Publisher, now: Duration) {
+        let queue = publisher.queue();
         self.window.set(publisher.window() as f64);
         let (services, oldest) = queue.out_of_order(now);
         self.out_of_sync.set(services as f64);
