@@ -167,7 +167,7 @@ impl WriterHandle {
     pub(super) fn take(&self, taken: &mut Vec<Taken>, woken: bool) -> bool {
         let mut mailbox = self.lock();
         mailbox.woken &= !woken;
-        // What is settled takes no time, and would be missing from the figures.
+        // Settled objects do not count: they take hardly any time, and until they are taken the figures show them as out of sync.
         let most = mailbox.reports.settled() + TAKEN_AT_ONCE;
         taken.extend(std::iter::from_fn(|| mailbox.reports.take()).take(most));
         mailbox.reports.is_urgent() && !std::mem::replace(&mut mailbox.woken, true)

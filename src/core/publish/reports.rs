@@ -86,7 +86,8 @@ pub enum Taken {
 pub struct Reports {
     role: Option<RoleChange>,
     /// Objects that are settled. They come before all others: a Service whose objects are all settled is in sync for a moment, even
-    /// if they are due again. The writer has nothing to do for them but to show it in its figures, so they do not wake it.
+    /// if they are due again. The writer has nothing to do for them but to show it in its figures, so they do not wake it. There are no
+    /// more of them than requests may be in flight: nothing more is sent before they are taken.
     settled: Vec<Hashed<ObjectKey>>,
     by_namespace: HashedMap<Arc<str>, NamespaceReports>,
     /// The keys of `by_namespace`, the next one first.

@@ -1,7 +1,7 @@
 //! The schedule to compare with, which is fair by its construction. Endpoints have a fixed part of all writes, and so has
 //! each class. Namespaces take turns: each of those that waited before has one write. One with slices that had none for long comes
-//! before those that have no slices. In a class they share its part, and
-//! of the writes of a namespace in a class each of its Services has one before another has its second.
+//! before those that have no slices. In a class they share its part, and of the writes of a namespace in a class each of its Services
+//! has one before another has its second.
 
 use super::opponents::{CLASSES, Place, Step};
 use std::collections::{BTreeMap, BTreeSet};
