@@ -259,19 +259,22 @@ enum MirrorAction {
 
 impl Mirroring<'_> {
     fn action(&self, name: &str) -> MirrorAction {
-        let service = self.services.find(name).map(|id| &self.services[id].facts);
-        let endpoints = self.endpoints.find(name).map(|id| &self.endpoints[id]);
-        match (service, endpoints) {
-            (Some(service), _) if service.is_managed() && !service.custom => MirrorAction::GiveWay,
-            (Some(service), Some(endpoints)) if service.selectorless && endpoints.may_be_mirrored() => {
-                let mirror = self.mirrors.by_name.get(name);
-                if mirror.is_some_and(|mirror| mirror.content.is_some()) {
-                    MirrorAction::Mirror
-                } else {
-                    MirrorAction::Unread
-                }
-            }
-            _ => MirrorAction::Withdraw,
+        let Some(id) = self.services.find(name) else {
+            return MirrorAction::Withdraw;
+        };
+        let service = &self.services[id].facts;
+        if service.is_managed() && !service.custom {
+            return MirrorAction::GiveWay;
+        }
+        let may_be_mirrored = |id| self.endpoints[id].may_be_mirrored();
+        if !service.selectorless || !self.endpoints.find(name).is_some_and(may_be_mirrored) {
+            return MirrorAction::Withdraw;
+        }
+        let mirror = self.mirrors.by_name.get(name);
+        if mirror.is_some_and(|mirror| mirror.content.is_some()) {
+            MirrorAction::Mirror
+        } else {
+            MirrorAction::Unread
         }
     }
 

@@ -199,6 +199,10 @@ impl Notifications {
 
     /// Takes some notifications, in the order in which they came, and after the last one how many were left out.
     pub(super) fn take(&mut self, most: usize) -> Vec<Notification> {
+        if self.is_empty() {
+            // After most messages. Something is left out only while others wait.
+            return Vec::new();
+        }
         let count = most.min(self.waiting.len());
         let mut taken: Vec<_> = self.waiting.drain(..count).collect();
         for kind in taken.iter().filter_map(Notification::kind) {

@@ -154,7 +154,7 @@ impl Publishing for EndpointsDesk<'_> {
         let entry = &self.endpoints.objects[id];
         let service = self.services.find(&entry.name)?;
         let published = self.published(service);
-        let body = self.endpoints_body(service, &published);
+        let body = self.endpoints_body(service, Some(&entry.object), &published);
         let (visited, read) = (body.addresses() as u64, self.listed_ports(service));
         let departing = body.fingerprint();
         let same = entry.published == Some(departing);
@@ -415,9 +415,9 @@ impl EndpointsDesk<'_> {
         encoder: &mut E,
     ) -> Option<BuiltRequest<E::Body>> {
         let pending = self.ctx.pending_lists.any();
-        if let Some(id) = self.endpoints.objects.find(name)
-            && let object = &mut self.endpoints.objects[id].object
-            && matches!(object.phase, Phase::Leftover { .. })
+        let id = self.endpoints.objects.find(name)?;
+        let object = &mut self.endpoints.objects[id].object;
+        if matches!(object.phase, Phase::Leftover { .. })
             && object.flight.is_none()
             && !object.needs_refetch
             && !pending
@@ -427,7 +427,7 @@ impl EndpointsDesk<'_> {
             object.phase = Phase::Unmanaged;
             return None;
         }
-        Lifecycle::build_request(self, name, encoder)
+        self.request(id, encoder)
     }
 
     /// Handles the answer to a request. Returns the object if it is due again.
@@ -437,11 +437,11 @@ impl EndpointsDesk<'_> {
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
-        if self.endpoints.objects.in_flight(name).is_none() {
+        let Some(id) = self.endpoints.objects.in_flight(name) else {
             self.answered_late(name, &outcome);
             return None;
-        }
-        Lifecycle::apply_outcome(self, name, outcome, why)
+        };
+        self.answered(id, name, outcome, why)
     }
 
     /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may
@@ -527,14 +527,10 @@ impl EndpointsDesk<'_> {
     fn endpoints_body<'a>(
         &'a self,
         id: ServiceId,
+        object: Option<&'a ObjectState>,
         published: &'a Subsets<SlicePort, AddressBody<'a>>,
     ) -> EndpointsBody<'a> {
         let service = &self.services[id].facts;
-        let object = self
-            .endpoints
-            .objects
-            .find(&service.name)
-            .map(|id| &self.endpoints.objects[id].object);
         EndpointsBody {
             metadata: Metadata {
                 namespace: &self.ctx.namespace,
@@ -553,6 +549,9 @@ impl EndpointsDesk<'_> {
 
     /// Returns the fingerprint of what a managed Service's object should hold.
     pub(super) fn endpoints_fingerprint(&self, id: ServiceId) -> NonZeroU64 {
-        self.endpoints_body(id, &self.published(id)).fingerprint()
+        let objects = &self.endpoints.objects;
+        let object = objects.find(&self.services[id].facts.name);
+        let object = object.map(|id| &objects[id].object);
+        self.endpoints_body(id, object, &self.published(id)).fingerprint()
     }
 }

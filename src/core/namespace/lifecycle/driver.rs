@@ -26,9 +26,14 @@ const FIRST_THAT_REMOVES: u8 = 2;
 /// The operations on objects of any kind.
 pub(in crate::core::namespace) trait Lifecycle: Publishing {
     /// Builds the request of an object whose turn has come, or returns `None` if nothing is due any more.
-    /// A kind that has more to do at this moment has a method of the same name, which calls this one.
+    /// A kind that has more to do at this moment has a method of the same name, which calls this one, or `request`.
     fn build_request<E: Encode>(&mut self, name: &str, encoder: &mut E) -> Option<BuiltRequest<E::Body>> {
         let id = objects(self).find(name)?;
+        self.request(id, encoder)
+    }
+
+    /// Builds the request of an object that has been found.
+    fn request<E: Encode>(&mut self, id: Id<Self>, encoder: &mut E) -> Option<BuiltRequest<E::Body>> {
         let entry = &objects(self)[id];
         let object: &ObjectState = entry.as_ref();
         if object.flight.is_some() {
