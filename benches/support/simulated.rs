@@ -67,10 +67,10 @@ impl Simulated {
         seed: u64,
     ) -> Self {
         let key = |object: usize| {
-            Hashed::new(ObjectKey {
-                namespace: format!("ns{}", object / of_namespace).into(),
-                object: ObjectName::slice(format!("slice{object}").into()),
-            })
+            ObjectKey::hashed(
+                format!("ns{}", object / of_namespace),
+                ObjectName::slice(format!("slice{object}").into()),
+            )
         };
         let keys: Vec<_> = (0..objects).map(key).collect();
         let service = |object: usize| format!("service{}", object / of_service).into();
@@ -86,10 +86,7 @@ impl Simulated {
     pub(crate) fn with_endpoints(mut self, of_service: usize) -> Self {
         for slice in (0..self.keys.len()).step_by(of_service) {
             let (namespace, service) = (&self.keys[slice].namespace, &self.services[slice]);
-            let key = Hashed::new(ObjectKey {
-                namespace: Arc::clone(namespace),
-                object: ObjectName::endpoints(Arc::clone(service)),
-            });
+            let key = ObjectKey::hashed(Arc::clone(namespace), ObjectName::endpoints(Arc::clone(service)));
             self.numbers.insert(key.clone(), self.keys.len());
             self.services.push(Arc::clone(service));
             self.keys.push(key);
@@ -100,10 +97,7 @@ impl Simulated {
     /// Adds so many slices of one Service in a namespace of their own. Their numbers follow those of the others.
     pub(crate) fn with_more(mut self, number: usize) -> Self {
         for more in 0..number {
-            let key = Hashed::new(ObjectKey {
-                namespace: "more".into(),
-                object: ObjectName::slice(format!("more{more}").into()),
-            });
+            let key = ObjectKey::hashed("more", ObjectName::slice(format!("more{more}").into()));
             self.numbers.insert(key.clone(), self.keys.len());
             self.services.push("more".into());
             self.keys.push(key);
@@ -116,10 +110,10 @@ impl Simulated {
         for namespace in 0..namespaces {
             let name: Arc<str> = format!("added{namespace}").into();
             for slice in 0..slices {
-                let key = Hashed::new(ObjectKey {
-                    namespace: Arc::clone(&name),
-                    object: ObjectName::slice(format!("slice{slice}").into()),
-                });
+                let key = ObjectKey::hashed(
+                    Arc::clone(&name),
+                    ObjectName::slice(format!("slice{slice}").into()),
+                );
                 self.numbers.insert(key.clone(), self.keys.len());
                 self.services.push(Arc::clone(&name));
                 self.keys.push(key);
@@ -131,13 +125,13 @@ impl Simulated {
     /// Adds so many slices that mirror Endpoints, in a namespace of their own. Their numbers follow those of the others.
     pub(crate) fn with_mirrored(mut self, number: usize) -> Self {
         for mirrored in 0..number {
-            let key = Hashed::new(ObjectKey {
-                namespace: "mirrored".into(),
-                object: ObjectName {
+            let key = ObjectKey::hashed(
+                "mirrored",
+                ObjectName {
                     output: Output::Mirrored,
                     ..ObjectName::slice(format!("mirrored{mirrored}").into())
                 },
-            });
+            );
             self.numbers.insert(key.clone(), self.keys.len());
             self.services.push(format!("mirrored{mirrored}").into());
             self.keys.push(key);
@@ -147,7 +141,7 @@ impl Simulated {
 
     fn report(&mut self, object: usize, reply: Option<Reply>, wanted: Option<Priority>, now: Duration) {
         let item = |priority| WorkItem {
-            object: self.keys[object].object.clone(),
+            object: (*self.keys[object].object).clone(),
             service: Arc::clone(&self.services[object]),
             exists: true,
             priority,

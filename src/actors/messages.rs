@@ -25,9 +25,9 @@ pub enum ShardMsg {
     /// Changes wait in the inbox. At most one of these is in the mailbox.
     Wake,
     /// The writer is ready to send a request for each of these objects. There are at most `GRANTED_AT_ONCE`.
-    Grant(SmallVec<[ObjectName; 2]>),
+    Grant(SmallVec<[Hashed<ObjectName>; 2]>),
     /// The outcome of an object's request, and the server's message if the server refused it.
-    Outcome(ObjectName, Outcome, Option<Box<str>>),
+    Outcome(Hashed<ObjectName>, Outcome, Option<Box<str>>),
     /// The timer of a dry run has fired: it is time to compare again.
     Look,
     /// A timer has fired: a followed Lease may have expired, or a slice that gives way may have waited long enough.
@@ -108,7 +108,12 @@ pub struct ReportBox {
 impl WriterHandle {
     /// Queues a shard's reports about objects of its namespace, in this order. `noticed` is when the shard noticed the changes
     /// that made the objects due.
-    pub fn report(&self, namespace: &Hashed<Arc<str>>, reports: Vec<(ObjectName, Report)>, noticed: Instant) {
+    pub fn report(
+        &self,
+        namespace: &Hashed<Arc<str>>,
+        reports: Vec<(Hashed<ObjectName>, Report)>,
+        noticed: Instant,
+    ) {
         let noticed = self.at(noticed);
         let mut mailbox = self.lock();
         for (object, report) in reports {
@@ -259,7 +264,7 @@ mod tests {
         let handle = WriterHandle::default();
         let namespace = Hashed::new(Arc::from("ns"));
         let report = |name: usize, report: &Report| {
-            let object = ObjectName::slice(name.to_string().as_str().into());
+            let object = Hashed::new(ObjectName::slice(name.to_string().as_str().into()));
             handle.report(&namespace, vec![(object, report.clone())], Instant::now());
         };
         let (settled, nothing) = (Report::Replied(Reply::Settled), Report::Replied(Reply::Nothing));
@@ -289,12 +294,12 @@ mod tests {
         // A ping that takes a part sends the wake-up for the rest.
         handle.lock().reports.push(
             &namespace,
-            ObjectName::slice("a".into()),
+            Hashed::new(ObjectName::slice("a".into())),
             nothing.clone(),
             Duration::ZERO,
         );
         for name in 0..TAKEN_AT_ONCE {
-            let name = ObjectName::slice(name.to_string().as_str().into());
+            let name = Hashed::new(ObjectName::slice(name.to_string().as_str().into()));
             handle
                 .lock()
                 .reports

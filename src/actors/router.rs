@@ -10,7 +10,7 @@ use super::standing::StandingProblems;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
-use crate::core::hash::{Hashed, KeyedMap, KeyedState};
+use crate::core::hash::{KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::{Change, Delivery};
 use crate::core::lists::Demand;
@@ -196,8 +196,7 @@ impl Router {
                 output: event.output(),
                 name: event.name().into(),
             };
-            let namespace = delivery.namespace.clone();
-            Some(Hashed::new(ObjectKey { namespace, object }))
+            Some(ObjectKey::hashed(delivery.namespace.clone(), object))
         });
         let mut gone = gone.peekable();
         // Most deliveries have none, and need not lock the mailbox.

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::cluster::encodings::Encodings;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
+use crate::core::inbox::Applying;
 use crate::core::namespace::{Kind, NamespaceState, Notification, NotificationKind, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
@@ -123,40 +124,61 @@ impl ShardState {
         }
     }
 
+    /// Takes the changes from the inbox and applies them as far as one turn goes. Returns the rest, if there is one, and when the
+    /// first of them was noticed.
+    ///
+    /// The rest is boxed, and this is no part of an `async` function: changes are large, few wake-ups have more than one turn, and
+    /// the runtime moves the future of a message's handler several times, with room for all that it may ever hold.
+    fn begin_changes(&mut self) -> (Option<Box<Applying>>, Option<Instant>) {
+        let (mut pending, sequence, woken) = self.inbox.take();
+        if let Some(dry_run) = &mut self.dry_run {
+            dry_run.take(&mut pending, &self.core);
+        }
+        self.sequence = sequence;
+        let mut applying = pending.begin();
+        self.turn = TurnBudget::for_a_turn();
+        let applied = applying.step(&mut self.core, &mut self.nodes, &mut self.turn);
+        ((!applied).then(|| Box::new(applying)), woken)
+    }
+
+    /// Applies the rest of the changes, over as many turns as they take.
+    async fn finish_changes(&mut self, mut rest: Box<Applying>) {
+        loop {
+            self.yield_turn().await;
+            if rest.step(&mut self.core, &mut self.nodes, &mut self.turn) {
+                return;
+            }
+        }
+    }
+
     /// Handles a message that came at this time, except for planning. Returns the reports for the writer, and when the changes
     /// behind the coming plan were noticed.
     async fn take(
         &mut self,
         message: ShardMsg,
         began: Instant,
-    ) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
+    ) -> (Vec<(Hashed<ObjectName>, Report)>, Option<Instant>) {
         self.core.advance(self.leases.at(began));
         match message {
             ShardMsg::Wake => {
-                let (mut pending, sequence, woken) = self.inbox.take();
-                if let Some(dry_run) = &mut self.dry_run {
-                    dry_run.take(&mut pending, &self.core);
-                }
-                self.sequence = sequence;
-                let mut applying = pending.begin();
-                self.turn = TurnBudget::for_a_turn();
-                while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
-                    self.yield_turn().await;
+                let (rest, woken) = self.begin_changes();
+                if let Some(rest) = rest {
+                    self.finish_changes(rest).await;
                 }
                 return (Vec::new(), woken);
             }
             ShardMsg::Grant(objects) => {
                 let mut replies = Vec::with_capacity(objects.len());
-                for object in objects {
+                for object in &objects {
                     if self.turn.is_spent() {
                         // Each may be a megabyte.
                         self.yield_turn().await;
                     }
                     let (kind, before) = (Kind::from(object.output), self.core.work().total());
                     let reply =
-                        Report::to_grant(self.core.build_request(&object, &mut self.encodings.of(kind)));
+                        Report::to_grant(self.core.build_request(object, &mut self.encodings.of(kind)));
                     self.turn.spend(self.core.work().total() - before);
-                    replies.push((object, reply));
+                    replies.push((object.clone(), reply));
                 }
                 return (replies, None);
             }
@@ -197,12 +219,12 @@ impl ShardState {
     }
 
     /// Plans, yielding between turns, and sends the reports to the writer in this order.
-    async fn plan(&mut self, mut said: Vec<(ObjectName, Report)>, noticed: Instant) {
+    async fn plan(&mut self, mut said: Vec<(Hashed<ObjectName>, Report)>, noticed: Instant) {
         let mut wants = Vec::new();
         loop {
             let planned = self.core.step_plan(&mut wants, &mut self.turn);
             let wanted = wants.drain(..);
-            said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
+            said.extend(wanted.map(|want| (Hashed::new(want.object.clone()), Report::Wanted(want))));
             if !said.is_empty() {
                 let said = std::mem::take(&mut said);
                 self.writer.report(&self.namespace, said, noticed);

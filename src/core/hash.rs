@@ -132,11 +132,6 @@ impl<K> Hashed<K> {
     pub(super) fn known_hash(&self) -> u64 {
         self.hash
     }
-
-    /// Returns the key alone.
-    pub fn into_key(self) -> K {
-        self.key
-    }
 }
 
 impl<K> Deref for Hashed<K> {
@@ -174,6 +169,12 @@ impl<K: Ord> Ord for Hashed<K> {
 }
 
 impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+impl<K: fmt::Display> fmt::Display for Hashed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key.fmt(f)
     }
@@ -345,15 +346,19 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_hashed_parts_has_the_hash_of_the_whole() {
-        let object = ObjectName::slice("s".into());
-        let key = ObjectKey {
-            namespace: "n".into(),
-            object: object.clone(),
-        };
-        let of_parts = ObjectKey::of_hashed(&Hashed::new("n".into()), Hashed::new(object));
-        // Both the hash and the key count.
-        assert!(of_parts == Hashed::new(key));
+    fn both_parts_of_a_key_count_in_its_hash() {
+        let hashes: HashSet<u64> = (0..100)
+            .flat_map(|namespace| (0..100).map(move |name| (namespace.to_string(), name.to_string())))
+            .map(|(namespace, name)| {
+                let object = ObjectName::slice(name.as_str().into());
+                ObjectKey::hashed(namespace.as_str(), object).known_hash()
+            })
+            .collect();
+        assert_eq!(hashes.len(), 100 * 100);
+        // A table of this size takes the lowest bits.
+        let places: HashSet<u64> = hashes.iter().map(|hash| hash % (1 << 14)).collect();
+        // Random numbers take 7,485 of the 16,384 places.
+        assert!((7_200..7_800).contains(&places.len()), "{}", places.len());
     }
 
     #[test]

@@ -5,13 +5,12 @@ mod rare;
 
 use self::rare::Rare;
 use super::backoff::Retry;
-use super::hash::{Hashed, hash_of};
+use super::hash::Hashed;
 use super::ids::Uid;
 use super::priority::Priority;
 use super::time::earliest;
 use serde::Serialize;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A kind of object that the controller writes.
@@ -34,29 +33,33 @@ pub struct ObjectName {
     pub name: Arc<str>,
 }
 
-/// An object that the controller writes, identified cluster-wide.
+/// An object that the controller writes, identified cluster-wide. Its parts carry their hashes, which are needed several times
+/// for each write. The only way to hash it is [`Self::of_hashed`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ObjectKey {
     /// The namespace.
-    pub namespace: Arc<str>,
+    pub namespace: Hashed<Arc<str>>,
     /// The kind and name.
-    pub object: ObjectName,
-}
-
-impl Hash for ObjectKey {
-    /// Combines the hashes of both parts, so that [`Self::of_hashed`] need not hash them again.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (hash_of(&*self.namespace), hash_of(&self.object)).hash(state);
-    }
+    pub object: Hashed<ObjectName>,
 }
 
 impl ObjectKey {
-    /// Creates a hashed key from parts that have been hashed.
-    pub fn of_hashed(namespace: &Hashed<Arc<str>>, object: Hashed<ObjectName>) -> Hashed<Self> {
-        let hash = hash_of(&(namespace.known_hash(), object.known_hash()));
-        let namespace = Arc::clone(namespace);
-        let object = object.into_key();
+    /// Creates the hashed key of an object of a namespace.
+    pub fn hashed(namespace: impl Into<Arc<str>>, object: ObjectName) -> Hashed<Self> {
+        Self::of_hashed(Hashed::new(namespace.into()), Hashed::new(object))
+    }
+
+    /// Creates a hashed key from parts that have been hashed. Hashes with a secret key combined by an exclusive or are simple
+    /// tabulation hashing, which serves a table as well as random hashes do (Pătraşcu and Thorup, *The power of simple
+    /// tabulation hashing*, 2011). One of them is rotated, so that parts of equal hashes do not cancel each other out.
+    pub fn of_hashed(namespace: Hashed<Arc<str>>, object: Hashed<ObjectName>) -> Hashed<Self> {
+        let hash = namespace.known_hash().rotate_left(32) ^ object.known_hash();
         Hashed::with_hash(Self { namespace, object }, hash)
+    }
+
+    /// Returns the hash of the namespace's name.
+    pub(super) fn tenant(&self) -> u64 {
+        self.namespace.known_hash()
     }
 }
 

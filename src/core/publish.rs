@@ -328,7 +328,7 @@ impl Publisher {
             Output::Endpoints => (true, self.pacing.endpoints_batch),
             Output::Mirrored => (false, self.pacing.mirrored_batch),
         };
-        let tenant = hash_of(&*key.namespace);
+        let tenant = key.tenant();
         let urgency = Urgency {
             priority: want.priority,
             yields,
@@ -417,7 +417,7 @@ impl Publisher {
             self.fan_out.nothing(key, paid, now);
         }
         self.bucket.give_back();
-        self.stuck.ended(key, hash_of(&*key.namespace), End::Nothing);
+        self.stuck.ended(key, End::Nothing);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unserved.remove(key);
@@ -435,7 +435,7 @@ impl Publisher {
         self.fan_out.answered(key, effect, now);
         // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
-        let namespace = hash_of(&*key.namespace);
+        let namespace = key.tenant();
         let end = match load {
             _ if reads => End::Nothing,
             Load::Answered => End::CarriedOut,
@@ -450,7 +450,7 @@ impl Publisher {
         let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
         // If it has left its place, it takes one all the same, since it is answered.
         let in_flight = self.window_taken().max(1);
-        let waited_for_webhook = self.stuck.ended(key, namespace, end);
+        let waited_for_webhook = self.stuck.ended(key, end);
         match pause {
             Some(pause) => {
                 self.pauses.asked(namespace, pause, counts, now);
@@ -567,7 +567,7 @@ impl Publisher {
             (true, Some((_, false))) => None,
         };
         if let Some((key, priority, age)) = next {
-            let promptness = self.stuck.namespaces().of(hash_of(&*key.namespace));
+            let promptness = self.stuck.namespaces().of(key.tenant());
             let paid = self.fan_out.granted(&key, priority, promptness, now);
             self.granted.insert(key.clone(), (self.term, paid));
             self.stuck.granted(&key, promptness, alone, now);

@@ -84,10 +84,7 @@ impl Play {
     }
 
     fn want(&mut self, namespace: &str, object: u32, priority: Priority) {
-        let key = Hashed::new(ObjectKey {
-            namespace: namespace.into(),
-            object: ObjectName::slice(format!("slice-{object}").into()),
-        });
+        let key = ObjectKey::hashed(namespace, ObjectName::slice(format!("slice-{object}").into()));
         self.since.entry(key.clone()).or_insert(self.now);
         self.report(&key, None, Some((priority, Retry::Now)));
     }
@@ -95,7 +92,7 @@ impl Play {
     fn report(&mut self, key: &Hashed<ObjectKey>, reply: Option<Reply>, wanted: Option<(Priority, Retry)>) {
         let wanted = wanted.map(|(priority, retry)| {
             let item = WorkItem {
-                object: key.object.clone(),
+                object: (*key.object).clone(),
                 service: Arc::from("service"),
                 exists: true,
                 priority,

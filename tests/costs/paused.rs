@@ -29,7 +29,7 @@ fn report(
 ) {
     let wanted = retry.map(|retry| {
         let item = WorkItem {
-            object: key.object.clone(),
+            object: (*key.object).clone(),
             service: key.object.name.clone(),
             exists: true,
             priority: Priority::Remove,
@@ -48,10 +48,7 @@ fn bytes_of_a_pause(objects: u32) -> usize {
     let mut now = Duration::ZERO;
     for number in 0..objects {
         let object = ObjectName::slice(format!("{number:0>253}").into());
-        let key = Hashed::new(ObjectKey {
-            namespace: namespace.as_str().into(),
-            object,
-        });
+        let key = ObjectKey::hashed(namespace.as_str(), object);
         report(&mut publisher, &key, None, Some(Retry::Now), now);
     }
     let before = allocated();

@@ -480,7 +480,8 @@ impl Process {
         drop((state.take_notifications(), state.take_syncs(), state.take_work()));
         let namespace = Hashed::new(NAMESPACE.into());
         for (object, report) in said {
-            self.reports.push(&namespace, object, report, self.now);
+            self.reports
+                .push(&namespace, Hashed::new(object), report, self.now);
         }
         self.wake_writer();
     }
@@ -508,7 +509,7 @@ impl Process {
                 Taken::Reported(key, reported) => (key, reported),
             };
             match self.publisher.change().reported(&key, reported, self.now) {
-                Replied::Send(built) => self.send(key.into_key().object, built.request),
+                Replied::Send(built) => self.send((*key.object).clone(), built.request),
                 Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
                 Replied::Nothing => {}
             }
@@ -536,7 +537,7 @@ impl Process {
         }
         loop {
             match self.publisher.change().next(self.now) {
-                Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant(key.into_key().object)),
+                Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant((*key.object).clone())),
                 Next::Wait { until, limited } => {
                     self.awaits_echo = limited == Some(Limit::Echoes);
                     if let Some(until) = until.filter(|until| self.tick.is_none_or(|tick| tick > *until)) {
@@ -639,8 +640,5 @@ fn version(happened: usize) -> u64 {
 }
 
 fn key(object: ObjectName) -> Hashed<ObjectKey> {
-    Hashed::new(ObjectKey {
-        namespace: NAMESPACE.into(),
-        object,
-    })
+    ObjectKey::hashed(NAMESPACE, object)
 }

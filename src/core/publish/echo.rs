@@ -47,7 +47,7 @@ use self::stalls::Stalls;
 use self::stream::{GrantedWrite, Place, Stream, Unversioned};
 use super::Load;
 use super::promptness::Promptness;
-use crate::core::hash::{Hashed, HashedMap, hash_of};
+use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
 use crate::core::priority::Priority;
@@ -554,7 +554,7 @@ impl Echoes {
                 let resource = Resource::from(key.object.output) as usize;
                 self.places[resource].free(write.removes);
                 self.unanswered[resource].ended(write);
-                self.awaiting_answer[resource].grew_old(write.number, hash_of(&*key.namespace));
+                self.awaiting_answer[resource].grew_old(write.number, key.tenant());
             }
         }
         for output in Output::ALL {

@@ -313,12 +313,14 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
     /// Ends the flight of an object: it was answered, or there was nothing to send. With `settled`, nothing more is
     /// due unless it is wanted again; otherwise that is known when it is wanted, or by [`Self::settled`].
     pub fn landed(&mut self, key: &K, settled: bool, now: Duration) {
-        let Some(mut entry) = self.entries.get(key).copied() else {
+        let Some(known) = self.entries.get_mut(key) else {
             return;
         };
-        let State::InFlight { again } = entry.state else {
+        let State::InFlight { again } = known.state else {
             return;
         };
+        known.state = State::Answered;
+        let mut entry = *known;
         self.in_flight -= 1;
         if let Some(tenant) = self.tenants.get_mut(&entry.urgency.tenant) {
             tenant.in_flight -= 1;
@@ -330,11 +332,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
             self.link(key, &mut entry, now);
             self.entries.insert(key.clone(), entry);
         } else if settled {
-            self.entries.remove(key);
-            self.leave_group(entry.urgency.group);
-        } else {
-            entry.state = State::Answered;
-            self.entries.insert(key.clone(), entry);
+            self.settled(key);
         }
     }
 
@@ -344,10 +342,11 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
             state: State::Answered,
             urgency,
             ..
-        }) = self.entries.get(key).copied()
+        }) = self.entries.get(key)
         {
+            let group = urgency.group;
             self.entries.remove(key);
-            self.leave_group(urgency.group);
+            self.leave_group(group);
         }
     }
 

@@ -109,13 +109,12 @@ impl Reports {
     pub fn push(
         &mut self,
         namespace: &Hashed<Arc<str>>,
-        object: ObjectName,
+        object: Hashed<ObjectName>,
         report: Report,
         noticed: Duration,
     ) {
-        let object = Hashed::new(object);
         if report == Report::Replied(Reply::Settled) {
-            return self.settled.push(ObjectKey::of_hashed(namespace, object));
+            return self.settled.push(ObjectKey::of_hashed(namespace.clone(), object));
         }
         let waiting = match self.by_namespace.entry(namespace.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -167,7 +166,7 @@ impl Reports {
         let (object, reported) = waiting
             .take()
             .expect("something of a namespace waits that has a turn");
-        let key = ObjectKey::of_hashed(&namespace, object);
+        let key = ObjectKey::of_hashed(namespace.clone(), object);
         if waiting.order.is_empty() {
             let emptied = self.by_namespace.remove(&namespace);
             self.spare = emptied

@@ -134,10 +134,7 @@ mod tests {
             signals.push(shown(version));
             let name = format!("s{version}").as_str().into();
             signals.push(Signal::Deleted {
-                key: Hashed::new(ObjectKey {
-                    namespace: "ns".into(),
-                    object: ObjectName::slice(name),
-                }),
+                key: ObjectKey::hashed("ns", ObjectName::slice(name)),
                 at: Duration::ZERO,
             });
             signals.push(Signal::Nodes(version as usize));

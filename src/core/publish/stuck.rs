@@ -14,7 +14,7 @@ mod recent;
 
 use super::promptness::{Promptness, PromptnessByNamespace};
 use crate::core::deadlines::Deadlines;
-use crate::core::hash::{Hashed, HashedSet, IdMap, hash_of};
+use crate::core::hash::{Hashed, HashedSet, IdMap};
 use crate::core::object::ObjectKey;
 use recent::{LongRequest, Recent};
 use std::time::Duration;
@@ -85,9 +85,10 @@ impl Stuck {
         self.recent.send(key, now);
     }
 
-    /// Records the end of a request for an object of a namespace. Returns whether its namespace was not prompt when it was granted, and writes that were
+    /// Records the end of a request for an object. Returns whether its namespace was not prompt when it was granted, and writes that were
     /// sent later were carried out promptly: then it waited for a webhook, as far as is known.
-    pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, namespace: u64, end: End) -> bool {
+    pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) -> bool {
+        let namespace = key.tenant();
         if end == End::Refused {
             self.namespaces.was_refused(namespace);
         }
@@ -129,7 +130,7 @@ impl Stuck {
                 sent,
                 promptness,
             } = request;
-            let namespace = hash_of(&*key.namespace);
+            let namespace = key.tenant();
             *self.by_namespace.entry(namespace).or_default() += 1;
             if promptness != Promptness::Prompt {
                 self.others_long.insert(key.clone());

@@ -22,24 +22,16 @@ fn pacing(qps: f64, in_flight: usize) -> Pacing {
 }
 
 fn key(namespace: &str, name: &str) -> Hashed<ObjectKey> {
-    Hashed::new(ObjectKey {
-        namespace: namespace.into(),
-        object: ObjectName::slice(name.into()),
-    })
+    ObjectKey::hashed(namespace, ObjectName::slice(name.into()))
 }
 
 fn push(reports: &mut Reports, key: &ObjectKey, report: Report) {
-    reports.push(
-        &Hashed::new(key.namespace.clone()),
-        key.object.clone(),
-        report,
-        NOW,
-    );
+    reports.push(&key.namespace, key.object.clone(), report, NOW);
 }
 
 fn want(key: &ObjectKey, retry: Retry) -> WorkItem {
     WorkItem {
-        object: key.object.clone(),
+        object: (*key.object).clone(),
         service: Arc::from("s"),
         exists: true,
         priority: Priority::Add,
@@ -470,12 +462,8 @@ fn written_in_ten_seconds(publisher: &mut Publisher, keys: &[Hashed<ObjectKey>])
 
 #[test]
 fn endpoints_had_no_limit_while_their_own_watch_told_nothing() {
-    let endpoints = |number: usize| {
-        Hashed::new(ObjectKey {
-            namespace: "ns".into(),
-            object: ObjectName::endpoints(format!("e{number}").as_str().into()),
-        })
-    };
+    let endpoints =
+        |number: usize| ObjectKey::hashed("ns", ObjectName::endpoints(format!("e{number}").as_str().into()));
     let slice = |number: usize| key("ns", &format!("s{number}"));
     let endpoints: Vec<_> = (0..30).map(endpoints).collect();
     let slices: Vec<_> = (0..30).map(slice).collect();

@@ -12,10 +12,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn key(number: u64) -> Hashed<ObjectKey> {
-    Hashed::new(ObjectKey {
-        namespace: "ns".into(),
-        object: ObjectName::slice(format!("s{number}").as_str().into()),
-    })
+    ObjectKey::hashed("ns", ObjectName::slice(format!("s{number}").as_str().into()))
 }
 
 /// Places of slices, whose watch is open, on a server that others watch.

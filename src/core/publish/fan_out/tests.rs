@@ -12,10 +12,7 @@ fn key(output: Output, name: &str) -> Hashed<ObjectKey> {
         output,
         ..ObjectName::slice(name.into())
     };
-    Hashed::new(ObjectKey {
-        namespace: "ns".into(),
-        object,
-    })
+    ObjectKey::hashed("ns", object)
 }
 
 fn slice(name: &str) -> Hashed<ObjectKey> {

@@ -36,6 +36,9 @@ pub(super) struct LongRequest {
     pub(super) promptness: Promptness,
 }
 
+/// Requests by the time at which they were granted or sent.
+type Line = VecDeque<(Duration, Hashed<ObjectKey>)>;
+
 /// Requests in the order of time. Owned by [`super::Stuck`].
 ///
 /// Each write enters and leaves, so both are done without a search. A line keeps what has left until it comes up, which takes no
@@ -45,8 +48,8 @@ pub(super) struct Recent {
     requests: HashedMap<ObjectKey, RecentRequest>,
     /// The number of requests by promptness.
     counts: [usize; Promptness::ALL.len()],
-    granted: VecDeque<(Duration, Hashed<ObjectKey>)>,
-    sent: VecDeque<(Duration, Hashed<ObjectKey>)>,
+    granted: Line,
+    sent: Line,
 }
 
 impl Recent {
@@ -65,7 +68,7 @@ impl Recent {
             request.since = Since::Sent(now);
             self.sent.push_back((now, key.clone()));
             // It is not taken for one that is still being built.
-            self.drop_left();
+            drop_left(&mut self.granted, &self.requests, Since::Granted);
         }
     }
 
@@ -82,9 +85,7 @@ impl Recent {
 
     /// Takes the first request that has been out for long by now, that is for this time.
     pub(super) fn pop_long(&mut self, long: Duration, now: Duration) -> Option<LongRequest> {
-        let due = |line: &VecDeque<(Duration, _)>, after: Duration| {
-            line.front().is_some_and(|(at, _)| *at + after <= now)
-        };
+        let due = |line: &Line, after: Duration| line.front().is_some_and(|(at, _)| *at + after <= now);
         let line = if due(&self.sent, long) {
             &mut self.sent
         } else if due(&self.granted, BUILDS) {
@@ -103,7 +104,7 @@ impl Recent {
 
     /// Returns when the next request will have been out for long, that is for this time.
     pub(super) fn next(&self, long: Duration) -> Option<Duration> {
-        let first = |line: &VecDeque<(Duration, _)>, after: Duration| line.front().map(|(at, _)| *at + after);
+        let first = |line: &Line, after: Duration| line.front().map(|(at, _)| *at + after);
         let times = [first(&self.sent, long), first(&self.granted, BUILDS)];
         times.into_iter().flatten().min()
     }
@@ -111,26 +112,23 @@ impl Recent {
     fn take(&mut self, key: &Hashed<ObjectKey>) -> Option<RecentRequest> {
         let request = self.requests.remove(key)?;
         self.counts[request.promptness as usize] -= 1;
-        self.drop_left();
+        match request.since {
+            Since::Granted(_) => drop_left(&mut self.granted, &self.requests, Since::Granted),
+            Since::Sent(_) => drop_left(&mut self.sent, &self.requests, Since::Sent),
+        }
         Some(request)
     }
+}
 
-    /// Drops what has left from the beginnings of the lines.
-    fn drop_left(&mut self) {
-        let requests = &self.requests;
-        let has_left = |key: &Hashed<ObjectKey>, since: Since| {
-            requests.get(key).is_none_or(|request| request.since != since)
-        };
-        while let Some((at, key)) = self.sent.front()
-            && has_left(key, Since::Sent(*at))
-        {
-            self.sent.pop_front();
-        }
-        while let Some((at, key)) = self.granted.front()
-            && has_left(key, Since::Granted(*at))
-        {
-            self.granted.pop_front();
-        }
+/// Drops what has left from the beginning of a line.
+fn drop_left(line: &mut Line, requests: &HashedMap<ObjectKey, RecentRequest>, since: fn(Duration) -> Since) {
+    let has_left = |at: Duration, key: &Hashed<ObjectKey>| {
+        requests.get(key).is_none_or(|request| request.since != since(at))
+    };
+    while let Some((at, key)) = line.front()
+        && has_left(*at, key)
+    {
+        line.pop_front();
     }
 }
 
@@ -142,10 +140,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn key(name: &str) -> Hashed<ObjectKey> {
-        Hashed::new(ObjectKey {
-            namespace: "n".into(),
-            object: ObjectName::slice(name.into()),
-        })
+        ObjectKey::hashed("n", ObjectName::slice(name.into()))
     }
 
     /// Takes the next one at a time at which ten milliseconds are long.

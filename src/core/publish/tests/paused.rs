@@ -21,7 +21,7 @@ fn next(publisher: &Publisher, now: Duration) -> (Option<Arc<str>>, usize) {
     let mut queue = publisher.queue.clone();
     let most = publisher.window().div_ceil(2);
     let next = queue.next_but(most, Classes::ALL, held, now);
-    (next.map(|(key, ..)| key.namespace.clone()), looks.get())
+    (next.map(|(key, ..)| Arc::clone(&key.namespace)), looks.get())
 }
 
 /// Grants and sends the next write, which is of this object, and ends it.

@@ -99,11 +99,8 @@ fn a_quiet_watch_of_mirrored_slices_let_twenty_writes_a_second_go_though_nothing
 
 /// Of this namespace, and not answered.
 fn granted_in(echoes: &mut Echoes, namespace: usize, number: u64, now: Duration) {
-    let of = ObjectKey {
-        namespace: format!("other{namespace}").into(),
-        ..(*key(number)).clone()
-    };
-    echoes.granted(&Hashed::new(of), Remove, Prompt, now);
+    let of = ObjectKey::hashed(format!("other{namespace}"), (*key(number).object).clone());
+    echoes.granted(&of, Remove, Prompt, now);
 }
 
 #[test]

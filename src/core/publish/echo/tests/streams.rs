@@ -3,13 +3,13 @@
 use super::*;
 
 pub(super) fn mirrored(number: u64) -> Hashed<ObjectKey> {
-    Hashed::new(ObjectKey {
-        namespace: "ns".into(),
-        object: ObjectName {
+    ObjectKey::hashed(
+        "ns",
+        ObjectName {
             output: Output::Mirrored,
             ..ObjectName::slice(format!("m{number}").as_str().into())
         },
-    })
+    )
 }
 
 #[test]
