@@ -127,8 +127,9 @@ impl ShardState {
     /// Takes the changes from the inbox and applies them as far as one turn goes. Returns the rest, if there is one, and when the
     /// first of them was noticed.
     ///
-    /// The rest is boxed, and this is no part of an `async` function: changes are large, few wake-ups have more than one turn, and
-    /// the runtime moves the future of a message's handler several times, with room for all that it may ever hold.
+    /// The rest is boxed, and this is no `async` function, because of what it would add to the future of a message's handler. That
+    /// has room for all that it ever holds across a pause, and the runtime moves it several times before it begins. Changes are
+    /// large, and few wake-ups have more than one turn.
     fn begin_changes(&mut self) -> (Option<Box<Applying>>, Option<Instant>) {
         let (mut pending, sequence, woken) = self.inbox.take();
         if let Some(dry_run) = &mut self.dry_run {

@@ -85,8 +85,8 @@ impl Stuck {
         self.recent.send(key, now);
     }
 
-    /// Records the end of a request for an object. Returns whether its namespace was not prompt when it was granted, and writes that were
-    /// sent later were carried out promptly: then it waited for a webhook, as far as is known.
+    /// Records the end of a request for an object. Returns whether its namespace was not prompt when it was granted, and writes
+    /// that were sent later were carried out promptly: then it waited for a webhook, as far as is known.
     pub(super) fn ended(&mut self, key: &Hashed<ObjectKey>, end: End) -> bool {
         let namespace = key.tenant();
         if end == End::Refused {
