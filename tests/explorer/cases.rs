@@ -75,11 +75,13 @@ pub(crate) enum Fault {
     EchoLost,
     /// The writer is told of it twice.
     EchoTwice,
+    /// A scrape, which is no fault: the writer takes the reports that wait, whether or not it was woken for them.
+    Scrape,
 }
 
 impl Fault {
     /// The faults that strike once.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::LostBefore,
         Self::LostAfter,
         Self::Conflict,
@@ -89,6 +91,7 @@ impl Fault {
         Self::ForeignDelete,
         Self::OutputsExpire,
         Self::PodsExpire,
+        Self::Scrape,
     ];
 }
 

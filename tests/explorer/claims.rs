@@ -164,8 +164,8 @@ impl<'c> Stage<'c> {
             while !process.to_shard.is_empty() {
                 process.shard_turn();
             }
-            while !process.to_writer.is_empty() {
-                process.writer_turn();
+            while let Some(message) = process.to_writer.pop_front() {
+                process.tell_writer(message);
             }
         }
     }

@@ -43,6 +43,7 @@ pub(crate) enum ToWriter {
     Wake,
     Done(ObjectName, Outcome, Load),
     Tick,
+    Ping,
 }
 
 /// A request that is out.
@@ -498,6 +499,11 @@ impl Process {
         }
     }
 
+    /// Returns whether reports wait that the writer would take.
+    pub(crate) fn has_reports(&self) -> bool {
+        self.reports.settled() > 0 || self.reports.is_urgent()
+    }
+
     /// The writer takes what the shard has reported, and changes of role.
     fn take_reports(&mut self) {
         while let Some(taken) = self.reports.take() {
@@ -516,20 +522,20 @@ impl Process {
         }
     }
 
-    /// The writer handles its next message.
-    pub(crate) fn writer_turn(&mut self) {
+    /// The writer handles a message.
+    pub(crate) fn tell_writer(&mut self, message: ToWriter) {
         self.publisher.change().set_term(Term(self.term));
-        match self.to_writer.pop_front() {
-            None => return,
-            Some(ToWriter::Wake) => {
+        for signal in self.signals.take() {
+            self.publisher.change().signalled(&signal, self.now);
+        }
+        match message {
+            ToWriter::Wake => {
                 self.writer_woken = false;
                 self.take_reports();
             }
-            Some(ToWriter::Done(object, outcome, load)) => self.done(&object, outcome, load),
-            Some(ToWriter::Tick) => self.tick = self.tick.filter(|&at| at > self.now),
-        }
-        for signal in self.signals.take() {
-            self.publisher.change().signalled(&signal, self.now);
+            ToWriter::Done(object, outcome, load) => self.done(&object, outcome, load),
+            ToWriter::Tick => self.tick = self.tick.filter(|&at| at > self.now),
+            ToWriter::Ping => self.take_reports(),
         }
         if self.echoes {
             self.publisher.change().take_echoes();

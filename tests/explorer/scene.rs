@@ -282,8 +282,8 @@ impl<'s> Stage<'s> {
             while !process.to_shard.is_empty() {
                 process.shard_turn();
             }
-            while !process.to_writer.is_empty() {
-                process.writer_turn();
+            while let Some(message) = process.to_writer.pop_front() {
+                process.tell_writer(message);
             }
         }
         if self.scene.led {

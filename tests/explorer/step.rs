@@ -27,6 +27,8 @@ pub(crate) enum Step {
     /// The fault strikes: a request, an object, or a watch.
     FaultOf(ObjectName),
     FaultIn(Kind),
+    /// The fault is a scrape.
+    Scrape,
     /// Another process takes over. Its watch of pods has shown so many changes, and may be broken.
     Lead {
         shown: usize,

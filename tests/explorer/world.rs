@@ -2,7 +2,7 @@
 
 use crate::cases::{Case, Fault, apply, pods_after};
 use crate::model::{self, EndpointsTamper, MirroredTamper, Model, WatchEvent};
-use crate::process::{Flight, Listed, Process, ToShard};
+use crate::process::{Flight, Listed, Process, ToShard, ToWriter};
 use crate::search::{Part, System};
 use crate::step::Step;
 use endpointd::core::body::Request;
@@ -263,6 +263,7 @@ impl<'c> World<'c> {
                 .filter(|kind| kind.is_output() && self.follows(*kind))
                 .map(Step::FaultIn)
                 .collect(),
+            Fault::Scrape if self.process.has_reports() => vec![Step::Scrape],
             Fault::EchoLost | Fault::EchoTwice => [
                 (Kind::Slice, self.slices.is_empty()),
                 (Kind::Endpoints, self.endpoints.is_empty()),
@@ -278,7 +279,7 @@ impl<'c> World<'c> {
             {
                 vec![Step::FaultIn(Kind::Pod)]
             }
-            Fault::PodsExpire | Fault::CreatesFail => Vec::new(),
+            Fault::PodsExpire | Fault::CreatesFail | Fault::Scrape => Vec::new(),
         }
     }
 
@@ -456,7 +457,15 @@ impl System for World<'_> {
     fn take(&mut self, step: Step) -> Result<(), String> {
         match step {
             Step::Shard => self.process.shard_turn(),
-            Step::Writer => self.process.writer_turn(),
+            Step::Writer => {
+                let message = self.process.to_writer.pop_front();
+                self.process
+                    .tell_writer(message.ok_or("the writer has no message")?);
+            }
+            Step::Scrape => {
+                self.fault = None;
+                self.process.tell_writer(ToWriter::Ping);
+            }
             Step::Time => self.process.pass_time(),
             Step::Wait => end_wait(&mut self.process),
             Step::Change => {
@@ -517,11 +526,8 @@ impl System for World<'_> {
                 }
             }
             Step::FaultIn(kind) if matches!(self.fault, Some(Fault::EchoLost | Fault::EchoTwice)) => {
-                let times = if self.fault.take() == Some(Fault::EchoLost) {
-                    0
-                } else {
-                    2
-                };
+                let lost = self.fault.take() == Some(Fault::EchoLost);
+                let times = if lost { 0 } else { 2 };
                 let events = match kind {
                     Kind::Slice => &mut self.slices,
                     Kind::Endpoints => &mut self.endpoints,
@@ -572,7 +578,7 @@ impl System for World<'_> {
         // A change of leader, a fault and a request of a process that leads no longer may never come.
         let waits = |step: &Step| {
             let happens = matches!(step, Step::Late(_) | Step::Lead { .. } | Step::Lose);
-            let strikes = matches!(step, Step::FaultOf(_) | Step::FaultIn(_));
+            let strikes = matches!(step, Step::FaultOf(_) | Step::FaultIn(_) | Step::Scrape);
             happens || strikes
         };
         steps.iter().all(waits)
