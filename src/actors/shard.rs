@@ -124,12 +124,12 @@ impl ShardState {
         }
     }
 
-    /// Takes the changes from the inbox and applies them as far as one turn goes. Returns the rest, if there is one, and when the
-    /// first of them was noticed.
+    /// Takes the changes from the inbox and applies them as far as one turn goes. Returns the changes that are left, if any, and
+    /// when the first of all was noticed.
     ///
-    /// The rest is boxed, and this is no `async` function, because of what it would add to the future of a message's handler. That
-    /// has room for all that it ever holds across a pause, and the runtime moves it several times before it begins. Changes are
-    /// large, and few wake-ups have more than one turn.
+    /// This is no `async` function, and what is left is boxed, so that the future of a message's handler stays small. The future
+    /// has room for all that the handler ever holds across a pause, and the runtime moves it several times before it is polled.
+    /// Changes are large, and few wake-ups have more than one turn.
     fn begin_changes(&mut self) -> (Option<Box<Applying>>, Option<Instant>) {
         let (mut pending, sequence, woken) = self.inbox.take();
         if let Some(dry_run) = &mut self.dry_run {
@@ -142,7 +142,7 @@ impl ShardState {
         ((!applied).then(|| Box::new(applying)), woken)
     }
 
-    /// Applies the rest of the changes, over as many turns as they take.
+    /// Applies the changes that are left, over as many turns as they take.
     async fn finish_changes(&mut self, mut rest: Box<Applying>) {
         loop {
             self.yield_turn().await;

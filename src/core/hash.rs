@@ -123,7 +123,7 @@ impl<K: Hash> Hashed<K> {
 }
 
 impl<K> Hashed<K> {
-    /// Creates a key whose hash is known, and is what [`Self::new`] would compute.
+    /// Creates a key whose hash is known. It must be the same wherever this key is created.
     pub(super) fn with_hash(key: K, hash: u64) -> Self {
         Self { hash, key }
     }

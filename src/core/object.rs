@@ -49,11 +49,11 @@ impl ObjectKey {
         Self::of_hashed(Hashed::new(namespace.into()), Hashed::new(object))
     }
 
-    /// Creates a hashed key from parts that have been hashed. Hashes with a secret key combined by an exclusive or are simple
-    /// tabulation hashing, which serves a table as well as random hashes do (Pătraşcu and Thorup, *The power of simple
-    /// tabulation hashing*, 2011). One of them is rotated, so that parts of equal hashes do not cancel each other out.
+    /// Creates a hashed key from parts that have been hashed. An exclusive or of two hashes with a secret key is simple tabulation
+    /// hashing, which serves a table nearly as well as random hashes do (Pătraşcu and Thorup, *The power of simple tabulation
+    /// hashing*, 2011).
     pub fn of_hashed(namespace: Hashed<Arc<str>>, object: Hashed<ObjectName>) -> Hashed<Self> {
-        let hash = namespace.known_hash().rotate_left(32) ^ object.known_hash();
+        let hash = namespace.known_hash() ^ object.known_hash();
         Hashed::with_hash(Self { namespace, object }, hash)
     }
 

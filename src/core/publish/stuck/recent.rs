@@ -53,8 +53,12 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Adds a request that was granted.
+    /// Adds a request that was granted. An object has one request at most.
     pub(super) fn grant(&mut self, key: &Hashed<ObjectKey>, promptness: Promptness, now: Duration) {
+        debug_assert!(
+            !self.requests.contains_key(key),
+            "an object has one grant or request out"
+        );
         let since = Since::Granted(now);
         self.requests
             .insert(key.clone(), RecentRequest { since, promptness });
@@ -62,9 +66,13 @@ impl Recent {
         self.granted.push_back((now, key.clone()));
     }
 
-    /// Records that a request was sent.
+    /// Records that a request was sent, which it is once.
     pub(super) fn send(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
         if let Some(request) = self.requests.get_mut(key) {
+            debug_assert!(
+                matches!(request.since, Since::Granted(_)),
+                "a request is sent once"
+            );
             request.since = Since::Sent(now);
             self.sent.push_back((now, key.clone()));
             // It is not taken for one that is still being built.
