@@ -283,6 +283,20 @@ impl<'c> World<'c> {
         }
     }
 
+    /// The watch of an output shows its next event, and the writer is told of it so many times.
+    fn show_next(&mut self, kind: Kind, times: usize) -> Result<(), String> {
+        let events = match kind {
+            Kind::Slice => &mut self.slices,
+            Kind::Endpoints => &mut self.endpoints,
+            Kind::Mirrored => &mut self.mirrored,
+            Kind::Node | Kind::Pod | Kind::Service => return Err("inputs have no echoes".to_owned()),
+        };
+        let event = events.pop_front().ok_or("the watch has nothing to show")?;
+        self.process.echo(&event, times);
+        self.process.show(event);
+        Ok(())
+    }
+
     /// The server looks at a request.
     fn serve(&mut self, object: &ObjectName, fault: Option<Fault>) {
         let Some(Flight::Sent(request)) = self.process.flights.get(object).cloned() else {
@@ -495,16 +509,7 @@ impl System for World<'_> {
                 let (object, request) = self.late.remove(at.ok_or("no such request is late")?);
                 self.server.change().0.carry_out(&object, &request);
             }
-            Step::Watch(kind) => {
-                let events = match kind {
-                    Kind::Slice => &mut self.slices,
-                    Kind::Mirrored => &mut self.mirrored,
-                    _ => &mut self.endpoints,
-                };
-                let event = events.pop_front().ok_or("the watch has nothing to show")?;
-                self.process.echo(&event, 1);
-                self.process.show(event);
-            }
+            Step::Watch(kind) => self.show_next(kind, 1)?,
             Step::List(kind) if self.is_awaited(kind) => {
                 self.process.list(self.listed(kind), self.server.0.version);
             }
@@ -527,16 +532,7 @@ impl System for World<'_> {
             }
             Step::FaultIn(kind) if matches!(self.fault, Some(Fault::EchoLost | Fault::EchoTwice)) => {
                 let lost = self.fault.take() == Some(Fault::EchoLost);
-                let times = if lost { 0 } else { 2 };
-                let events = match kind {
-                    Kind::Slice => &mut self.slices,
-                    Kind::Endpoints => &mut self.endpoints,
-                    Kind::Mirrored => &mut self.mirrored,
-                    Kind::Node | Kind::Pod | Kind::Service => return Err("inputs have no echoes".to_owned()),
-                };
-                let event = events.pop_front().ok_or("the watch has nothing to show")?;
-                self.process.echo(&event, times);
-                self.process.show(event);
+                self.show_next(kind, if lost { 0 } else { 2 })?;
             }
             Step::FaultIn(kind) => {
                 self.fault = None;
