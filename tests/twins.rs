@@ -104,14 +104,18 @@ fn twin(scenario: &Value) -> Value {
                 );
             }
         }
-        let then = &mut step["then"];
-        then["endpoints"] = json!([]);
-        for list in ["endpointslices", "groups"] {
-            let slices = then.get_mut(list).and_then(Value::as_array_mut);
-            for slice in slices.into_iter().flatten() {
-                let manager = &mut slice["labels"][MANAGED_BY];
-                if *manager == "endpointslice-controller.k8s.io" {
-                    *manager = json!("endpointd.io");
+        for state in ["then", "endpointd"] {
+            let Some(then) = step.get_mut(state) else {
+                continue;
+            };
+            then["endpoints"] = json!([]);
+            for list in ["endpointslices", "groups"] {
+                let slices = then.get_mut(list).and_then(Value::as_array_mut);
+                for slice in slices.into_iter().flatten() {
+                    let manager = &mut slice["labels"][MANAGED_BY];
+                    if *manager == "endpointslice-controller.k8s.io" {
+                        *manager = json!("endpointd.io");
+                    }
                 }
             }
         }

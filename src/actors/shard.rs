@@ -417,6 +417,13 @@ impl ShardState {
             } => tracing::info!(
                 %namespace, %service, kind = %object.output, name = %object.name,
                 "the object had been deleted, or given another owner, by someone else; a new one is in its place"),
+            Notification::Corrected {
+                object,
+                service,
+                interference: Interference::GivenAway { name, editor },
+            } => tracing::warn!(
+                %namespace, %service, kind = %object.output, %name, by = editor.as_deref(), new = %object.name,
+                "the object was given to another controller, and stays as it is; a new one is in its place"),
             Notification::UnknownNode { node, pod } => tracing::warn!(
                 %namespace, %node, %pod,
                 "pods are left out of EndpointSlices, because their node does not exist"),

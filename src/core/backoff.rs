@@ -8,6 +8,9 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 pub(crate) const FLOOR: Duration = Duration::from_secs(5);
 /// The time for which an object that others keep changing is left to them.
 const TRUCE: Duration = Duration::from_secs(600);
+/// The delay after the first refusal because the namespace is terminating, and after each further one.
+const TERMINATING_FIRST: Duration = Duration::from_secs(60);
+const TERMINATING: Duration = Duration::from_secs(300);
 /// The delay after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 
@@ -28,6 +31,11 @@ pub enum Retry {
         /// The number of failures.
         failures: u8,
     },
+    /// The API server says that the namespace is terminating. It nearly always is, and takes the objects with it.
+    Terminating {
+        /// The number of failures.
+        failures: u8,
+    },
     /// Other clients keep changing the object back. A user has to decide whose it is.
     Truce,
 }
@@ -40,6 +48,8 @@ impl Retry {
             Self::Floor => FLOOR,
             Self::Slowly { failures } => doubled(FLOOR, failures),
             Self::After { failures } => doubled(FIRST, failures),
+            Self::Terminating { failures: ..=1 } => TERMINATING_FIRST,
+            Self::Terminating { .. } => TERMINATING,
             Self::Truce => TRUCE,
         };
         nominal.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)

@@ -76,8 +76,10 @@ pub struct Hint<'a> {
 /// The reason why a Service that requests hints has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disabled {
-    /// A ready worker node has no zone or no CPU, or there is no such node at all.
+    /// A ready worker node has no zone or no CPU.
     NodeInfo,
+    /// There is no ready worker node at all.
+    NoNodes,
     /// The ready worker nodes are all in one zone. Upstream has this message too but always sends
     /// [`MESSAGE_NODE_INFO`] instead.
     OneZone,
@@ -162,7 +164,7 @@ impl Disabled {
     /// Returns the message of the event, without the family.
     pub fn message(self) -> String {
         match self {
-            Self::NodeInfo => MESSAGE_NODE_INFO.to_owned(),
+            Self::NodeInfo | Self::NoNodes => MESSAGE_NODE_INFO.to_owned(),
             Self::OneZone => MESSAGE_ONE_ZONE.to_owned(),
             Self::TooFewEndpoints { endpoints, zones } => {
                 format!("{MESSAGE_TOO_FEW_ENDPOINTS} ({endpoints} endpoints, {zones} zones)")

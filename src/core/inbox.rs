@@ -348,6 +348,7 @@ mod tests {
                 name: "n".into(),
                 version,
                 facts,
+                zone: None,
             })));
         }
         assert_eq!(pending.nodes.get("n").unwrap().version, 2);

@@ -2,7 +2,7 @@
 
 use super::facts::NodeFacts;
 use super::hash::{KeyedMap, KeyedSet};
-use super::hints::{Disabled, NodeCapacity, ZoneCapacity, ZoneRatios};
+use super::hints::{Disabled, NodeCapacity, Zone, ZoneCapacity, ZoneRatios};
 use super::work::Work;
 use std::sync::Arc;
 
@@ -16,6 +16,15 @@ pub struct NodeView {
     pub version: u64,
     /// `None` if there is no such node.
     pub facts: Option<NodeFacts>,
+    /// The zone of its label. While the node or the label is missing, the zone is unknown: the last one that was known.
+    pub zone: Option<Zone>,
+}
+
+impl NodeView {
+    /// Returns whether the node exists and has a zone.
+    pub fn knows_zone(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.zone.is_some())
+    }
 }
 
 /// The CPU of the zones at a version of the [`NodeTable`].
@@ -99,6 +108,7 @@ impl NodeTable {
                 name: name.clone(),
                 version,
                 facts: None,
+                zone: None,
             }),
             epoch: 0,
             interested: Vec::new(),
@@ -111,10 +121,12 @@ impl NodeTable {
         let is_there = facts.is_some();
         let entry = self.entry(name);
         let was_there = entry.view.facts.is_some();
+        let zone = facts.as_ref().and_then(|facts| facts.zone.clone());
         entry.view = Arc::new(NodeView {
             name: entry.view.name.clone(),
             version,
             facts,
+            zone: zone.or_else(|| entry.view.zone.clone()),
         });
         let change = NodeChange {
             view: entry.view.clone(),

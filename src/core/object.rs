@@ -211,6 +211,17 @@ impl Editor {
     }
 }
 
+/// How the API server has refused a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Not at all, or for now.
+    None,
+    /// It rejects the content, or us.
+    Rejected,
+    /// The namespace takes no new objects, as far as this server knows: one of several may have an old picture of it.
+    Terminating,
+}
+
 /// A change that another client has made to an object of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Interference {
@@ -220,9 +231,15 @@ pub enum Interference {
         editor: Option<Box<str>>,
     },
     /// It has deleted the object, or named another owner. The client can be the garbage collector, if the Service was
-    /// deleted and created again at once. An object that was given to another controller stays published there, and
-    /// does not count.
+    /// deleted and created again at once.
     Removed,
+    /// It has given the object to another controller, where it stays published as it is.
+    GivenAway {
+        /// The name of the object.
+        name: Box<str>,
+        /// The client, if `managedFields` say so.
+        editor: Option<Box<str>>,
+    },
 }
 
 /// Caps the backoff for [`ObjectState::losses`] at seconds, however often others change the object.
@@ -273,8 +290,8 @@ pub struct ObjectState {
     pub unsettled: bool,
     /// True if a write had no answer since the server's copy was last known: another version may be that write.
     pub unanswered: bool,
-    /// True if the last failure rejected the content that was sent, which waiting alone does not cure.
-    pub rejected: bool,
+    /// How the last failure refused the content that was sent, which waiting alone does not cure.
+    pub refusal: Refusal,
     /// True if it waits: it is to be deleted, but not before others have taken its place, or the API server has had the time
     /// to delete it; or it was deleted, and is not made again before it is known whether its Service was too.
     pub gives_way: bool,
@@ -305,7 +322,7 @@ impl ObjectState {
             losses: 0,
             unsettled: false,
             unanswered: false,
-            rejected: false,
+            refusal: Refusal::None,
             gives_way: false,
             epoch: 0,
             rare: None,
@@ -334,9 +351,10 @@ impl ObjectState {
             return Retry::Truce;
         }
         let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);
-        match (self.failures, self.rejected, self.fresh) {
-            (1.., true, true) => Retry::Floor,
-            (failures @ 1.., true, false) => Retry::Slowly { failures },
+        match (self.failures, self.refusal, self.fresh) {
+            (1.., Refusal::Rejected | Refusal::Terminating, true) => Retry::Floor,
+            (failures @ 1.., Refusal::Rejected, false) => Retry::Slowly { failures },
+            (failures @ 1.., Refusal::Terminating, false) => Retry::Terminating { failures },
             // The content to send is not what failed, so the failures say little about it. But if changes keep coming
             // and all of them fail, they are retried with a delay.
             (..=IMMEDIATE_RETRIES, _, true) => Retry::Now,
@@ -419,7 +437,7 @@ impl ObjectState {
 
     /// Resets the failures: the server accepted a write and holds what it should, as its answer or a later read shows.
     pub fn succeed(&mut self) {
-        (self.failures, self.rejected) = (0, false);
+        (self.failures, self.refusal) = (0, Refusal::None);
         if let Some(rare) = &mut self.rare {
             rare.oversized = false;
             self.tidy();
@@ -468,13 +486,13 @@ impl ObjectState {
     }
 
     /// Counts a failed request.
-    pub fn fail(&mut self, rejected: bool) {
+    pub fn fail(&mut self, refusal: Refusal) {
         // On overflow, continues at a value that keeps the reports `RENOTIFY_AFTER` failures apart.
         self.failures = self
             .failures
             .checked_add(1)
             .unwrap_or(u8::MAX - (RENOTIFY_AFTER - 1));
-        self.rejected = rejected;
+        self.refusal = refusal;
     }
 
     /// Marks the object stale because another client wrote or deleted it, for a fetch as urgent as an added endpoint.
@@ -513,7 +531,7 @@ impl ObjectState {
         self.undo_departure();
         self.needs_refetch = true;
         self.unanswered |= !promptly;
-        self.fail(false);
+        self.fail(Refusal::None);
         self.fresh |= self.failures == 1 && promptly;
     }
 

@@ -13,6 +13,7 @@ use super::ports::SlicePorts;
 use super::priority::Priority;
 use super::time::Time;
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The conditions of an endpoint, packed into a few bits.
@@ -76,6 +77,34 @@ impl Conditions {
     }
 }
 
+/// How the server's copy of an endpoint differs from the desired one, apart from the conditions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Difference {
+    /// Not at all.
+    #[default]
+    None,
+    /// In content that directs no traffic.
+    Content,
+    /// In its address: the pod has another one.
+    Address,
+}
+
+impl Difference {
+    /// Creates the difference that a change of the pod makes.
+    pub fn of(content: bool, address: bool) -> Self {
+        match (content, address) {
+            (_, true) => Self::Address,
+            (true, false) => Self::Content,
+            (false, false) => Self::None,
+        }
+    }
+
+    /// Adds another difference.
+    pub fn add(&mut self, other: Self) {
+        *self = (*self).max(other);
+    }
+}
+
 /// An endpoint's place in a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
@@ -83,18 +112,29 @@ pub struct Slot {
     pub pod: PodId,
     /// The conditions on the server, or those it will have once the write in flight succeeds.
     pub published: Conditions,
-    /// True if anything other than the conditions differs from the server's copy.
-    pub stale: bool,
-    /// True if the server's copy has another address than the pod.
-    pub other_address: bool,
+    /// How the server's copy differs from the pod.
+    pub difference: Difference,
+    /// True if the server is known to have this pod's endpoint in the slice.
+    pub acknowledged: bool,
     /// True if this slot is counted in [`Slice::dirty`].
     pub dirty: bool,
 }
 
 impl Slot {
+    /// Creates the slot of an endpoint that the server does not have.
+    pub fn absent(pod: PodId) -> Self {
+        Self {
+            pod,
+            published: Conditions::ABSENT,
+            difference: Difference::None,
+            acknowledged: false,
+            dirty: false,
+        }
+    }
+
     /// Returns whether clients may send traffic to an address that the pod no longer has.
     pub fn misdirects(&self) -> bool {
-        self.other_address && self.published.gets_traffic()
+        self.difference == Difference::Address && self.published.gets_traffic()
     }
 
     /// Returns the priority of writing the endpoint with the desired conditions. An address that gets traffic is removed when
@@ -105,6 +145,15 @@ impl Slot {
         }
         self.published.priority_to(desired)
     }
+}
+
+/// An endpoint that the server's copy of a slice shows, and that has no slot in it any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Remainder {
+    /// The endpoint as the server has it.
+    pub slot: Slot,
+    /// False if the write in flight leaves the endpoint out, or one that failed did.
+    pub sent: bool,
 }
 
 /// The content of a slice that another controller has on the API server, as far as it is known.
@@ -145,11 +194,9 @@ pub struct Slice {
     /// The content with which it is counted among the slices of other controllers that name its Service. `None` if it is not
     /// counted.
     pub counts_as: Option<Foreign>,
-    /// True if its object was handed to another manager and is left to it until the slice's content changes.
-    pub yielded: bool,
     /// The number of slots that differ from the server's copy.
     pub dirty: u32,
-    /// The number of endpoints on the server that should not be there.
+    /// The number of endpoints on the server that belong to no member of the Service.
     pub removed: u32,
     /// True if the next evaluation of the Service must check it.
     pub touched: bool,
@@ -162,6 +209,7 @@ pub struct Slice {
 struct Rare {
     owner: Option<Owners>,
     hints: Vec<Option<Zone>>,
+    remainders: Vec<Remainder>,
 }
 
 impl Slice {
@@ -186,7 +234,6 @@ impl Slice {
             created: None,
             others_hold: None,
             counts_as: None,
-            yielded: false,
             dirty: 0,
             removed: 0,
             touched: false,
@@ -230,7 +277,46 @@ impl Slice {
     /// Gives back the memory of the rare part, if there is nothing in it any more.
     fn tidy(&mut self) {
         self.rare
-            .take_if(|rare| rare.owner.is_none() && rare.hints.is_empty());
+            .take_if(|rare| rare.owner.is_none() && rare.hints.is_empty() && rare.remainders.is_empty());
+    }
+
+    /// Returns the endpoints of the server's copy that have no slot any more.
+    pub fn remainders(&self) -> &[Remainder] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.remainders)
+    }
+
+    /// Returns the remainder of a pod.
+    pub fn remainder_mut(&mut self, pod: PodId) -> Option<&mut Remainder> {
+        let remainders = &mut self.rare.as_mut()?.remainders;
+        remainders.iter_mut().find(|remainder| remainder.slot.pod == pod)
+    }
+
+    /// Adds an endpoint that the server has and that has lost its slot.
+    pub fn add_remainder(&mut self, slot: Slot) {
+        let remainder = Remainder { slot, sent: true };
+        if let Some(earlier) = self.remainder_mut(slot.pod) {
+            *earlier = remainder;
+        } else {
+            self.rare.get_or_insert_default().remainders.push(remainder);
+        }
+    }
+
+    /// Takes out the remainders that fail the test.
+    pub fn retain_remainders(&mut self, keep: impl FnMut(&Remainder) -> bool) {
+        if let Some(rare) = &mut self.rare {
+            rare.remainders.retain(keep);
+            self.tidy();
+        }
+    }
+
+    /// Takes out all remainders.
+    pub fn take_remainders(&mut self) -> Vec<Remainder> {
+        let taken = self
+            .rare
+            .as_mut()
+            .map(|rare| std::mem::take(&mut rare.remainders));
+        self.tidy();
+        taken.unwrap_or_default()
     }
 
     /// Returns whether an object is another one of the name, made since this one was deleted.
@@ -249,7 +335,7 @@ impl Slice {
         })
     }
 
-    /// Returns whether the server's copy is known to differ from the desired content.
+    /// Returns whether the server's copy is known to differ from the desired content, its remainders aside.
     pub fn differs(&self) -> bool {
         self.object.remote.is_none() || self.object.rewrite || self.dirty > 0 || self.removed > 0
     }
@@ -265,32 +351,21 @@ impl Slice {
         match self.object.phase {
             Phase::Adopting { .. } => 0,
             Phase::Managed if self.object.remote.is_none() => 0,
-            Phase::Managed if self.removed == 0 => 1,
+            Phase::Managed if self.removed == 0 && self.remainders().is_empty() => 1,
             Phase::Managed => 2,
             _ => 3,
-        }
-    }
-
-    /// Returns the order in which empty slices are used again: first those that the API server has, then those that are to
-    /// be created, and last those that were given to another manager, which are not created before they change.
-    pub fn reuse_order(&self) -> u8 {
-        match self.object.remote {
-            Some(_) => 0,
-            None if !self.yielded => 1,
-            None => 2,
         }
     }
 
     /// Records a change that makes a write due, with its priority.
     pub fn change(&mut self, priority: Priority) {
         self.object.change(priority);
-        self.yielded = false;
     }
 
     /// Updates whether a slot counts as dirty, given its desired conditions.
     pub fn recount(&mut self, at: usize, desired: Conditions) {
         let slot = &mut self.slots[at];
-        let dirty = slot.stale || slot.published != desired;
+        let dirty = slot.difference != Difference::None || slot.published != desired;
         if dirty != slot.dirty {
             slot.dirty = dirty;
             if dirty {
@@ -301,18 +376,28 @@ impl Slice {
         }
     }
 
-    /// Records that a request was built from the slice's content, which counts as published from now on.
-    pub fn send(&mut self, desired: impl Fn(PodId) -> Conditions) {
+    /// Records that a request was built from the slice's content, which counts as published from now on. `held` tells which
+    /// remainders the request has.
+    pub fn send(&mut self, desired: impl Fn(PodId) -> Conditions, held: impl Fn(PodId) -> bool) {
         self.removed = 0;
         self.dirty = 0;
+        let depart = |slot: &mut Slot| {
+            slot.published = desired(slot.pod);
+            (slot.difference, slot.dirty) = (Difference::None, false);
+        };
+        self.slots.iter_mut().for_each(depart);
+        for remainder in self.rare.iter_mut().flat_map(|rare| &mut rare.remainders) {
+            remainder.sent = held(remainder.slot.pod);
+            if remainder.sent {
+                depart(&mut remainder.slot);
+            }
+        }
+    }
+
+    /// Records that the server has what was sent.
+    pub fn acknowledge(&mut self) {
         for slot in &mut self.slots {
-            *slot = Slot {
-                pod: slot.pod,
-                published: desired(slot.pod),
-                stale: false,
-                other_address: false,
-                dirty: false,
-            };
+            slot.acknowledged = slot.published.is_published();
         }
     }
 
@@ -325,12 +410,10 @@ impl Slice {
         self.object.priority = self.object.priority.min(Priority::Add);
         self.dirty = self.slots.len() as u32;
         for slot in &mut self.slots {
+            let dirty = true;
             *slot = Slot {
-                pod: slot.pod,
-                published: Conditions::ABSENT,
-                stale: false,
-                other_address: false,
-                dirty: true,
+                dirty,
+                ..Slot::absent(slot.pod)
             };
         }
     }
@@ -359,10 +442,13 @@ pub struct ToEvaluate {
     pub empties: Vec<SliceId>,
     /// True if it checks all hints.
     pub rehint: bool,
+    /// Members that a slice shows in which they are not placed, by that slice: the endpoint is a [`Remainder`] of it. Kept
+    /// from one evaluation to the next.
+    pub shown: BTreeMap<PodId, SliceId>,
 }
 
 impl ToEvaluate {
-    fn is_empty(&self) -> bool {
+    fn is_settled(&self) -> bool {
         self.to_place.is_empty() && self.touched.is_empty() && self.empties.is_empty() && !self.rehint
     }
 }
@@ -380,13 +466,31 @@ impl FamilyState {
 
     /// Returns whether the next evaluation has nothing to do.
     pub fn is_settled(&self) -> bool {
-        let waits = self.pending.as_ref().is_some_and(|pending| !pending.is_empty());
+        let waits = self.pending.as_ref().is_some_and(|pending| !pending.is_settled());
         !waits && self.managed > 0
+    }
+
+    /// Returns the slice that shows a member without having it placed.
+    pub fn shown_in(&self, pod: PodId) -> Option<SliceId> {
+        self.pending.as_ref()?.shown.get(&pod).copied()
+    }
+
+    /// Returns whether any member is shown by a slice in which it is not placed.
+    pub fn has_shown(&self) -> bool {
+        self.pending
+            .as_ref()
+            .is_some_and(|pending| !pending.shown.is_empty())
+    }
+
+    /// Forgets that a slice shows a member. Returns the slice.
+    pub fn forget_shown(&mut self, pod: PodId) -> Option<SliceId> {
+        self.pending.as_mut()?.shown.remove(&pod)
     }
 
     /// Gives back the memory of what an evaluation has looked at.
     pub fn evaluated(&mut self) {
-        self.pending.take_if(|pending| pending.is_empty());
+        self.pending
+            .take_if(|pending| pending.is_settled() && pending.shown.is_empty());
     }
 }
 

@@ -317,7 +317,7 @@ impl WriterMetrics {
     pub(crate) fn done(&mut self, key: &Hashed<ObjectKey>, outcome: &Outcome, took: Duration, now: Duration) {
         let at = match outcome {
             Outcome::Written(_) | Outcome::Deleted(_) | Outcome::Fetched { .. } => 0,
-            Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
+            Outcome::Conflict | Outcome::Exists | Outcome::Foreign { .. } => 1,
             Outcome::NotFound => 2,
             Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Throttled => 3,
             Outcome::Unknown => 4,

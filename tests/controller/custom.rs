@@ -3,7 +3,7 @@
 mod withdrawn;
 
 use crate::cluster::{self, Api};
-use crate::world::{NS, World, ip, items, node, outlines, pod, text};
+use crate::world::{NS, World, ip, items, outlines, pod, text};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::outputs::Outputs;
@@ -275,54 +275,6 @@ async fn pods_that_no_longer_count_as_ready_leave_a_selector_that_cannot_be_used
     publish(true).await;
     assert_eq!(pods_by(&world, OURS).await, ["old", "web"], "nobody is added");
     assert_in_sync(&world).await;
-}
-
-/// Makes node `n1` anew.
-async fn renew_node(world: &World) {
-    world.make(node("n1", Some("z1"), Some("4"))).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn pods_without_a_node_belong_to_a_service_that_only_follows_them() {
-    // The Service goes, and then the pods.
-    let selector = "app in (web,api)";
-    let world_without_node = async || {
-        let world = world(CUSTOM, selector).await;
-        annotate(&world, json!("app in web")).await;
-        world.rest().await;
-        world.delete("Node", "n1").await;
-        world.rest().await;
-        assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-        world
-    };
-    let world = world_without_node().await;
-    world.delete("Service", "s").await;
-    world.rest().await;
-    world.make(annotated("app=none")).await;
-    for pod in ["web", "api", "old"] {
-        world.delete("Pod", pod).await;
-    }
-    renew_node(&world).await;
-    world.rest().await;
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-
-    // The selector is mended, and the node comes back: those that it selects are published, and no others.
-    for node_first in [true, false] {
-        let world = world_without_node().await;
-        if node_first {
-            renew_node(&world).await;
-            world.rest().await;
-            assert_eq!(pods_by(&world, OURS).await, [""; 0], "nobody is added");
-        }
-        annotate(&world, json!("app=web")).await;
-        world.rest().await;
-        if !node_first {
-            renew_node(&world).await;
-            world.rest().await;
-        }
-        assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
-        assert_in_sync(&world).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]

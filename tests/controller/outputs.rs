@@ -62,8 +62,8 @@ async fn one_output_alone_reads_and_writes_nothing_for_the_other() {
         };
         assert!(touches(written) >= 4, "{outputs:?}: list, watch, create, update");
         assert_eq!(touches(other), 0, "{outputs:?}");
-        // Endpoints do not depend on nodes, and upstream's role for them may not read any.
-        assert_eq!(test.reads("/nodes") > 0, outputs.slices);
+        // Endpoints do not depend on nodes, but their number tells how many proxies watch.
+        assert!(test.reads("/nodes") > 0);
     }
 }
 

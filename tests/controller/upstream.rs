@@ -6,6 +6,7 @@
 
 mod bounds;
 mod leftovers;
+mod moves;
 mod pods;
 mod staleness;
 mod topology;

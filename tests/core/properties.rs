@@ -8,7 +8,7 @@ use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
 use endpointd::core::hints::HintMode;
-use endpointd::core::namespace::{Kind, OutputEvent, PendingLists, WorkItem};
+use endpointd::core::namespace::{Kind, Notification, OutputEvent, PendingLists, WorkItem};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use proptest::collection::vec;
@@ -338,47 +338,21 @@ fn one_slice() -> Model {
 }
 
 #[test]
-fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
+fn a_slice_given_to_another_manager_is_left_to_it_and_replaced() {
     let mut model = one_slice();
     let (_, mut slice) = first_slice(&model);
     slice.labels = slice.labels.project(|key| key != LABEL_MANAGED_BY);
-    model.put_slice(slice);
-    let writes = model.writes;
+    model.put_slice(slice.clone());
     model.converge();
-    assert_eq!(
-        (model.writes, model.store.len()),
-        (writes, 1),
-        "the object is fetched, and left as it is"
-    );
-    model.pod(
-        PodSpec {
-            ready: false,
-            ..PodSpec::plain()
-        }
-        .facts(),
-    );
-    model.converge();
-    assert_eq!(model.store.len(), 2, "a change makes a slice of our own");
+    assert_eq!(model.store.len(), 2, "another slice has its endpoints");
+    assert_eq!(model.store[&slice.meta.name].endpoints, slice.endpoints);
     assert_eq!(model.published(), model.expected());
-}
-
-/// The slice of a Service without endpoints is given to another manager, and back. It stays, whatever the name is that its
-/// successor would have.
-#[test]
-fn an_empty_slice_given_away_and_back_stays() {
-    for service in 0..8 {
-        let mut model = start(3);
-        model.service(plain_service(service).facts());
-        model.converge();
-        let (name, ours) = first_slice(&model);
-        let mut theirs = ours.clone();
-        theirs.labels = theirs.labels.project(|key| key != LABEL_MANAGED_BY);
-        model.put_slice(theirs);
-        model.converge();
-        model.put_slice(ours);
-        model.converge();
-        assert_eq!(model.store.keys().collect::<Vec<_>>(), [&name]);
-    }
+    let events: Vec<_> = model.state.take_notifications().into_iter().collect();
+    let told = |notification: &Notification| match notification {
+        Notification::Event(notice) => notice.message.contains("was given to another controller"),
+        _ => false,
+    };
+    assert!(events.iter().any(told), "{events:?}");
 }
 
 #[test]

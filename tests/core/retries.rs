@@ -9,7 +9,7 @@ use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::ObjectEvent::Meta;
 use endpointd::core::namespace::{BuiltRequest, Outcome, OutputEvent, WorkItem};
-use endpointd::core::object::{ObjectName, Output};
+use endpointd::core::object::{Editor, ObjectName, Output};
 use endpointd::core::priority::Priority;
 use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
 use std::time::Duration;
@@ -223,7 +223,9 @@ fn no_answer_is_asked_for_in_a_loop() {
         Outcome::Conflict,
         Outcome::Exists,
         Outcome::NotFound,
-        Outcome::Foreign,
+        Outcome::Foreign {
+            editor: Editor::Unknown,
+        },
         Outcome::Terminating,
     ];
     let requests: [(&str, Which); 3] = [
@@ -252,7 +254,7 @@ fn no_answer_is_asked_for_in_a_loop() {
                 run.run(MINUTE, &mut server);
                 let known = !matches!(
                     failure,
-                    Outcome::Terminating | Outcome::NotFound | Outcome::Foreign
+                    Outcome::Terminating | Outcome::NotFound | Outcome::Foreign { .. }
                 );
                 if known {
                     assert_eq!(run.model.published(), run.model.expected());

@@ -244,12 +244,26 @@ fn look(model: &mut Model, times: usize) {
     }
 }
 
+/// The node of both pods goes, and others with their names take their place: they are left out.
+fn leave_out(model: &mut Model, generation: u8) {
+    model.node_gone(0);
+    for name in 0..2 {
+        model.pod_gone(&format!("pod-{name}"));
+        let pod = PodSpec {
+            name,
+            generation,
+            ..PodSpec::plain()
+        };
+        model.pod(pod.facts());
+    }
+    model.converge();
+}
+
 #[test]
 fn a_node_that_is_missing_at_eight_looks_is_reported_once_until_it_has_been_there() {
     let mut model = published();
     for round in 0..2 {
-        model.node_gone(0);
-        model.converge();
+        leave_out(&mut model, round + 1);
         assert!(model.state.has_unknown_nodes());
         look(&mut model, LOOKS - 1);
         assert_eq!(
@@ -273,14 +287,25 @@ fn a_node_that_is_missing_at_eight_looks_is_reported_once_until_it_has_been_ther
 }
 
 #[test]
+fn a_node_that_goes_while_its_pods_are_published_is_not_reported() {
+    let mut model = published();
+    let writes = model.writes;
+    model.node_gone(0);
+    model.converge();
+    look(&mut model, LOOKS);
+    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+    assert_eq!(model.writes, writes, "and nothing is written");
+}
+
+#[test]
 fn a_node_that_comes_late_or_whose_pods_go_is_not_reported() {
     let mut model = published();
-    model.node_gone(0);
+    leave_out(&mut model, 1);
     look(&mut model, LOOKS - 1);
     model.node(0, Some(0));
     look(&mut model, 1);
     assert!(!model.state.has_unknown_nodes());
-    model.node_gone(0);
+    leave_out(&mut model, 2);
     // The looks while the node was missing before do not count.
     look(&mut model, LOOKS - 1);
     model.pod_gone("pod-0");

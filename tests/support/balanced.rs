@@ -3,7 +3,7 @@
 use super::Model;
 use endpointd::core::address::Family;
 use endpointd::core::facts::SliceFacts;
-use endpointd::core::hints::{HintMode, HintedEndpoint, HintedSlice, Zone, assign};
+use endpointd::core::hints::{Disabled, HintMode, HintedEndpoint, HintedSlice, Zone, assign};
 use endpointd::core::nodes::NodeDirectory as _;
 
 impl Model {
@@ -60,6 +60,8 @@ impl Model {
                 {
                     Ok(changes) if changes.is_empty() => {}
                     Err(_) if !hinted => {}
+                    // Hints stay while nodes are missing, if nothing else is written.
+                    Err(Disabled::NoNodes | Disabled::OneZone) => {}
                     other => return Err(format!("{} {family:?}: {other:?} of {slices:?}", service.name)),
                 }
             }

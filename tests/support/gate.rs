@@ -105,6 +105,8 @@ impl Sent {
 pub(crate) enum Fate {
     /// The request is not carried out, and answered with this status.
     Refused(u16),
+    /// The request is not carried out: the server takes its namespace for one that is being deleted.
+    Terminating,
     /// The request is carried out, and answered with this status all the same.
     Lost(u16),
     /// The request is not carried out, and something before the server answers with this status and a page.
@@ -308,6 +310,10 @@ impl Gate {
                 self.note(at, code, &[]);
                 return status(code, &sent);
             }
+            Some(Fate::Terminating) => {
+                self.note(at, 403, &[]);
+                return terminating(&sent);
+            }
             Some(Fate::Page(code)) => {
                 self.note(at, code, &[]);
                 return page(code);
@@ -409,6 +415,18 @@ fn status(code: u16, sent: &Sent) -> Answer {
     });
     let mut response = Response::new(whole(Bytes::from(body.to_string())));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+/// As an API server refuses to create something in a namespace that is being deleted.
+fn terminating(sent: &Sent) -> Answer {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "details": {"name": sent.body["metadata"]["name"], "kind": sent.kind(),
+            "causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+    });
+    let mut response = Response::new(whole(Bytes::from(body.to_string())));
+    *response.status_mut() = StatusCode::FORBIDDEN;
     response
 }
 

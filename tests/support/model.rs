@@ -290,6 +290,8 @@ pub(crate) struct Model {
     pub(crate) watch: VecDeque<WatchEvent>,
     pub(crate) pending: Vec<ObjectName>,
     pub(crate) in_flight: BTreeMap<ObjectName, Request>,
+    /// For each request in flight, the endpoints that were publishable when it was built, and that no other slice showed.
+    kept: BTreeMap<ObjectName, BTreeSet<slices::Shown>>,
     /// Requests that were in flight when the state began to stand by.
     pub(crate) late: BTreeMap<ObjectName, Request>,
     pub(crate) stands_by: bool,
@@ -388,6 +390,7 @@ impl Model {
             watch: VecDeque::new(),
             pending: Vec::new(),
             in_flight: BTreeMap::new(),
+            kept: BTreeMap::new(),
             late: BTreeMap::new(),
             stands_by: false,
             stood_by: false,
@@ -495,6 +498,7 @@ impl Model {
         (self.stands_by, self.stood_by) = (true, true);
         self.pending.clear();
         self.late.append(&mut self.in_flight);
+        self.kept.clear();
         for kind in WRITTEN {
             self.state.forget(kind);
         }
@@ -521,6 +525,12 @@ impl Model {
             assert_eq!(built, None, "{name:?}: a second request while one is in flight");
         }
         let BuiltRequest { request, .. } = built?;
+        let elsewhere = self.shown(Some(&name.name));
+        let kept = self
+            .publishable()
+            .into_iter()
+            .filter(|endpoint| !elsewhere.contains(endpoint));
+        self.kept.insert(name.clone(), kept.collect());
         self.in_flight.insert(name, request.clone());
         Some(request)
     }
@@ -559,16 +569,31 @@ impl Model {
 
     pub(crate) fn carry_out(&mut self, object: &ObjectName, request: &Request) -> Outcome {
         match object.output {
-            Output::Slice => self.carry_out_slice(&object.name, request),
+            Output::Slice => {
+                let before = self.shown(None);
+                let outcome = self.carry_out_slice(&object.name, request);
+                self.assert_kept(object, &before);
+                outcome
+            }
             Output::Endpoints => self.carry_out_endpoints(&object.name, request),
             Output::Mirrored => self.carry_out_mirrored(&object.name, request),
         }
+    }
+
+    /// Checks that a write of a slice has unpublished no endpoint that was publishable when it was built, and is now.
+    fn assert_kept(&self, object: &ObjectName, before: &BTreeSet<slices::Shown>) {
+        let (after, now) = (self.shown(None), self.publishable());
+        let kept = self.kept.get(object).into_iter().flatten();
+        let mut lost = kept.filter(|endpoint| before.contains(endpoint) && !after.contains(endpoint));
+        let lost = lost.find(|endpoint| now.contains(endpoint));
+        assert_eq!(lost, None, "{object:?} unpublishes an endpoint that stays");
     }
 
     /// The watches of slices and Endpoints have noticed, by their lists, that versions have gone back.
     pub(crate) fn forget(&mut self) {
         self.stood_by = true;
         self.late.append(&mut self.in_flight);
+        self.kept.clear();
         for kind in WRITTEN {
             self.state.forget(kind);
         }

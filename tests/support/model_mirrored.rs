@@ -11,7 +11,7 @@ use endpointd::core::facts::{
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::Content;
-use endpointd::core::object::Remote;
+use endpointd::core::object::{Editor, Remote};
 use endpointd::core::ports::{Protocol, SlicePort};
 use endpointd::core::subsets::ANNOTATION_OVER_CAPACITY;
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,7 +146,9 @@ impl Model {
         match request {
             Request::Fetch => match stored {
                 None => Outcome::NotFound,
-                Some(slice) if !slice.is_mirrored() => Outcome::Foreign,
+                Some(slice) if !slice.is_mirrored() => Outcome::Foreign {
+                    editor: Editor::Unknown,
+                },
                 Some(slice) => Outcome::fetched(Content::Slice(Box::new(slice.clone()))),
             },
             Request::Probe => panic!("slices are not probed for"),

@@ -7,7 +7,7 @@ use endpointd::core::body::Request;
 use endpointd::core::facts::SliceFacts;
 use endpointd::core::ids::Uid;
 use endpointd::core::namespace::Content;
-use endpointd::core::object::Remote;
+use endpointd::core::object::{Editor, Remote};
 use endpointd::core::time::Time;
 
 impl Model {
@@ -16,7 +16,9 @@ impl Model {
         match request {
             Request::Fetch => match self.store.get(name) {
                 None => Outcome::NotFound,
-                Some(slice) if !is_ours(slice) => Outcome::Foreign,
+                Some(slice) if !is_ours(slice) => Outcome::Foreign {
+                    editor: Editor::Unknown,
+                },
                 Some(slice) => Outcome::fetched(Content::Slice(Box::new(slice.clone()))),
             },
             Request::Probe => panic!("slices are not probed for"),

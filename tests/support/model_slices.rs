@@ -2,7 +2,7 @@
 
 use super::{Model, is_ours};
 use endpointd::core::address::Family;
-use endpointd::core::facts::{Manager, SliceFacts};
+use endpointd::core::facts::{EndpointFacts, Manager, ServiceFacts, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::ports::TargetPort;
@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 /// An endpoint, as a set may hold it.
 pub(crate) type Endpoint = String;
+
+/// An endpoint by the UID of its Service, its family and the UID of its pod.
+pub(super) type Shown = (String, Family, String);
 
 impl Model {
     /// The endpoints that should be published, for each managed Service, family and port list.
@@ -29,7 +32,15 @@ impl Model {
                         Family::V4 => pod.v4.map(|ip| ip.to_string()),
                         Family::V6 => pod.v6.map(|ip| ip.to_string()),
                     };
-                    let Some(ip) = ip.filter(|_| node.is_some() || service.publish_not_ready) else {
+                    let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
+                    // A missing node keeps new endpoints out, and takes none out.
+                    let shown = self.shown_endpoint(service, family, &pod.uid);
+                    let stays = |endpoint: &EndpointFacts| {
+                        let shown = (endpoint.ready, endpoint.serving, endpoint.terminating);
+                        ready || shown == (Some(ready), Some(pod.ready), Some(pod.terminating))
+                    };
+                    let fit = node.is_some() || service.publish_not_ready || shown.is_some_and(stays);
+                    let Some(ip) = ip.filter(|_| fit) else {
                         continue;
                     };
                     let mut ports: Vec<String> = Vec::new();
@@ -49,8 +60,19 @@ impl Model {
                         .filter(|h| *h.subdomain == *service.name)
                         .map(|h| &h.hostname);
                     any = true;
-                    let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
+                    // A zone that is unknown is no reason to write.
                     let zone = node.and_then(|node| node.zone.as_deref());
+                    let (shown_zone, shown_hints) = shown.map_or((None, &[][..]), |endpoint| {
+                        (endpoint.zone.as_deref(), &endpoint.zone_hints[..])
+                    });
+                    let hinted = ready && matches!(service.hints, HintMode::SameZone | HintMode::SameNode);
+                    let zone_hints = match zone {
+                        Some(zone) if hinted => vec![zone],
+                        Some(_) => Vec::new(),
+                        None if service.hints == HintMode::Auto => Vec::new(),
+                        None => shown_hints.iter().map(|hint| &**hint).collect(),
+                    };
+                    let zone = zone.or(shown_zone);
                     let node_hint = pod
                         .node
                         .as_deref()
@@ -65,7 +87,7 @@ impl Model {
                             pod.node.as_deref(),
                             pod.name,
                             pod.uid,
-                            zone.filter(|_| ready && matches!(service.hints, HintMode::SameZone | HintMode::SameNode)).into_iter().collect::<Vec<_>>(),
+                            zone_hints,
                             node_hint.into_iter().collect::<Vec<_>>(),
                         ));
                 }
@@ -75,6 +97,72 @@ impl Model {
             }
         }
         expected
+    }
+
+    /// What a slice of a Service shows of a pod.
+    fn shown_endpoint(&self, service: &ServiceFacts, family: Family, pod: &Uid) -> Option<&EndpointFacts> {
+        let slices = self
+            .store
+            .values()
+            .filter(|slice| is_ours(slice) && slice.is_for(service));
+        let mut slices = slices.filter(|slice| {
+            slice.meta.service == service.name
+                && slice.family == Some(family)
+                && slice.meta.owner.includes(&service.uid)
+        });
+        slices.find_map(|slice| {
+            slice
+                .endpoints
+                .iter()
+                .find(|endpoint| endpoint.pod_uid.as_ref() == Some(pod))
+        })
+    }
+
+    /// The endpoints that slices show, all or those in other slices than one.
+    pub(super) fn shown(&self, except: Option<&str>) -> BTreeSet<Shown> {
+        let slices = self
+            .store
+            .values()
+            .filter(|slice| Some(&*slice.meta.name) != except && is_ours(slice));
+        let endpoints = slices.flat_map(|slice| {
+            let service = self.services.get(&slice.meta.service);
+            let service = service.filter(|service| {
+                slice.is_for(service) && slice.meta.owner.includes(&service.uid) && slice.family.is_some()
+            });
+            let pods = slice
+                .endpoints
+                .iter()
+                .filter_map(|endpoint| endpoint.pod_uid.clone());
+            let shown = |pod: Uid| Some((service?.uid.to_string(), slice.family?, pod.to_string()));
+            pods.filter_map(shown).collect::<Vec<_>>()
+        });
+        endpoints.collect()
+    }
+
+    /// The endpoints that a Service goes on to publish if a slice shows them.
+    pub(super) fn publishable(&self) -> BTreeSet<Shown> {
+        let mut publishable = BTreeSet::new();
+        for service in self.services.values() {
+            if !service.is_managed() || service.is_frozen() || service.leader.is_some() {
+                continue;
+            }
+            for pod in self.chosen(service) {
+                let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
+                let has = |family| match family {
+                    Family::V4 => pod.v4.is_some(),
+                    Family::V6 => pod.v6.is_some(),
+                };
+                for family in Family::ALL
+                    .into_iter()
+                    .filter(|family| service.has(*family) && has(*family))
+                {
+                    if ready {
+                        publishable.insert((service.uid.to_string(), family, pod.uid.to_string()));
+                    }
+                }
+            }
+        }
+        publishable
     }
 
     /// True if old slices of a Service stay, because those for its selector hold no ready endpoints.

@@ -175,8 +175,9 @@ impl<'a> Player<'a> {
 
     /// The recorded state and the observed one, with the parts that are compared.
     fn recorded(&self, step: usize, trigger_times: bool) -> Value {
-        let scenario = self.play.scenario;
-        scenario.recorded(step, compared(trigger_times))
+        let (scenario, compared) = (self.play.scenario, compared(trigger_times));
+        let own = scenario.of_endpointd(step, compared);
+        own.unwrap_or_else(|| scenario.recorded(step, compared))
     }
 
     fn observed(&self, state: &Value, trigger_times: bool) -> Value {

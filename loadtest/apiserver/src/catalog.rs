@@ -18,7 +18,7 @@ pub(crate) fn kind(name: &str) -> Kind {
     found.unwrap_or_else(|| panic!("the table has no {name}"))
 }
 
-static KINDS: [Facts; 13] = [
+static KINDS: [Facts; 14] = [
     Facts {
         resource: "configmaps",
         singular: "configmap",
@@ -140,6 +140,18 @@ static KINDS: [Facts; 13] = [
         update_status: pod::update_status,
         check: pod::check,
         check_status: pod::check_status,
+        ..PLAIN
+    },
+    // Limits how many objects of a kind there may be; it counts when one is created, so its status stays as it was written.
+    Facts {
+        resource: "resourcequotas",
+        singular: "resourcequota",
+        kind: "ResourceQuota",
+        schema: "ResourceQuota",
+        short_names: &["quota"],
+        subresources: &["status"],
+        storage_hash: "8uhSgffRX6w=",
+        bookmark_rest: r#","spec":{},"status":{}"#,
         ..PLAIN
     },
     Facts {

@@ -151,9 +151,42 @@ fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     Err(Refusal::terminating(kind, own, name))
 }
 
+/// Refuses to create an object beyond a ResourceQuota on the number of its kind, such as `count/endpointslices.discovery.k8s.io`.
+fn check_quota(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
+    let state = store.read();
+    let namespace = text(value, "/metadata/namespace");
+    let Some(quotas) = state.find_kind("v1", "ResourceQuota") else {
+        return Ok(());
+    };
+    let counted = format!("count/{}", kind.qualified_resource());
+    for quota in state.range(quotas, namespace) {
+        let limit = quota.value()["spec"]["hard"][&counted]
+            .as_str()
+            .and_then(|text| text.parse().ok());
+        let Some(limit): Option<usize> = limit else {
+            continue;
+        };
+        let used = state.range(kind, namespace).len();
+        if used >= limit {
+            let why = format!(
+                "exceeded quota: {}, requested: {counted}=1, used: {counted}={used}, limited: {counted}={limit}",
+                quota.name()
+            );
+            return Err(Refusal::forbidden(
+                kind,
+                text(value, "/metadata/name"),
+                &why,
+                Vec::new(),
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn create_value(write: Write<'_>, value: &Value, dry: bool) -> Answer<Arc<Object>> {
     let (store, kind) = (write.store, write.target.kind);
     check_namespace(store, kind, value)?;
+    check_quota(store, kind, value)?;
     if !text(value, "/metadata/resourceVersion").is_empty() {
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Box::new(Refusal::new(500, "", message)));

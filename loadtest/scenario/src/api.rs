@@ -22,6 +22,7 @@ pub enum Resource {
     Endpoints,
     Events,
     Leases,
+    ResourceQuotas,
 }
 
 /// The client.
@@ -67,6 +68,7 @@ impl Resource {
             Self::Endpoints => ("/api/v1", "endpoints"),
             Self::Events => ("/api/v1", "events"),
             Self::Leases => ("/apis/coordination.k8s.io/v1", "leases"),
+            Self::ResourceQuotas => ("/api/v1", "resourcequotas"),
         };
         let scope = match namespace {
             "" => String::new(),
@@ -170,6 +172,7 @@ impl Api {
             "Event" => Resource::Events,
             "EndpointSlice" => Resource::Slices,
             "Lease" => Resource::Leases,
+            "ResourceQuota" => Resource::ResourceQuotas,
             _ => {
                 return Err(Error::Scenario(format!(
                     "scenarios have no objects of kind {kind:?}"

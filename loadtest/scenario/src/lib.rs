@@ -81,6 +81,12 @@ impl<'a> Scenario<'a> {
         compared.select(&self.steps()[step]["then"])
     }
 
+    /// The state that endpointd settles on after a step, where it differs from the recorded one on purpose: docs/differences.md
+    /// says why.
+    pub fn of_endpointd(self, step: usize, compared: Compared) -> Option<Value> {
+        Some(compared.select(self.steps()[step].get("endpointd")?))
+    }
+
     /// A normalised state, with the parts that are compared.
     pub fn observed(self, state: &Value, compared: Compared) -> Value {
         compared.select(&self.recordable(state))

@@ -175,7 +175,8 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
 /// Interprets a slice that was fetched, if one of these controllers manages it.
 fn slice(body: &[u8], controllers: &[&str]) -> Result<Outcome, DecodeError> {
     if !codec::is_managed_by(body, controllers)? {
-        return Ok(Outcome::Foreign);
+        let editor = codec::last_editor(body);
+        return Ok(Outcome::Foreign { editor });
     }
     let slice = codec::object::<Namespaced<SliceFacts>>(body)?;
     Ok(fetched(body, Content::Slice(Box::new(slice.facts))))

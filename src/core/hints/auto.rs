@@ -149,14 +149,16 @@ impl Moves {
 // === impl Assignment ===
 
 impl Assignment<'_> {
-    /// Returns whether nothing is touched, every hint is valid and the zones need no moves. A zone may still exceed its
-    /// maximum then: if minimums are rounded up a lot, the stopping rule leaves it so.
+    /// Returns whether nothing is touched, every hint is valid and no zone is over its maximum, as upstream asks after a change
+    /// of the nodes. Where minimums are rounded up a lot, the stopping rule leaves a zone above its maximum.
     fn is_settled(&self) -> bool {
         let mut totals = vec![0; self.ratios.len()];
-        self.slices
-            .iter()
-            .all(|slice| !slice.touched && self.count_hints(slice, &mut totals))
-            && self.is_balanced(&totals)
+        let mut slices = self.slices.iter();
+        if !slices.all(|slice| !slice.touched && self.count_hints(slice, &mut totals)) {
+            return false;
+        }
+        let mut zones = totals.iter().zip(self.allocations);
+        zones.all(|(has, allocation)| *has <= allocation.maximum) || self.is_balanced(&totals)
     }
 
     /// Returns whether [`Assignment::moves`] stops at these totals. A zone that received its last half endpoint is half

@@ -114,7 +114,7 @@ impl Default for ZoneCapacity {
             nodes: KeyedMap::default(),
             zones: BTreeMap::new(),
             unclear: 0,
-            result: Err(Disabled::NodeInfo),
+            result: Err(Disabled::NoNodes),
         }
     }
 }
@@ -169,8 +169,10 @@ impl ZoneCapacity {
     }
 
     fn update(&mut self) -> bool {
-        let result = if self.unclear > 0 || self.zones.is_empty() {
+        let result = if self.unclear > 0 {
             Err(Disabled::NodeInfo)
+        } else if self.zones.is_empty() {
+            Err(Disabled::NoNodes)
         } else {
             ZoneRatios::new(self.zones.iter().map(|(zone, sum)| (zone.clone(), sum.cpu)))
                 .ok_or(Disabled::OneZone)

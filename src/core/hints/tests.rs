@@ -189,7 +189,7 @@ fn only_ready_workers_count() {
     assert!(c.apply(&"n1".into(), None));
     assert_eq!(c.ratios(), Err(Disabled::OneZone));
     assert!(!c.apply(&"n1".into(), None));
-    assert_eq!(ZoneCapacity::default().ratios(), Err(Disabled::NodeInfo));
+    assert_eq!(ZoneCapacity::default().ratios(), Err(Disabled::NoNodes));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The nodes that the pods of a namespace run on, and those of them that do not exist.
 
-use super::{Inputs, Pod};
+use super::{Inputs, Pod, PodChange};
 use crate::core::compact::intern::push_tight;
 use crate::core::compact::table::{Named, Table};
 use crate::core::facts::NodeFacts;
+use crate::core::hints::Zone;
 use crate::core::ids::{NodeId, PodId};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::work::Work;
@@ -23,6 +24,15 @@ struct LocalNode {
     pods: SmallVec<[PodId; 4]>,
 }
 
+impl LocalNode {
+    fn show_zone(&mut self, zone: Option<Zone>) {
+        self.view = Arc::new(NodeView {
+            zone,
+            ..(*self.view).clone()
+        });
+    }
+}
+
 impl Named for LocalNode {
     fn name(&self) -> &str {
         &self.view.name
@@ -35,7 +45,7 @@ pub(super) struct LocalNodes {
     namespace: Arc<str>,
     known: Table<NodeId, LocalNode>,
     unknown: UnknownNodes,
-    /// False if nodes are not read, so that none can be said not to exist.
+    /// False if nothing that is published depends on nodes, so that none is reported as missing.
     counts: bool,
 }
 
@@ -149,8 +159,9 @@ impl LocalNodes {
 }
 
 impl Inputs {
-    /// Applies a change of a node. Returns the node, if the endpoints of the pods on it show the change.
-    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>, work: &mut Work) -> Option<NodeId> {
+    /// Applies a change of a node. Returns the node and what has changed for the pods on it, if they are to be visited: none
+    /// is for a node that is missing from now on, or that has lost its zone.
+    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>, work: &mut Work) -> Option<(NodeId, PodChange)> {
         work.nodes_visited += 1;
         let nodes = &mut self.nodes;
         let id = nodes.known.find(&view.name)?;
@@ -159,11 +170,37 @@ impl Inputs {
             return None;
         }
         let known = std::mem::replace(&mut node.view, view);
-        if known.facts == node.view.facts {
-            return None;
+        let (appears, zone) = (
+            known.facts.is_none() && node.view.facts.is_some(),
+            known.zone.clone(),
+        );
+        let moves = node.view.knows_zone() && zone != node.view.zone;
+        if node.view.zone.is_none() && zone.is_some() {
+            node.show_zone(zone);
         }
         nodes.note(id);
-        Some(id)
+        if moves {
+            return Some((id, PodChange::CONTENT));
+        }
+        appears.then_some((id, PodChange::default()))
+    }
+
+    /// Notes the zone that a slice shows for a pod, if that of its node is unknown and no slice has shown one.
+    pub(crate) fn note_zone(&mut self, pod: PodId, zone: Option<&str>) {
+        let node = self.pod(pod).node;
+        if let Some(node) = self.nodes.known.get_mut(node)
+            && node.view.zone.is_none()
+        {
+            node.show_zone(zone.map(Zone::from));
+        }
+    }
+
+    /// Returns whether the zone of a pod's node is known.
+    pub(crate) fn knows_zone(&self, pod: &Pod) -> bool {
+        self.nodes
+            .known
+            .get(pod.node)
+            .is_some_and(|node| node.view.knows_zone())
     }
 
     /// Returns the node that a pod is scheduled on, known or not.
@@ -179,11 +216,11 @@ impl Inputs {
         Some((&view.name, view.facts.as_ref()?))
     }
 
-    /// Returns the name of the node that a pod is scheduled on, and its zone if the node exists and has one.
+    /// Returns the name of the node that a pod is scheduled on, and its zone, or the last one that was known.
     #[inline]
     pub(crate) fn node_and_zone(&self, pod: &Pod) -> (Option<&str>, Option<&Arc<str>>) {
         let node = self.nodes.known.get(pod.node);
-        let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_ref());
+        let zone = node.and_then(|node| node.view.zone.as_ref());
         (node.map(|node| &*node.view.name), zone)
     }
 

@@ -4,12 +4,13 @@ use super::{Inputs, Matching};
 use crate::core::address::Family;
 use crate::core::compact::table::Named;
 use crate::core::facts::PodFacts;
-use crate::core::ids::{FullSetId, HostId, NodeId, PodId, Uid};
+use crate::core::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, Uid};
 use crate::core::nodes::NodeDirectory;
 use crate::core::ports::ContainerPort;
 use crate::core::slices::Conditions;
 use crate::core::time::Time;
 use crate::core::work::Work;
+use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ impl Pod {
 }
 
 /// The changes an event made to a pod, as far as they concern one of its endpoints.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct PodChange {
     /// It may belong to another port group.
     pub(crate) ports: bool,
@@ -105,6 +106,8 @@ pub(crate) struct PodChange {
     pub(crate) address: [bool; 2],
     /// The Endpoints object shows something differently, other than its address and readiness.
     pub(crate) endpoints: bool,
+    /// Another pod has its name now.
+    pub(crate) reborn: bool,
 }
 
 impl PodChange {
@@ -114,16 +117,17 @@ impl PodChange {
         content: [true; 2],
         address: [false; 2],
         endpoints: false,
+        reborn: false,
     };
 }
 
 /// The changes that an event has made to a pod that was there before.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct PodUpdate {
     /// The change of what its endpoints show, if there is one.
     pub(crate) change: Option<PodChange>,
-    /// True if other selectors may match it now.
-    pub(crate) relabelled: bool,
+    /// If other selectors may match it now: the Services that selected it before.
+    pub(crate) relabelled: Option<SmallVec<[ServiceId; 4]>>,
     /// True if another pod has its name now.
     pub(crate) reborn: bool,
     /// True if the names have changed by which a Lease may name it.
@@ -227,6 +231,7 @@ impl Inputs {
             pod.v6 = facts.v6.map(Box::new);
         }
         let reborn = pod.uid != facts.uid;
+        change.reborn = reborn;
         if reborn || rehosted {
             pod.uid = facts.uid;
             change.content = [true; 2];
@@ -243,8 +248,9 @@ impl Inputs {
             self.hosts.set_on_host(id, on_host);
             self.enter_host_names(id);
         }
-        let relabelled = !self.labels.is(self.pods[id].labels.0, &facts.labels);
-        if relabelled {
+        let is_relabelled = !self.labels.is(self.pods[id].labels.0, &facts.labels);
+        let relabelled = is_relabelled.then(|| self.selecting(id));
+        if is_relabelled {
             let old = self.pods[id].labels;
             // Attach before detaching, so that a label set that both share stays.
             let new = self.labels.attach(id, &facts.labels, work);

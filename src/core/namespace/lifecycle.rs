@@ -46,7 +46,7 @@ use crate::core::compact::table::{EntryId, Named, Table};
 use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::Uid;
-use crate::core::object::{Editor, ObjectState, Phase, Remote, RequestKind};
+use crate::core::object::{Editor, ObjectState, Phase, Refusal, Remote, RequestKind};
 use crate::core::time::Time;
 use arrivals::Arrivals;
 use std::cmp::Ordering;
@@ -76,7 +76,10 @@ pub enum Outcome {
     /// An object with the name of the one to create already exists.
     Exists,
     /// The object exists, but belongs to another controller.
-    Foreign,
+    Foreign {
+        /// The client that wrote it last.
+        editor: Editor,
+    },
     /// The namespace is terminating and takes no new objects.
     Terminating,
     /// The API server rejects this request, or rejects us.
@@ -98,6 +101,14 @@ impl Outcome {
         Self::Fetched {
             content,
             editor: Editor::Unknown,
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Rejected | Self::TooLarge { .. } => Refusal::Rejected,
+            Self::Terminating => Refusal::Terminating,
+            _ => Refusal::None,
         }
     }
 
@@ -188,16 +199,12 @@ enum AnswerEffect {
     NeverCreated,
     /// The API server no longer has it: we have deleted it.
     Deleted,
-    /// The API server no longer has it: others have deleted it.
+    /// The API server no longer has it as ours: others have deleted it, or have given it to another manager.
     Lost,
-    /// It has been given to another manager.
-    GivenAway,
     /// The API server has no Service of its name.
     Confirmed,
     /// The API server has a Service of its name.
     Spared,
-    /// Its namespace takes no new objects.
-    Terminating,
     /// The request was not carried out, or may not have been.
     Failed,
 }
@@ -212,12 +219,10 @@ fn effect(phase: Phase, flight: RequestKind, outcome: &Outcome, on_server: bool)
         (RequestKind::Probe, Outcome::NotFound) => AnswerEffect::Confirmed,
         (RequestKind::Probe, Outcome::Exists) => AnswerEffect::Spared,
         (RequestKind::Fetch, Outcome::NotFound) if managed && !on_server => AnswerEffect::NeverCreated,
-        (RequestKind::Fetch, Outcome::Foreign) if managed && on_server => AnswerEffect::GivenAway,
         (
             RequestKind::Create | RequestKind::Update | RequestKind::Fetch,
-            Outcome::NotFound | Outcome::Foreign,
+            Outcome::NotFound | Outcome::Foreign { .. },
         ) => AnswerEffect::Lost,
-        (RequestKind::Create, Outcome::Terminating) => AnswerEffect::Terminating,
         _ => AnswerEffect::Failed,
     }
 }
@@ -234,17 +239,17 @@ fn set_back(object: &mut ObjectState, flight: RequestKind, outcome: &Outcome) {
         {
             object.needs_refetch = true;
         }
-        _ if phase == Phase::Unmanaged => object.fail(*outcome == Outcome::Rejected),
+        _ if phase == Phase::Unmanaged => object.fail(outcome.refusal()),
         (RequestKind::Create | RequestKind::Update, Outcome::Throttled) => {
             object.undo_departure();
-            object.fail(false);
+            object.fail(Refusal::None);
         }
         (
             RequestKind::Create | RequestKind::Update,
             Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Terminating,
         ) => {
             object.undo_departure();
-            object.fail(true);
+            object.fail(outcome.refusal());
         }
         // Another client wrote, or our write may have been applied: the object needs a refetch, and at once, unless
         // that keeps happening.
@@ -254,7 +259,7 @@ fn set_back(object: &mut ObjectState, flight: RequestKind, outcome: &Outcome) {
         // Another object has the name, and a watch may have shown it already.
         (RequestKind::Delete, Outcome::Conflict) => object.mark_unconfirmed(true),
         (RequestKind::Delete | RequestKind::Fetch | RequestKind::Probe, outcome) => {
-            object.fail(*outcome == Outcome::Rejected);
+            object.fail(outcome.refusal());
         }
     }
 }
@@ -522,8 +527,6 @@ pub(super) enum Gone {
     Shown(u64),
     /// The API server does not have it: a managed one is created again, others are forgotten.
     Missing,
-    /// It was managed, and has been given to another manager.
-    GivenAway,
     /// It is forgotten: what is known of it can no longer matter.
     Unneeded,
 }

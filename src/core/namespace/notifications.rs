@@ -4,7 +4,7 @@
 //! ones are counted, and the count is reported.
 
 use crate::core::events::Notice;
-use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER};
+use crate::core::object::{Interference, ObjectName, ObjectState, RENOTIFY_AFTER, Refusal};
 use crate::core::rival::Rival;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -264,6 +264,10 @@ pub(super) fn failure_message(
             format!("too large for the API server with its {bytes} bytes, and tried again slowly: {why}")
         });
     }
+    if object.refusal == Refusal::Terminating {
+        // An Event could not be written either.
+        return None;
+    }
     let failures = object.failures;
     // The number would make each message different, and nothing could be counted.
     if failures >= LASTING {
@@ -271,7 +275,7 @@ pub(super) fn failure_message(
             .is_multiple_of(RENOTIFY_AFTER)
             .then(|| format!("cannot be brought up to date, and is tried again: {why}"))
     } else {
-        (object.rejected && failures == 1)
+        (object.refusal == Refusal::Rejected && failures == 1)
             .then(|| format!("refused by the API server, and tried again: {why}"))
     }
 }

@@ -20,6 +20,7 @@ mod members;
 mod notices;
 mod passes;
 mod pods;
+mod remainders;
 mod sync_stats;
 mod unknown_nodes;
 
@@ -30,8 +31,9 @@ pub(super) use deferral::Reason;
 pub(super) use evaluate::Trigger;
 pub(super) use hinting::auto_hint;
 pub(super) use leading::candidates;
-pub(super) use members::{AllMemberships, desired, is_fit};
+pub(super) use members::{AllMemberships, desired};
 pub(super) use passes::{Finished, Pass, Queued};
+pub(super) use remainders::outlasts_node;
 
 pub use health::{FamilyHealth, ServiceHealth};
 pub use sync_stats::{SyncReport, Totals};

@@ -428,7 +428,11 @@ impl Placement<'_> {
             Phase::Managed | Phase::Adopting { .. } => {
                 let managed = object.phase == Phase::Managed;
                 let writes = matches!(object.flight, Some(RequestKind::Create | RequestKind::Update));
-                let settled = managed && !object.needs_refetch && !writes && !slice.differs();
+                let settled = managed
+                    && !object.needs_refetch
+                    && !writes
+                    && !slice.differs()
+                    && slice.remainders().is_empty();
                 let holds = managed && object.remote.is_some() && !writes && {
                     let mut slots = slice.slots.iter();
                     let ready = slots.position(|slot| slot.published.ready());

@@ -12,9 +12,12 @@
 mod debts;
 
 use self::debts::Debts;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A larger number of nodes counts for this long after some were deleted.
+const NODES_OUTLIVED: Duration = Duration::from_secs(600);
 /// The part of the budget that only removals use. A slice that is written for a removal carries its additions as well.
 const REMOVALS: f64 = 0.75;
 /// The number of slices of the initial usual size that may be written each second, however small the budget. With none, changes
@@ -153,6 +156,9 @@ struct Groups {
 #[derive(Clone, Debug)]
 pub(super) struct WatchBudget {
     limits: WatchLimits,
+    nodes: usize,
+    /// The larger numbers of nodes that count until then, the largest first.
+    falls: VecDeque<(Duration, usize)>,
     watchers: f64,
     /// Bytes per second to all watchers; infinite if there is no limit.
     rate: f64,
@@ -175,6 +181,8 @@ impl WatchBudget {
     pub(super) fn new(limits: WatchLimits) -> Self {
         let mut budget = Self {
             limits,
+            nodes: 0,
+            falls: VecDeque::new(),
             watchers: 0.0,
             rate: f64::INFINITY,
             blind: false,
@@ -189,9 +197,20 @@ impl WatchBudget {
         budget
     }
 
-    /// Sets the number of nodes.
+    /// Sets the number of nodes. Fewer than there have been lately count only later: a proxy goes on to watch when its node
+    /// is deleted.
     pub(super) fn set_nodes(&mut self, nodes: usize, now: Duration) {
         self.refill(now);
+        self.falls.retain(|(_, before)| *before > nodes);
+        if self.nodes > nodes {
+            self.falls.push_back((now + NODES_OUTLIVED, self.nodes));
+        }
+        self.nodes = nodes;
+        self.count_watchers();
+    }
+
+    fn count_watchers(&mut self) {
+        let nodes = self.falls.front().map_or(self.nodes, |(_, before)| *before);
         let had_limit = self.rate.is_finite();
         let before = self.watchers;
         self.watchers = self.limits.watchers(nodes).max(0.0);
@@ -252,6 +271,10 @@ impl WatchBudget {
     fn refill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
+        while self.falls.front().is_some_and(|(until, _)| *until <= now) {
+            self.falls.pop_front();
+            self.count_watchers();
+        }
         if self.rate.is_infinite() {
             return;
         }

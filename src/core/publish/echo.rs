@@ -111,7 +111,7 @@ impl WriteEffect {
             | Outcome::NotFound
             | Outcome::Conflict
             | Outcome::Exists
-            | Outcome::Foreign
+            | Outcome::Foreign { .. }
             | Outcome::Terminating
             | Outcome::Rejected
             | Outcome::TooLarge { .. }

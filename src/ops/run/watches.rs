@@ -45,14 +45,17 @@ impl WatchStarter {
         Ok(())
     }
 
-    /// Starts a watch of each kind that these outputs need.
+    /// Starts a watch of each kind that these outputs need, and of nodes: their number tells how many proxies watch what is
+    /// written.
     pub(super) fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
         // A dry run compares whole objects; otherwise metadata is enough.
         let whole = self.leadership.borrow().role == Role::DryRun;
         // Beside controllers that write slices, these serve them.
         let stands_in = outputs.slices && !whole;
         let selectors = stands_in.then(|| self.look_for_selectors());
-        Kind::needed_for(outputs)
+        Kind::ALL
+            .into_iter()
+            .filter(|kind| kind.is_needed(outputs) || *kind == Kind::Node)
             .map(|kind| self.watch(Source::of(kind, outputs.custom, whole)))
             .chain(selectors)
             .collect()

@@ -190,7 +190,7 @@ impl Publishing for EndpointsDesk<'_> {
         match gone {
             Gone::Shown(version) => self.vanish(id, version),
             // One that was given away is created again too: the object with a Service's name is ours whatever it says.
-            Gone::Missing | Gone::GivenAway => self.remake(id),
+            Gone::Missing => self.remake(id),
             Gone::Unneeded => drop(self.endpoints.objects.remove(id)),
         }
     }

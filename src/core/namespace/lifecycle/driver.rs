@@ -111,10 +111,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         );
         let differed = flight == RequestKind::Fetch && differs_from_desired(self, id);
         take_effect(self, id, flight, effect, outcome);
-        if effect == AnswerEffect::Terminating && before == Phase::Managed {
-            // The namespace goes, and everything in it: not tried again before something changes.
-            return None;
-        }
         let entry = objects(self).get(id)?;
         // A replacement has another name, and asks for its turn by itself. The answer says nothing about it.
         if entry.name() != name {
@@ -340,7 +336,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         object.needs_refetch = false;
         if object.seen > facts.meta().version() {
             // Another client wrote during the read, so it needs a refetch, but not as often as that client writes.
-            object.fail(object.rejected);
+            object.fail(object.refusal);
             if object.phase == Phase::Unmanaged {
                 // Slices show what was read, and must not fall behind by more than this costs.
                 object.failures = object.failures.min(MOST_OUTDATED);
@@ -405,10 +401,7 @@ fn take_effect<P: Publishing>(
 ) {
     let entry = &mut objects_mut(desk)[id];
     let object = entry.as_mut();
-    let is_gone = matches!(
-        effect,
-        AnswerEffect::Deleted | AnswerEffect::Lost | AnswerEffect::GivenAway
-    );
+    let is_gone = matches!(effect, AnswerEffect::Deleted | AnswerEffect::Lost);
     if is_gone && object.refetch_if_shown_since() {
         return object.undo_departure();
     }
@@ -430,18 +423,19 @@ fn take_effect<P: Publishing>(
             forget_arrival(desk, id);
             desk.gone(id, Gone::Missing);
         }
-        (AnswerEffect::Lost, _) => {
+        (AnswerEffect::Lost, outcome) => {
             object.undo_departure();
+            let is_managed = object.remote.is_some() && object.phase == Phase::Managed;
+            let name: Box<str> = objects(desk)[id].name().into();
+            let object = object_mut(desk, id);
             // If the object was not there yet, nothing else counts this against the next try.
             if flight == RequestKind::Create && object.lose() {
                 desk.notify_contested(id);
             }
             desk.lost(id);
-        }
-        (AnswerEffect::GivenAway, _) => {
-            object.forget_interference();
-            forget_arrival(desk, id);
-            desk.gone(id, Gone::GivenAway);
+            if let (true, Outcome::Foreign { editor }) = (is_managed, outcome) {
+                desk.notify_given_away(id, name, editor.other());
+            }
         }
         (AnswerEffect::Confirmed, _) => {
             if let Phase::Leftover { confirmed } = &mut object.phase {
@@ -454,10 +448,6 @@ fn take_effect<P: Publishing>(
             if matches!(object.phase, Phase::Leftover { .. }) {
                 object.phase = Phase::Unmanaged;
             }
-        }
-        (AnswerEffect::Terminating, _) => {
-            object.undo_departure();
-            object.fail(false);
         }
         (_, outcome) => {
             set_back(object, flight, &outcome);

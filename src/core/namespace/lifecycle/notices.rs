@@ -3,7 +3,7 @@
 use super::{Id, Published as _, Publishing, Trouble, context_mut, object_mut, objects, objects_mut};
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::notifications::{Notification, failure_message};
-use crate::core::object::{Editor, Phase, RequestKind};
+use crate::core::object::{Editor, Interference, Phase, RequestKind};
 use crate::core::rival::Rival;
 
 /// Notifications for users about objects of any kind.
@@ -13,6 +13,22 @@ pub(in crate::core::namespace) trait Notices: Publishing {
         let WorkItem { object, service, .. } = objects(self)[id].work_item();
         let contested = Notification::Contested { object, service };
         context_mut(self).notifications.push(contested);
+    }
+
+    /// Reports that a client has given the object of a name to another controller, and that another one takes its place.
+    fn notify_given_away(&mut self, id: Id<Self>, name: Box<str>, editor: Option<Box<str>>) {
+        let kind = objects(self)[id].work_item().object.output.kind();
+        let by = editor
+            .as_deref()
+            .unwrap_or("a client that managedFields do not name");
+        let message = format!(
+            "{kind} {name} was given to another controller by {by}: it stays as it is, and a new one takes its place; \
+             unless that controller keeps it up to date, delete it"
+        );
+        if let Some(notice) = self.notice(&objects(self)[id], Trouble::Rival, message) {
+            context_mut(self).notifications.push(Notification::Event(notice));
+        }
+        object_mut(self, id).interfere(Interference::GivenAway { name, editor });
     }
 
     /// Reports that a write has put an object right that another client had changed or deleted.

@@ -242,7 +242,7 @@ impl Publishing for Mirroring<'_> {
     fn gone(&mut self, id: MirroredSliceId, gone: Gone) {
         match gone {
             Gone::Shown(version) => self.vanish(id, version),
-            Gone::Missing | Gone::GivenAway => self.remake(id),
+            Gone::Missing => self.remake(id),
             Gone::Unneeded => self.drop_mirrored(id),
         }
     }

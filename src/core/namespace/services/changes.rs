@@ -153,6 +153,11 @@ impl Placement<'_> {
         old: &ServiceFacts,
         endpoints: Option<Box<ServiceEndpoints>>,
     ) {
+        if self.services.table[id].facts.deleting != old.deleting {
+            // Slices keep no endpoints that move any more.
+            self.slices
+                .want_all(&self.services.table[id].slices, &mut self.ctx.work);
+        }
         let new = &self.services.table[id].facts;
         let same_members = old.selector == new.selector
             && old.ports == new.ports
@@ -291,6 +296,7 @@ impl Placement<'_> {
         slice.group = GroupId::NONE;
         slice.slots = SmallVec::new();
         slice.set_hints(Vec::new());
+        slice.take_remainders();
         (slice.dirty, slice.removed, slice.object.rewrite, slice.touched) = (0, 0, false, false);
         // A create whose answer was lost may have been carried out; and a slice that was shown to be gone before its
         // Service was would be kept forever without a refetch.

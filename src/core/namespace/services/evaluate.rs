@@ -1,7 +1,6 @@
 //! Evaluation of a Service: endpoints are placed, slices are created and deleted. The packing is that of upstream's
 //! `EndpointSlice` controller (1.36), computed for what changed instead of for everything.
 
-use super::members::is_fit;
 use crate::core::address::Family;
 use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
@@ -11,7 +10,7 @@ use crate::core::namespace::notifications::Told;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::priority::Priority;
-use crate::core::slices::{Conditions, Slice};
+use crate::core::slices::{Slice, Slot};
 use crate::core::time::Time;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -23,8 +22,19 @@ pub(super) struct Evaluation {
     pub(super) family: Family,
     /// Changed slices: written in the end, if they still differ then.
     pub(super) changed: Vec<SliceId>,
-    /// Slices that are no longer needed: reused for new ones, or deleted.
-    pool: VecDeque<SliceId>,
+    pool: Pool,
+}
+
+/// Slices without endpoints that are no longer needed: reused for new ones, or deleted.
+#[derive(Default)]
+struct Pool {
+    /// Those that show no endpoint that others are to take over. In the end, those to be deleted.
+    free: VecDeque<SliceId>,
+    /// Those that show endpoints that all move to a group with these ports. Ports belong to the whole slice, so it can change to
+    /// these alone without publishing an endpoint with wrong ones.
+    moving: KeyedMap<SlicePorts, VecDeque<SliceId>>,
+    /// The others, which cannot be reused.
+    bound: Vec<SliceId>,
 }
 
 /// The trigger time of the changes that an evaluation has found, if it is known.
@@ -35,6 +45,13 @@ pub(in crate::core::namespace) struct Trigger(pub(in crate::core::namespace) Opt
 struct Arrivals {
     ports: SlicePorts,
     pods: Vec<PodId>,
+}
+
+/// The pods of one group that are left to be placed.
+struct Unplaced {
+    /// May include pods that have been placed meanwhile.
+    pods: std::vec::IntoIter<PodId>,
+    left: usize,
 }
 
 impl Placement<'_> {
@@ -127,8 +144,7 @@ impl Placement<'_> {
         queued.iter().any(|&pod| {
             let members = &self.services.memberships[pod];
             let place = members.find(id, family).map(|at| members[at]);
-            place.is_some_and(|place| place.queued && place.slice.is_none())
-                && is_fit(self.inputs, self.inputs.pod(pod), service, family)
+            place.is_some_and(|place| place.queued && place.slice.is_none()) && self.is_fit(pod, id, family)
         })
     }
 
@@ -142,7 +158,7 @@ impl Placement<'_> {
             service,
             family,
             changed: touched,
-            pool: VecDeque::new(),
+            pool: Pool::default(),
         };
         evaluation
             .changed
@@ -163,9 +179,10 @@ impl Placement<'_> {
         for Arrivals { ports, pods } in arrivals {
             self.pack(&mut evaluation, &ports, pods, &mut open);
         }
+        self.keep_holders(&mut evaluation);
         self.keep_placeholder(&mut evaluation);
         self.assign_hints(&mut evaluation);
-        for id in std::mem::take(&mut evaluation.pool) {
+        for id in std::mem::take(&mut evaluation.pool.free) {
             self.slices[id].pooled = false;
             self.mark_deleting(id);
             evaluation.changed.push(id);
@@ -190,12 +207,7 @@ impl Placement<'_> {
             if !self.services.memberships[pod].unqueue(service, family) {
                 continue;
             }
-            if !is_fit(
-                self.inputs,
-                self.inputs.pod(pod),
-                &self.services.table[service],
-                family,
-            ) {
+            if !self.is_fit(pod, service, family) {
                 continue;
             }
             let at = *by_port_set.entry(port_set).or_insert_with(|| {
@@ -245,14 +257,72 @@ impl Placement<'_> {
                 state.pending().empties.push(id);
             } else {
                 self.slices[id].pooled = true;
-                evaluation.pool.push_back(id);
+                self.pool(&mut evaluation.pool, id);
             }
         }
     }
 
-    fn reuse_key(&self, id: SliceId) -> Option<(u8, &Arc<str>)> {
+    /// Adds a slice without endpoints to the pool, by where the endpoints go that it shows.
+    fn pool(&mut self, pool: &mut Pool, id: SliceId) {
+        let slice = &self.slices[id];
+        let (service, family) = (slice.service, slice.family);
+        let remainders = slice.remainders().iter();
+        let moving: SmallVec<[PodId; 4]> = remainders
+            .map(|remainder| remainder.slot.pod)
+            .filter(|&pod| self.moves_from(pod, id))
+            .collect();
+        let Some((&first, rest)) = moving.split_first() else {
+            return pool.free.push_back(id);
+        };
+        debug_assert!(self.services.memberships[first].find(service, family).is_some());
+        let ports = self.ports_of(first, service);
+        if rest.iter().all(|&pod| self.ports_of(pod, service) == ports) {
+            pool.moving.entry(ports).or_default().push_back(id);
+        } else {
+            pool.bound.push(id);
+        }
+    }
+
+    /// Returns whether a slice shows a member that is to be placed, or that is placed in one that does not show it yet.
+    fn moves_from(&self, pod: PodId, id: SliceId) -> bool {
+        let slice = &self.slices[id];
+        let (service, family) = (slice.service, slice.family);
+        let state = self.services.table[service].families[family.index()].as_ref();
+        if state.and_then(|state| state.shown_in(pod)) != Some(id) {
+            return false;
+        }
+        let members = &self.services.memberships[pod];
+        let is_placed = members
+            .find(service, family)
+            .map(|at| !members[at].slice.is_none());
+        match is_placed {
+            Some(true) => self.place_of_held(id, pod).is_some(),
+            Some(false) => self.is_fit(pod, service, family),
+            None => false,
+        }
+    }
+
+    /// Keeps the slices out of the pool that have to show endpoints until others do, and leaves those to be deleted in it.
+    fn keep_holders(&mut self, evaluation: &mut Evaluation) {
+        let Pool { free, moving, bound } = std::mem::take(&mut evaluation.pool);
+        let mut left: Vec<_> = moving.into_values().flatten().chain(bound).collect();
+        left.sort_unstable_by(|a, b| self.reuse_key(*a).cmp(&self.reuse_key(*b)));
+        evaluation.pool.free = free;
+        for id in left {
+            if self.held(id).next().is_none() {
+                evaluation.pool.free.push_back(id);
+                continue;
+            }
+            self.slices[id].pooled = false;
+            let state = self.services.table[evaluation.service].family(evaluation.family);
+            state.pending().empties.push(id);
+        }
+    }
+
+    /// Returns the order in which empty slices are used again: those that the API server has come first.
+    fn reuse_key(&self, id: SliceId) -> Option<(bool, &Arc<str>)> {
         let slice = self.slices.get(id)?;
-        Some((slice.reuse_order(), &slice.name))
+        Some((slice.object.remote.is_none(), &slice.name))
     }
 
     fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
@@ -265,7 +335,7 @@ impl Placement<'_> {
         let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
         for id in &evaluation.changed {
             let slice = &self.slices[*id];
-            if !slice.slots.is_empty() && slice.slots.len() < self.ctx.settings.max_endpoints {
+            if !slice.slots.is_empty() && self.room(*id) > 0 {
                 open.entry(slice.group).or_default().push(*id);
             }
         }
@@ -285,8 +355,10 @@ impl Placement<'_> {
             .family(evaluation.family)
             .groups
             .find(ports);
-        let mut pods = pods.into_iter();
-
+        let mut pods = Unplaced {
+            left: pods.len(),
+            pods: pods.into_iter(),
+        };
         let mut open = group.and_then(|group| open.remove(&group)).unwrap_or_default();
         open.sort_unstable_by_key(|id| {
             let slice = &self.slices[*id];
@@ -295,10 +367,9 @@ impl Placement<'_> {
         for id in open {
             self.fill(id, &mut pods);
         }
-        while pods.len() > 0 {
-            let id = self
-                .unchanged_slice(evaluation, ports, pods.len())
-                .unwrap_or_else(|| self.new_slice(evaluation, ports));
+        while pods.left > 0 {
+            let unchanged = self.unchanged_slice(evaluation, ports, pods.left);
+            let id = unchanged.unwrap_or_else(|| self.new_slice(evaluation, ports, &mut pods));
             self.fill(id, &mut pods);
             if !std::mem::replace(&mut self.slices[id].touched, true) {
                 evaluation.changed.push(id);
@@ -306,48 +377,89 @@ impl Placement<'_> {
         }
     }
 
-    fn fill(&mut self, id: SliceId, pods: &mut std::vec::IntoIter<PodId>) {
-        while self.slices[id].slots.len() < self.ctx.settings.max_endpoints {
-            let Some(pod) = pods.next() else { break };
-            self.place(pod, id, Conditions::ABSENT, false);
-            let slice = &mut self.slices[id];
-            slice.change(Priority::Add);
-            self.services.table[slice.service].moves.added += 1;
+    fn fill(&mut self, id: SliceId, pods: &mut Unplaced) {
+        let mut room = self.room(id);
+        let (service, family) = (self.slices[id].service, self.slices[id].family);
+        while room > 0 && pods.left > 0 {
+            let Some(pod) = pods.pods.next() else { break };
+            let members = &self.services.memberships[pod];
+            let at = members.find(service, family);
+            if at.is_some_and(|at| members[at].slice.is_none()) {
+                self.add(id, pod);
+                pods.left -= 1;
+                room -= 1;
+            }
         }
     }
 
+    /// Places a pod in a slice that has room for it.
+    fn add(&mut self, id: SliceId, pod: PodId) {
+        self.place(id, Slot::absent(pod));
+        let slice = &mut self.slices[id];
+        slice.change(Priority::Add);
+        self.services.table[slice.service].moves.added += 1;
+    }
+
     /// Returns the slice of the group that `count` endpoints fill best without exceeding the limit.
-    fn unchanged_slice(
-        &mut self,
-        evaluation: &Evaluation,
-        ports: &SlicePorts,
-        count: usize,
-    ) -> Option<SliceId> {
+    fn unchanged_slice(&self, evaluation: &Evaluation, ports: &SlicePorts, count: usize) -> Option<SliceId> {
         let room = self
             .ctx
             .settings
             .max_endpoints
             .checked_sub(count)
             .filter(|&room| room > 0)?;
-        let groups = &self.services.table[evaluation.service]
-            .family(evaluation.family)
-            .groups;
+        let state = self.services.table[evaluation.service].families[evaluation.family.index()].as_ref();
+        let groups = &state?.groups;
         let fills = &groups.get(groups.find(ports)?).by_fill;
         let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
-        fitting.find(|&id| !self.slices[id].pooled)
+        fitting.find(|&id| !self.slices[id].pooled && self.room(id) >= count)
     }
 
-    /// Returns an empty slice for the group: one that is no longer needed, or one that is yet to be created.
-    fn new_slice(&mut self, evaluation: &mut Evaluation, ports: &SlicePorts) -> SliceId {
-        let id = if let Some(id) = evaluation.pool.pop_front() {
-            self.slices[id].pooled = false;
-            self.leave_group(id);
-            id
-        } else {
-            self.create_slice(evaluation.service, evaluation.family)
-        };
+    /// Returns a slice for the group: one that shows endpoints which move to the group, with these; an empty one; or one that is
+    /// yet to be created.
+    fn new_slice(&mut self, evaluation: &mut Evaluation, ports: &SlicePorts, pods: &mut Unplaced) -> SliceId {
+        while let Some(id) = evaluation
+            .pool
+            .moving
+            .get_mut(ports)
+            .and_then(VecDeque::pop_front)
+        {
+            let (service, family) = (evaluation.service, evaluation.family);
+            let remainders = self.slices[id].remainders().iter().map(|r| r.slot.pod);
+            let returning: Vec<_> = remainders
+                .filter(|&pod| {
+                    let members = &self.services.memberships[pod];
+                    let at = members.find(service, family);
+                    at.is_some_and(|at| members[at].slice.is_none()) && self.moves_from(pod, id)
+                })
+                .take(self.ctx.settings.max_endpoints.min(pods.left))
+                .collect();
+            if returning.is_empty() {
+                // Others have taken all of them over.
+                evaluation.pool.bound.push(id);
+                continue;
+            }
+            self.regroup(id, ports);
+            for pod in returning {
+                self.add(id, pod);
+                pods.left -= 1;
+            }
+            return id;
+        }
+        if let Some(id) = evaluation.pool.free.pop_front() {
+            self.regroup(id, ports);
+            return id;
+        }
+        let id = self.create_slice(evaluation.service, evaluation.family);
         self.join_group(id, ports);
         id
+    }
+
+    /// Takes a slice from the pool into the group with these ports.
+    fn regroup(&mut self, id: SliceId, ports: &SlicePorts) {
+        self.slices[id].pooled = false;
+        self.leave_group(id);
+        self.join_group(id, ports);
     }
 
     /// Creates a managed slice that the API server does not have yet, in no group.
@@ -390,18 +502,22 @@ impl Placement<'_> {
     fn keep_placeholder(&mut self, evaluation: &mut Evaluation) {
         let no_ports = SlicePorts::default();
         let state = self.services.table[evaluation.service].family(evaluation.family);
-        if state.managed as usize > evaluation.pool.len() {
+        let free = &mut evaluation.pool.free;
+        if state.managed as usize > free.len() {
             return;
         }
-        let at = (0..evaluation.pool.len()).min_by_key(|&at| {
-            let id = evaluation.pool[at];
-            (self.slices[id].reuse_order(), !self.group_ports(id).is_empty())
-        });
-        let id = if let Some(id) = at.and_then(|at| evaluation.pool.remove(at)) {
-            self.slices[id].pooled = false;
-            if !self.group_ports(id).is_empty() {
-                self.leave_group(id);
-                self.join_group(id, &no_ports);
+        let key = |id| {
+            (
+                self.slices[id].object.remote.is_none(),
+                !self.group_ports(id).is_empty(),
+            )
+        };
+        let at = (0..free.len()).min_by_key(|&at| key(free[at]));
+        let id = if let Some(id) = at.and_then(|at| free.remove(at)) {
+            if self.group_ports(id).is_empty() {
+                self.slices[id].pooled = false;
+            } else {
+                self.regroup(id, &no_ports);
             }
             id
         } else {
@@ -421,6 +537,7 @@ impl Placement<'_> {
 
     /// Marks a managed slice to be deleted.
     pub(in crate::core::namespace) fn mark_deleting(&mut self, id: SliceId) {
+        self.forget_remainders(id);
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Deleting;
         slice.change(Priority::Add);
@@ -460,15 +577,15 @@ impl Placement<'_> {
             .filter(|_| adds && removes);
         let unwritten = self.services.is_unwritten(service);
         for &id in &changed {
+            let differs = match self.slices[id].object.phase {
+                Phase::Managed => self.slice_differs(id),
+                _ => self.slices[id].object.remote.is_some(),
+            };
             let slice = &mut self.slices[id];
             slice.touched = false;
             slice.object.priority = most_urgent.unwrap_or(slice.object.priority);
-            let differs = match slice.object.phase {
-                Phase::Managed => slice.differs(),
-                _ => slice.object.remote.is_some(),
-            };
             self.services.table[service].moves.slices += u32::from(differs);
-            if slice.object.phase == Phase::Managed && differs {
+            if slice.object.phase == Phase::Managed && (differs || !slice.remainders().is_empty()) {
                 // While the first write of a new Service waits, upstream would have written the earlier change, and then this
                 // one with a time of its own. The write that holds both has the later time, as upstream's last one would.
                 let replaces = unwritten && slice.object.remote.is_none() && !slice.slots.is_empty();

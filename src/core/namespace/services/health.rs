@@ -1,13 +1,14 @@
 //! The health of a Service, for reports: how many of its pods are published, and what keeps the rest out. It is
 //! computed when it is asked for, so the controller pays nothing for it.
 
-use super::members::{desired, is_fit};
+use super::members::desired;
 use super::{Service, Services};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::LeaderStatus;
 use crate::core::hash::KeyedSet;
 use crate::core::hints::{HintMode, HintState};
+use crate::core::ids::PodId;
 use crate::core::inputs::{Inputs, Pod};
 use crate::core::namespace::context::Context;
 use crate::core::ports::{ServicePort, TargetPort, resolve};
@@ -107,15 +108,25 @@ impl Services {
             .collect();
         let ids = self.pods_of(inputs, id);
         let pods = || ids.iter().filter_map(|&id| inputs.get(id));
-        for pod in pods() {
+        let places = |pod: PodId, family| {
+            self.memberships[pod]
+                .find(id, family)
+                .map(|at| self.memberships[pod][at])
+        };
+        let is_placed = |pod, family| places(pod, family).is_some_and(|member| !member.slice.is_none());
+        for (&pod_id, pod) in ids.iter().filter_map(|id| Some((id, inputs.get(*id)?))) {
             for family in &mut families {
-                count(inputs, pod, service, sliced, family);
+                let placed = is_placed(pod_id, family.family);
+                count(inputs, pod, service, (sliced, placed), family);
             }
         }
         let lost = |pod: &Pod| sliced && inputs.node_name(pod).is_some() && inputs.node_of(pod).is_none();
-        let mut on_unknown_nodes: Vec<_> = pods()
-            .filter(|pod| lost(pod))
-            .filter_map(|pod| Some((pod.name(), &**inputs.node_name(pod)?)))
+        let left_out = |id: PodId| !Family::ALL.into_iter().any(|family| is_placed(id, family));
+        let mut on_unknown_nodes: Vec<_> = ids
+            .iter()
+            .filter_map(|&id| Some((id, inputs.get(id)?)))
+            .filter(|(id, pod)| lost(pod) && left_out(*id))
+            .filter_map(|(_, pod)| Some((pod.name(), &**inputs.node_name(pod)?)))
             .collect();
         on_unknown_nodes.sort_unstable();
         let members = service.endpoints.as_ref().map(|endpoints| &endpoints.members);
@@ -132,20 +143,23 @@ impl Services {
     }
 }
 
-fn count(inputs: &Inputs, pod: &Pod, service: &Service, sliced: bool, of: &mut FamilyHealth) {
+/// Counts a pod in a family. `placed` is true if it has a place in a slice.
+fn count(
+    inputs: &Inputs,
+    pod: &Pod,
+    service: &Service,
+    (sliced, placed): (bool, bool),
+    of: &mut FamilyHealth,
+) {
     // Without slices, Endpoints alone count, which do not look at nodes.
-    let fit = if sliced {
-        is_fit(inputs, pod, service, of.family)
-    } else {
-        pod.ip(of.family).is_some()
-    };
+    let needs_node = sliced && !placed && !service.facts.publish_not_ready;
+    let fit = pod.ip(of.family).is_some() && (!needs_node || inputs.node_of(pod).is_some());
     let conditions = desired(pod, service);
     let counter = if fit && conditions.ready() {
-        let node = inputs.node_of(pod);
-        let zone = node.and_then(|(_, facts)| facts.zone.as_deref());
+        let (node, zone) = inputs.node_and_zone(pod);
         let mode = service.facts.hints;
         let asks = matches!(mode, HintMode::SameZone | HintMode::SameNode);
-        let hint = mode.hint(true, zone, node.map(|(name, _)| &**name));
+        let hint = mode.hint(true, zone.map(|zone| &**zone), node);
         of.unhinted += usize::from(sliced && asks && hint.is_none());
         &mut of.ready
     } else if Family::ALL.into_iter().all(|family| pod.ip(family).is_none()) {

@@ -13,7 +13,7 @@ use crate::core::namespace::Placement;
 use crate::core::nodes::{NodeDirectory, ZoneView};
 use crate::core::object::Phase;
 use crate::core::priority::Priority;
-use crate::core::slices::Slice;
+use crate::core::slices::{Difference, Slice};
 use std::collections::BTreeSet;
 
 /// The Services whose hints depend on the zones, and the zones while there are any.
@@ -139,7 +139,7 @@ impl Placement<'_> {
     /// Marks an endpoint of which something published has changed, conditions aside.
     fn mark_stale(&mut self, id: SliceId, at: usize) {
         let slice = &mut self.slices[id];
-        slice.slots[at].stale = true;
+        slice.slots[at].difference.add(Difference::Content);
         let wanted = desired(
             self.inputs.pod(slice.slots[at].pod),
             &self.services.table[slice.service],
@@ -164,21 +164,28 @@ impl Placement<'_> {
         if !rehint && !evaluation.changed.iter().any(is_managed) {
             return;
         }
-        let touched = |slice: &Slice| slice.object.phase == Phase::Managed && slice.differs();
         let ids = self.slices.of(&self.services.table[service].slices, |slice| {
             slice.object.phase == Phase::Managed && slice.family == family
         });
         let slots = ids.iter().map(|&id| self.slices[id].slots.len() as u64);
         self.ctx.work.endpoints_visited += slots.sum::<u64>();
-        let ratios = self.services.auto_hints.zones.as_ref().ok_or(Disabled::NodeInfo);
+        let ratios = self.services.auto_hints.zones.as_ref().ok_or(Disabled::NoNodes);
         let ratios = ratios.and_then(|view| view.ratios.as_ref().map_err(|why| *why));
         let assigned = ratios.and_then(|ratios| {
             let hinted: Vec<_> = ids
                 .iter()
-                .map(|&id| self.hinted_slice(&self.slices[id], touched))
+                .map(|&id| self.hinted_slice(&self.slices[id], self.slice_differs(id)))
                 .collect();
             assign(ratios, &hinted)
         });
+        let is_hinted = |id: &SliceId| self.slices[*id].hints().iter().any(Option::is_some);
+        if matches!(assigned, Err(Disabled::NoNodes | Disabled::OneZone))
+            && ids.iter().any(is_hinted)
+            && !ids.iter().any(|id| self.slice_differs(*id))
+        {
+            // Nodes have gone, and no zone that is left has too many endpoints.
+            return;
+        }
         let state = HintState::after(&assigned);
         let hints: Vec<_> = match assigned {
             Ok(assigned) => assigned
@@ -211,21 +218,18 @@ impl Placement<'_> {
         }
     }
 
-    fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: impl Fn(&Slice) -> bool) -> HintedSlice<'a> {
+    fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: bool) -> HintedSlice<'a> {
         let service: &Service = &self.services.table[slice.service];
         let endpoints = slice.slots.iter().zip(slice.hints()).map(|(slot, hint)| {
             let pod = self.inputs.pod(slot.pod);
             HintedEndpoint {
                 ready: desired(pod, service).ready(),
-                zone: self
-                    .inputs
-                    .node_of(pod)
-                    .and_then(|(_, facts)| facts.zone.as_ref()),
+                zone: self.inputs.node_and_zone(pod).1,
                 hint: hint.as_ref(),
             }
         });
         HintedSlice {
-            touched: touched(slice),
+            touched,
             endpoints: endpoints.collect(),
         }
     }

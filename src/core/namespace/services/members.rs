@@ -6,11 +6,11 @@ use crate::core::address::Family;
 use crate::core::compact::slab::Pieces;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
-use crate::core::inputs::{Inputs, Pod, PodChange};
+use crate::core::inputs::{Pod, PodChange};
 use crate::core::namespace::Placement;
 use crate::core::ports::{ResolvedPorts, SlicePorts};
 use crate::core::priority::Priority;
-use crate::core::slices::{Conditions, Slice, Slot};
+use crate::core::slices::{Conditions, Difference, Slice, Slot};
 use smallvec::SmallVec;
 use std::ops::{Deref, Index, IndexMut, Range};
 
@@ -119,24 +119,20 @@ pub(in crate::core::namespace) fn desired(pod: &Pod, service: &Service) -> Condi
     Conditions::new(ready, serving, terminating)
 }
 
-/// Returns whether a Service publishes a pod in a family: the pod has an address there, and its node is known (or the
-/// Service wants its pods published whatever their state).
-pub(in crate::core::namespace) fn is_fit(
-    inputs: &Inputs,
-    pod: &Pod,
-    service: &Service,
-    family: Family,
-) -> bool {
-    pod.ip(family).is_some() && (service.facts.publish_not_ready || inputs.node_of(pod).is_some())
-}
-
 impl Placement<'_> {
+    /// Returns whether a pod of a Service is a member in a family: not before it has an address there, or a Service with many
+    /// pods would need memory for each that has none. Endpoints of a Service that names no families show any address, and
+    /// a pod that was chosen by something else than the selector has to be found again.
+    fn belongs(&self, pod: PodId, service: ServiceId, family: Family) -> bool {
+        let (pod, facts) = (self.inputs.pod(pod), &self.services.table[service].facts);
+        let any = facts.follows() || (facts.endpoints_family.is_none() && pod.primary().is_some());
+        facts.has(family) && (any || pod.ip(family).is_some())
+    }
+
     /// Adds a pod that a Service has begun to select.
     pub(in crate::core::namespace) fn join(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
-            if self.services.table[service].facts.has(family) {
-                self.join_family(pod, service, family);
-            }
+            self.join_family(pod, service, family);
         }
         self.visit_endpoints(pod, service, PodChange::default());
         if let Some(following) = &mut self.services.table[service].following {
@@ -145,8 +141,11 @@ impl Placement<'_> {
         self.services.mark(service);
     }
 
-    /// Adds a pod to a family of a Service that did not have it.
+    /// Adds a pod to a family of a Service that did not have it, if it belongs there.
     pub(in crate::core::namespace) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        if !self.belongs(pod, service, family) {
+            return;
+        }
         let members = &mut self.services.memberships[pod];
         let Err(at) = members.search(service, family) else {
             return;
@@ -189,10 +188,15 @@ impl Placement<'_> {
         service: ServiceId,
         family: Family,
     ) {
-        if let Some(at) = self.services.memberships[pod].find(service, family) {
-            self.unplace(pod, at, Priority::Remove);
-            self.services.memberships[pod].0.remove(at);
+        let Some(at) = self.services.memberships[pod].find(service, family) else {
+            return;
+        };
+        if let Some((id, slot)) = self.take_place(pod, at) {
+            self.slices[id].removed += u32::from(slot.published.is_published());
+            self.touch(id, Priority::Remove);
         }
+        self.services.memberships[pod].0.remove(at);
+        self.forget_remainder(pod, service, family);
     }
 
     /// Removes a pod from the Services that its labels no longer match.
@@ -209,22 +213,20 @@ impl Placement<'_> {
         }
     }
 
-    /// Adds a pod to the Services that its labels match and that do not have it yet.
-    pub(in crate::core::namespace) fn join_matched(&mut self, id: PodId) {
+    /// Adds a pod to the Services that its labels match, but for those that selected it before.
+    pub(in crate::core::namespace) fn join_matched(&mut self, id: PodId, before: &[ServiceId]) {
         for service in self.inputs.selecting(id) {
-            if !self.services.table[service].facts.is_led() {
-                self.join_if_new(id, service);
+            if !self.services.table[service].facts.is_led() && !before.contains(&service) {
+                self.join_new(id, service);
             }
         }
     }
 
-    /// Adds a pod to a Service that its labels match, if that does not have it yet.
-    pub(in crate::core::namespace) fn join_if_new(&mut self, id: PodId, service: ServiceId) {
-        if !self.services.memberships[id].has(service) {
-            self.services.table[service].note(self.inputs.pod(id).ready_time());
-            self.join(id, service);
-            self.foresee_ports(id, service);
-        }
+    /// Adds a pod to a Service that has begun to select it.
+    pub(in crate::core::namespace) fn join_new(&mut self, id: PodId, service: ServiceId) {
+        self.services.table[service].note(self.inputs.pod(id).ready_time());
+        self.join(id, service);
+        self.foresee_ports(id, service);
     }
 
     /// Removes a pod's membership in a family that the Service has lost; the pod stays in the slices to be deleted.
@@ -248,6 +250,22 @@ impl Placement<'_> {
         members.0.drain(places);
     }
 
+    /// Updates the memberships of a pod whose addresses have changed, in the Services that select it.
+    pub(super) fn readdress(&mut self, id: PodId) {
+        for service in self.inputs.selecting(id) {
+            for family in Family::ALL {
+                if !self.belongs(id, service, family) {
+                    self.remove_from_family(id, service, family);
+                } else if !self.services.table[service].facts.is_led() {
+                    self.join_family(id, service, family);
+                }
+            }
+            self.foresee_ports(id, service);
+            self.visit_endpoints(id, service, PodChange::default());
+            self.services.mark(service);
+        }
+    }
+
     /// Updates each endpoint of a pod after a change.
     pub(in crate::core::namespace) fn revisit(&mut self, id: PodId, change: PodChange) {
         for at in 0..self.services.memberships[id].len() {
@@ -268,7 +286,6 @@ impl Placement<'_> {
             return;
         }
         self.ctx.work.endpoints_visited += 1;
-        let pod = self.inputs.pod(id);
         let Member {
             service: service_id,
             slice: slice_id,
@@ -280,7 +297,17 @@ impl Placement<'_> {
         if !self.ctx.writes_slices(&service.facts) {
             return;
         }
-        if !is_fit(self.inputs, pod, service, family) {
+        let difference = Difference::of(change.content[family.index()], change.address[family.index()]);
+        if change.reborn {
+            // What a slice shows is another pod's.
+            self.forget_remainder(id, service_id, family);
+            if let Some(slice) = self.slices.get_mut(slice_id) {
+                slice.slots[usize::from(place)].acknowledged = false;
+            }
+        }
+        self.visit_remainder(id, service_id, family, difference);
+        let service = &self.services.table[service_id];
+        if !self.is_fit(id, service_id, family) {
             self.unplace(id, at, Priority::Remove);
             return;
         }
@@ -290,10 +317,9 @@ impl Placement<'_> {
             }
             return;
         }
-        let other_address = change.address[family.index()];
         if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {
             let slot = &mut self.slices[slice_id].slots[usize::from(place)];
-            slot.other_address |= other_address;
+            slot.difference.add(difference);
             let priority = if slot.misdirects() {
                 Priority::Remove
             } else {
@@ -309,8 +335,7 @@ impl Placement<'_> {
         }
         let slice = &mut self.slices[slice_id];
         let slot = &mut slice.slots[usize::from(place)];
-        slot.stale |= change.content[family.index()];
-        slot.other_address |= other_address;
+        slot.difference.add(difference);
         let (priority, differed) = (slot.priority_to(desired), slot.dirty);
         slice.recount(usize::from(place), desired);
         if slice.slots[usize::from(place)].dirty {
@@ -370,27 +395,16 @@ impl Placement<'_> {
             .clone()
     }
 
-    /// Appends a pod's endpoint to a managed slice. `published` and `stale` say what the API server has of it.
-    pub(in crate::core::namespace) fn place(
-        &mut self,
-        pod: PodId,
-        id: SliceId,
-        published: Conditions,
-        stale: bool,
-    ) {
+    /// Appends a pod's endpoint to a managed slice. `slot` says what the API server has of it there.
+    pub(in crate::core::namespace) fn place(&mut self, id: SliceId, slot: Slot) {
+        let pod = slot.pod;
         self.ctx.work.endpoints_placed += 1;
         let slice = &mut self.slices[id];
         let at = slice.slots.len();
         if at == slice.slots.capacity() {
             slice.slots.reserve_exact(at / 4 + 4);
         }
-        slice.slots.push(Slot {
-            pod,
-            published,
-            stale,
-            other_address: false,
-            dirty: false,
-        });
+        slice.slots.push(slot);
         let (service_id, family) = (slice.service, slice.family);
         let service = &self.services.table[service_id];
         let desired = desired(self.inputs.pod(pod), service);
@@ -418,15 +432,24 @@ impl Placement<'_> {
         member.at = u16::try_from(at).expect("the API server refuses slices of more than 1000 endpoints");
     }
 
-    /// Removes a pod's endpoint from its slice, if it is in one.
+    /// Removes the endpoint of a pod that remains a member from its slice, if it is in one. The slice shows it until it is
+    /// written, and beyond that if the endpoint moves to another slice.
     pub(in crate::core::namespace) fn unplace(&mut self, pod: PodId, at: usize, priority: Priority) {
+        if let Some((id, slot)) = self.take_place(pod, at) {
+            self.keep_remainder(id, slot);
+            self.touch(id, priority);
+        }
+    }
+
+    /// Takes a pod's endpoint out of its slice, if it is in one.
+    fn take_place(&mut self, pod: PodId, at: usize) -> Option<(SliceId, Slot)> {
         let member = &mut self.services.memberships[pod].0[at];
         let (id, place) = (
             std::mem::replace(&mut member.slice, SliceId::NONE),
             usize::from(member.at),
         );
         if id.is_none() {
-            return;
+            return None;
         }
         let slice = &mut self.slices[id];
         let before = slice.slots.len();
@@ -435,7 +458,6 @@ impl Placement<'_> {
             slice.hints_mut().swap_remove(place);
         }
         slice.dirty -= u32::from(slot.dirty);
-        slice.removed += u32::from(slot.published.is_published());
         let (service_id, family, group) = (slice.service, slice.family, slice.group);
         self.services.table[service_id].moves.removed += 1;
         if let Some(moved) = slice.slots.get(place) {
@@ -450,7 +472,7 @@ impl Placement<'_> {
         if before == 1 {
             family.pending().empties.push(id);
         }
-        self.touch(id, priority);
+        Some((id, slot))
     }
 
     /// Marks a managed slice as changed, for the next evaluation of its Service.
@@ -463,7 +485,6 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn revise(&mut self, id: SliceId, priority: Priority) {
         let slice: &mut Slice = &mut self.slices[id];
         slice.object.priority = slice.object.priority.min(priority);
-        slice.yielded = false;
         let (service, family) = (slice.service, slice.family);
         if !std::mem::replace(&mut slice.touched, true) {
             self.services.table[service]

@@ -48,8 +48,8 @@ pub(in crate::core::namespace) enum Pass {
     Edit(Box<Edit>),
     /// Collects the members of a Service's Endpoints object.
     Collect(Box<Collecting>),
-    /// Visits the pods on a node that has changed, from this index on.
-    Node(NodeId, usize),
+    /// Visits the pods on a node that has appeared or has another zone, from this index on.
+    Node(NodeId, usize, PodChange),
     /// Has the hints of the Services that depend on the zones looked at, from this Service on.
     Rehint(ServiceId),
     /// Looks for pods on nodes that do not exist.
@@ -92,8 +92,9 @@ pub(in crate::core::namespace) struct Edit {
     endpoints: Option<Box<ServiceEndpoints>>,
     /// The pods that it had, and from the second stage on those that it still has.
     members: Vec<PodId>,
-    /// The pods that it selects now.
+    /// The pods that it selects now, and those of them, sorted, that it had.
     selected: Vec<PodId>,
+    stayed: Vec<PodId>,
     stage: Stage,
     /// Number of pods visited in this stage.
     at: usize,
@@ -132,6 +133,7 @@ impl Edit {
             endpoints,
             members,
             selected: Vec::new(),
+            stayed: Vec::new(),
             stage: Stage::Leave,
             at: 0,
             slice: None,
@@ -263,7 +265,7 @@ impl Placement<'_> {
                 let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
                 ((!pods.is_empty()).then_some(Pass::Unfollow(id, pods)), looked_at)
             }
-            Pass::Node(node, at) => self.step_node(node, at),
+            Pass::Node(node, at, change) => self.step_node(node, at, change),
             Pass::Rehint(from) => self.step_rehint(from),
             Pass::UnknownNodes(look) => (self.step_unknown_nodes(look).map(Pass::UnknownNodes), 1),
             Pass::Lead(concerned) => self.step_leaders(leases, concerned),
@@ -350,16 +352,16 @@ impl Placement<'_> {
     }
 
     /// Continues to visit the pods on a node. Returns what is left, and the number of pods visited.
-    fn step_node(&mut self, node: NodeId, from: usize) -> (Option<Pass>, usize) {
+    fn step_node(&mut self, node: NodeId, from: usize, change: PodChange) -> (Option<Pass>, usize) {
         let (mut at, end) = (from, self.ctx.work.total() + PIECE);
         while at - from < STRIDE && self.ctx.work.total() < end {
             let Some(pod) = self.inputs.pod_on(node, at) else {
                 return (None, at - from);
             };
-            self.revisit(pod, PodChange::CONTENT);
+            self.revisit(pod, change);
             at += 1;
         }
-        (Some(Pass::Node(node, at)), at - from)
+        (Some(Pass::Node(node, at, change)), at - from)
     }
 
     /// Continues to have the hints looked at of the Services that depend on the zones. Returns what is left, and the number of
@@ -474,7 +476,8 @@ impl Placement<'_> {
                     self.join_family(pod, id, family);
                 }
             }
-            Stage::Join => self.join_if_new(edit.selected[at], id),
+            Stage::Join if edit.stayed.binary_search(&edit.selected[at]).is_ok() => {}
+            Stage::Join => self.join_new(edit.selected[at], id),
             Stage::Revisit => {
                 let pod = edit.members[at];
                 for at in self.services.memberships[pod].of(id) {
@@ -507,6 +510,8 @@ impl Placement<'_> {
                 } else {
                     if reselected {
                         edit.selected = self.pods_of(id);
+                        edit.stayed.clone_from(&edit.members);
+                        edit.stayed.sort_unstable();
                     }
                     Stage::Join
                 }

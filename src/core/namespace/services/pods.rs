@@ -39,8 +39,9 @@ impl Placement<'_> {
                 let update = self
                     .inputs
                     .update(id, facts, earlier, epoch, nodes, &mut self.ctx.work);
-                self.visit_updated(id, update);
-                (update.relabelled || update.renamed || update.reborn).then_some(id)
+                let renamed = update.relabelled.is_some() || update.renamed || update.reborn;
+                self.visit_updated(id, &update);
+                renamed.then_some(id)
             }
         }
     }
@@ -54,8 +55,8 @@ impl Placement<'_> {
 
     /// Applies a change of a node that pods of this namespace run on, but leaves the visits to its pods to the passes.
     pub(in crate::core::namespace) fn begin_node(&mut self, view: Arc<NodeView>) {
-        if let Some(node) = self.inputs.apply_node(view, &mut self.ctx.work) {
-            self.services.queue(Pass::Node(node, 0));
+        if let Some((node, change)) = self.inputs.apply_node(view, &mut self.ctx.work) {
+            self.services.queue(Pass::Node(node, 0, change));
         }
     }
 
@@ -72,20 +73,23 @@ impl Placement<'_> {
     }
 
     /// Visits the endpoints of a pod that has changed, and adds it to other Services, or removes it from some.
-    fn visit_updated(&mut self, id: PodId, update: PodUpdate) {
+    fn visit_updated(&mut self, id: PodId, update: &PodUpdate) {
         if let Some(unused) = update.unused_ports {
             self.services.resolved.forget(unused);
         }
-        if update.relabelled {
+        if update.relabelled.is_some() {
             self.leave_unmatched(id);
         }
         self.note_ready(id, update.ready);
         if let Some(change) = update.change {
+            if change.address != [false; 2] {
+                self.readdress(id);
+            }
             self.revisit(id, change);
             self.leave_followed(id, update.reborn);
         }
-        if update.relabelled {
-            self.join_matched(id);
+        if let Some(before) = &update.relabelled {
+            self.join_matched(id, before);
         }
     }
 
@@ -96,6 +100,13 @@ impl Placement<'_> {
         }
         for member in self.services.memberships[id].iter() {
             self.services.table[member.service].note(time);
+        }
+        // A pod without an address is no member, and its time counts all the same.
+        for service in self.inputs.selecting(id) {
+            if !self.services.memberships[id].has(service) && !self.services.table[service].facts.is_led() {
+                self.services.table[service].note(time);
+                self.services.mark(service);
+            }
         }
     }
 

@@ -115,6 +115,7 @@ impl Placement<'_> {
         let facts = &self.services.table[member.service].facts;
         if self.ctx.writes_slices(facts)
             && !facts.publish_not_ready
+            && member.slice.is_none()
             && self.inputs.pod(id).ip(member.family).is_some()
             && (at.affected.len() < SERVICES || at.affected.contains_key(&member.service))
         {

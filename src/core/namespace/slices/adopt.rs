@@ -7,10 +7,10 @@ use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::inputs::PodChange;
 use crate::core::namespace::Placement;
 use crate::core::namespace::lifecycle::{Lifecycle as _, ObjectMeta as _};
-use crate::core::namespace::services::{desired, is_fit};
+use crate::core::namespace::services::{desired, outlasts_node};
 use crate::core::object::Phase;
 use crate::core::priority::Priority;
-use crate::core::slices::{Conditions, Slice};
+use crate::core::slices::{Conditions, Difference, Slice, Slot};
 use crate::core::time::Time;
 use std::sync::Arc;
 
@@ -26,20 +26,12 @@ impl Placement<'_> {
         self.slices.objects.insert(slice)
     }
 
-    /// Gives up a managed slice whose object has been given to another manager. As upstream, its endpoints stay
-    /// published there, and the Service gets a slice of ours again when what this one holds changes.
-    pub(in crate::core::namespace) fn yield_remote(&mut self, id: SliceId) {
-        let service = self.slices.objects[id].service_name.clone();
-        let name = self.fresh_name(&service);
-        self.slices.objects.rename(id, |slice| slice.forget_remote(name));
-        self.slices.objects[id].yielded = true;
-    }
-
     /// Forgets a slice that is not managed.
     pub(in crate::core::namespace) fn drop_slice(&mut self, id: SliceId) {
         self.end_awaiting(id);
         self.stop_waiting(id);
         self.drop_content(id);
+        self.forget_remainders(id);
         self.slices.duplicates.forget(self.slices.objects[id].service, id);
         let slice = self.slices.objects.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
@@ -177,8 +169,11 @@ impl Placement<'_> {
         slice.object.set_extras((!usual).then_some(extras));
         slice.removed = 0;
         for slot in &mut slice.slots {
-            slot.published = Conditions::ABSENT;
-            (slot.stale, slot.other_address) = (false, false);
+            let dirty = slot.dirty;
+            *slot = Slot {
+                dirty,
+                ..Slot::absent(slot.pod)
+            };
         }
         let service = &self.services[service_id];
         let others = !meta.owner.is_only(&service.facts.uid);
@@ -187,10 +182,13 @@ impl Placement<'_> {
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
 
+        self.forget_remainders(id);
         self.take_endpoints(id, &endpoints, limit);
+        self.release_holders(id);
         let priority = self.recount_slots(id);
+        let differs = self.slice_differs(id);
         let slice = &mut self.slices.objects[id];
-        if slice.differs() {
+        if differs {
             self.revise(id, priority);
         } else {
             slice.object.found_in_sync();
@@ -219,6 +217,11 @@ impl Placement<'_> {
         let mut others = Vec::new();
         for endpoint in endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.inputs.find(name));
+            if let Some(pod) =
+                pod.filter(|pod| endpoint.pod_uid.as_ref() == Some(self.inputs.pod(*pod).uid()))
+            {
+                self.inputs.note_zone(pod, endpoint.zone.as_deref());
+            }
             let placed = pod.is_some_and(|pod| {
                 let members = &self.services.memberships()[pod];
                 members
@@ -239,7 +242,8 @@ impl Placement<'_> {
             unsent: self.slices.objects[id].slots.len(),
         };
         for (pod, endpoint) in others {
-            if !pod.is_some_and(|pod| self.take_endpoint(id, pod, endpoint, &mut room)) {
+            let taken = pod.is_some_and(|pod| self.take_endpoint(id, pod, endpoint, &mut room));
+            if !taken && !pod.is_some_and(|pod| self.take_remainder(id, pod, endpoint)) {
                 self.slices.objects[id].removed += 1;
             }
         }
@@ -250,7 +254,7 @@ impl Placement<'_> {
     fn recount_slots(&mut self, id: SliceId) -> Priority {
         let slice = &mut self.slices.objects[id];
         let service = &self.services[slice.service];
-        let mut priority = if slice.removed > 0 {
+        let mut priority = if slice.removed > 0 || !slice.remainders().is_empty() {
             Priority::Remove
         } else {
             Priority::Rest
@@ -269,13 +273,13 @@ impl Placement<'_> {
         let slice = &self.slices.objects[id];
         let place = self.services.memberships()[pod_id].find(slice.service, slice.family)?;
         let (pod, service) = (self.inputs.pod(pod_id), &self.services[slice.service]);
-        let stale = !self.same_content(pod, service, slice.family, endpoint);
-        let other_address = stale
+        let differs = !self.same_content(pod, service, slice.family, endpoint);
+        let address = differs
             && pod.ip(slice.family).is_some_and(|ip| {
                 let ip = ip.to_string();
                 endpoint.addresses.iter().any(|address| **address != *ip)
             });
-        Some((place, Difference { stale, other_address }))
+        Some((place, Difference::of(differs, address)))
     }
 
     /// Finds the slot of an endpoint that is placed in this slice, as the API server has it. Returns false if it stands in the
@@ -285,15 +289,18 @@ impl Placement<'_> {
             return false;
         };
         let member = self.services.memberships()[pod_id][place];
-        let slot = &mut self.slices.objects[id].slots[usize::from(member.at)];
+        let at = usize::from(member.at);
+        let mut read = self.slot_of(pod_id, endpoint, difference);
+        let slot = &mut self.slices.objects[id].slots[at];
         if slot.published.is_published() {
             return false;
         }
-        slot.published = published(endpoint);
-        (slot.stale, slot.other_address) = (difference.stale, difference.other_address);
-        let at = usize::from(member.at);
+        read.dirty = slot.dirty;
+        *slot = read;
         if self.reconcile_hint(id, at, false, endpoint) {
-            self.slices.objects[id].slots[at].stale = true;
+            self.slices.objects[id].slots[at]
+                .difference
+                .add(Difference::Content);
         }
         true
     }
@@ -312,7 +319,7 @@ impl Placement<'_> {
         };
         let member = self.services.memberships()[pod_id][place];
         let slice = &self.slices.objects[id];
-        let (service_id, family) = (slice.service, slice.family);
+        let service_id = slice.service;
         if member.slice == id {
             // It was taken in just now, and stands here a second time.
             return false;
@@ -327,12 +334,7 @@ impl Placement<'_> {
             return true;
         }
         if keeper == Keeper::Holder
-            || !is_fit(
-                self.inputs,
-                self.inputs.pod(pod_id),
-                &self.services[service_id],
-                family,
-            )
+            || !self.stays_shown(id, pod_id, endpoint)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
             || !self.make_room(id, room)
         {
@@ -343,11 +345,49 @@ impl Placement<'_> {
         if !member.slice.is_none() {
             self.unplace(pod_id, place, Priority::Rest);
         }
-        self.place(pod_id, id, published(endpoint), difference.stale);
+        self.place(id, self.slot_of(pod_id, endpoint, difference));
         let at = self.slices.objects[id].slots.len() - 1;
-        self.slices.objects[id].slots[at].other_address = difference.other_address;
         if self.reconcile_hint(id, at, true, endpoint) {
-            self.slices.objects[id].slots[at].stale = true;
+            self.slices.objects[id].slots[at]
+                .difference
+                .add(Difference::Content);
+        }
+        true
+    }
+
+    /// Returns whether a Service goes on to publish an endpoint that a slice shows.
+    fn stays_shown(&self, id: SliceId, pod: PodId, endpoint: &EndpointFacts) -> bool {
+        let slice = &self.slices.objects[id];
+        let (state, service) = (self.inputs.pod(pod), &self.services[slice.service]);
+        let shown = endpoint.pod_uid.as_ref() == Some(state.uid())
+            && outlasts_node(published(endpoint), desired(state, service));
+        self.is_fit(pod, slice.service, slice.family) || (shown && state.ip(slice.family).is_some())
+    }
+
+    /// Returns what the API server has of an endpoint.
+    fn slot_of(&self, pod: PodId, endpoint: &EndpointFacts, difference: Difference) -> Slot {
+        Slot {
+            published: published(endpoint),
+            difference,
+            acknowledged: endpoint.pod_uid.as_ref() == Some(self.inputs.pod(pod).uid()),
+            ..Slot::absent(pod)
+        }
+    }
+
+    /// Notes that the API server has an endpoint of a member in this slice, which is to be placed in another one. Returns
+    /// false if there is no reason to keep it until then.
+    fn take_remainder(&mut self, id: SliceId, pod: PodId, endpoint: &EndpointFacts) -> bool {
+        let Some((place, difference)) = self.place_of(id, pod, endpoint) else {
+            return false;
+        };
+        let slot = self.slot_of(pod, endpoint, difference);
+        let member = self.services.memberships()[pod][place];
+        if !slot.acknowledged || member.slice == id || !self.stays_shown(id, pod, endpoint) {
+            return false;
+        }
+        self.keep_remainder(id, slot);
+        if member.slice.is_none() {
+            self.visit(pod, place, PodChange::default());
         }
         true
     }
@@ -376,15 +416,6 @@ impl Placement<'_> {
         }
         true
     }
-}
-
-/// How an endpoint on the API server differs from what a pod's endpoint should be, its conditions aside.
-#[derive(Clone, Copy)]
-struct Difference {
-    /// Its content is not what it should be.
-    stale: bool,
-    /// It has an address that the pod does not have.
-    other_address: bool,
 }
 
 /// The room in a slice that is compared with the API server.

@@ -74,8 +74,7 @@ impl Placement<'_> {
         let (Some(holder), slice) = (self.slices.objects.get(holder), &self.slices.objects[id]) else {
             return Keeper::Holder;
         };
-        // If an object that was given away comes back, it takes its endpoints from the slice that replaced it.
-        if holder.yielded || holder.object.is_absent() || !holder.slots[at].published.is_published() {
+        if holder.object.is_absent() || !holder.slots[at].published.is_published() {
             return Keeper::This;
         }
         // The content that was sent may not be there, and the slice may be gone.

@@ -6,12 +6,12 @@ use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
-use crate::core::ids::{SliceId, Uid};
+use crate::core::ids::{PodId, SliceId, Uid};
 use crate::core::inputs::Pod;
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Content, Gone, Lifecycle, Notices as _, ObjectMeta, Objects, Outcome, Published,
-    Publishing, Trouble, Whole,
+    BuiltRequest, Content, Gone, Lifecycle, ObjectMeta, Objects, Outcome, Published, Publishing, Trouble,
+    Whole,
 };
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
@@ -19,6 +19,7 @@ use crate::core::object::{ObjectName, ObjectState, Phase, RequestKind};
 use crate::core::priority::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
+use smallvec::SmallVec;
 
 impl Named for Slice {
     fn name(&self) -> &str {
@@ -93,6 +94,10 @@ impl Published for Slice {
     fn order(&self) -> u8 {
         Slice::order(self)
     }
+
+    fn accepted(&mut self) {
+        self.acknowledge();
+    }
 }
 
 impl AsRef<Objects<Slice>> for Placement<'_> {
@@ -131,7 +136,10 @@ impl Publishing for Placement<'_> {
     fn differs(&self, slice: &Slice) -> bool {
         let creates = slice.object.remote.is_none();
         let deleting = || self.services[slice.service].facts.deleting;
-        let differs = !slice.yielded && slice.differs() && !(creates && deleting());
+        let id = || self.slices.find(&slice.name);
+        let differs = slice.differs()
+            || (!slice.remainders().is_empty() && id().is_some_and(|id| self.remainders_differ(id)));
+        let differs = differs && !(creates && deleting());
         differs && !self.services.is_deferred(self.ctx, slice.service, !creates)
     }
 
@@ -145,10 +153,20 @@ impl Publishing for Placement<'_> {
     }
 
     fn build<E: Encode>(&mut self, id: SliceId, encoder: &mut E) -> Option<E::Body> {
-        let body = self.body(&self.slices.objects[id], encoder);
+        self.leave_out_unfit(id);
+        let slice = &self.slices.objects[id];
+        if slice.slots.is_empty() && slice.object.remote.is_none() && slice.touched {
+            // The next evaluation decides what becomes of it.
+            return None;
+        }
+        let body = self.body(id, encoder);
+        let held: Vec<_> = self.held(id).map(|remainder| remainder.slot.pod).collect();
         let slice = &mut self.slices.objects[id];
         let service = &self.services[slice.service];
-        slice.send(|pod| desired(self.inputs.pod(pod), service));
+        slice.send(
+            |pod| desired(self.inputs.pod(pod), service),
+            |pod| held.contains(&pod),
+        );
         Some(body)
     }
 
@@ -174,14 +192,6 @@ impl Publishing for Placement<'_> {
         match gone {
             Gone::Shown(_) => self.vanish(id),
             Gone::Missing => self.remake(id),
-            // The endpoints that were to be written to it are written to another.
-            Gone::GivenAway if self.slices.objects[id].differs() => {
-                if self.slices.objects[id].object.lose() {
-                    self.notify_contested(id);
-                }
-                self.remake(id);
-            }
-            Gone::GivenAway => self.yield_remote(id),
             Gone::Unneeded => self.drop_slice(id),
         }
     }
@@ -221,7 +231,11 @@ impl Placement<'_> {
         why: Option<&str>,
     ) -> Option<WorkItem> {
         let id = self.slices.objects.find(name)?;
+        let is_written = matches!(outcome, Outcome::Written(_)) && self.slices[id].object.flight.is_some();
         let due = self.answered(id, name, outcome, why);
+        if is_written {
+            self.acknowledged(id);
+        }
         self.slices.recount(id);
         self.decide(id);
         // While the request was in flight, the slice may have become another controller's.
@@ -294,10 +308,8 @@ impl Placement<'_> {
             self.disown(id, &meta);
         } else if facts.meta.deleting {
             self.lost(id);
-        } else if unwatched && slice.object.phase == Phase::Managed {
-            // The watch does not select slices of the other manager, so later changes of this one would be missed.
-            self.gone(id, Gone::GivenAway);
         } else if unwatched {
+            // The watch does not select slices of the other manager, so later changes of this one would be missed.
             self.lost(id);
         } else if slice.service_name != facts.meta.service
             || slice.manager != facts.meta.manager
@@ -353,19 +365,45 @@ impl Placement<'_> {
     /// Creates a managed slice anew, under another name. A request in flight to the old name no longer matters.
     fn remake(&mut self, id: SliceId) {
         if self.slices.objects[id].object.phase == Phase::Managed {
-            self.yield_remote(id);
+            self.forget_remainders(id);
+            let service = self.slices.objects[id].service_name.clone();
+            let name = self.fresh_name(&service);
+            self.slices.objects.rename(id, |slice| slice.forget_remote(name));
+            self.leave_out_unfit(id);
             self.revise(id, Priority::Add);
         } else {
             self.drop_slice(id);
         }
     }
 
-    fn body<E: Encode>(&self, slice: &Slice, encoder: &mut E) -> E::Body {
+    /// Takes endpoints out of a slice that it was never known to show, and whose node has gone since they were placed.
+    fn leave_out_unfit(&mut self, id: SliceId) {
+        let slice = &self.slices.objects[id];
+        let (service, family) = (slice.service, slice.family);
+        let new = slice.slots.iter().filter(|slot| !slot.acknowledged);
+        let unfit = new.filter(|slot| !self.is_fit(slot.pod, service, family));
+        let unfit: SmallVec<[PodId; 4]> = unfit.map(|slot| slot.pod).collect();
+        for pod in unfit {
+            if let Some(at) = self.services.memberships()[pod].find(service, family) {
+                self.unplace(pod, at, Priority::Remove);
+            }
+        }
+    }
+
+    fn body<E: Encode>(&self, id: SliceId, encoder: &mut E) -> E::Body {
+        let slice = &self.slices.objects[id];
         let service = &self.services[slice.service];
         let state = service.families[slice.family.index()].as_ref();
         let state = state.expect("a managed slice's Service has the slice's family");
-        let endpoints = slice.slots.iter().enumerate().map(|(at, slot)| {
-            let endpoint = self.endpoint(self.inputs.pod(slot.pod), service, slice.family);
+        let placed = (0..slice.slots.len()).map(|at| (slice, at));
+        // As they will be where they are placed.
+        let held = slice.remainders().iter().filter_map(|remainder| {
+            let (other, at) = self.place_of_held(id, remainder.slot.pod)?;
+            Some((&self.slices.objects[other], at))
+        });
+        let endpoints = placed.chain(held).map(|(slice, at)| {
+            let pod = self.inputs.pod(slice.slots[at].pod);
+            let endpoint = self.endpoint(pod, service, slice.family);
             let mut endpoint = endpoint.expect("a placed pod has an address of the slice's family");
             if service.facts.hints == HintMode::Auto {
                 endpoint.hints = auto_hint(slice, at);
@@ -432,8 +470,10 @@ impl Placement<'_> {
             return false;
         };
         let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);
+        // Where a node or its label is missing, the zone is unknown, and what the slice shows is no difference.
+        let zoned = self.inputs.knows_zone(pod);
         let same_hints = service.facts.hints == HintMode::Auto
-            || (only(&endpoint.zone_hints, wanted.hints.zone)
+            || ((!zoned || only(&endpoint.zone_hints, wanted.hints.zone))
                 && only(&endpoint.node_hints, wanted.hints.node));
         !endpoint.has_foreign_fields
             && same_hints
@@ -444,7 +484,7 @@ impl Placement<'_> {
             && endpoint.addresses.len() == 1
             && *endpoint.addresses[0] == *wanted.ip.to_string()
             && endpoint.node.as_deref() == wanted.node
-            && endpoint.zone.as_deref() == wanted.zone
+            && (!zoned || endpoint.zone.as_deref() == wanted.zone)
             && endpoint.hostname.as_deref() == wanted.hostname
     }
 }
