@@ -2,6 +2,7 @@
 //! it does. The budget of a step is spent by its first piece of work here, so that no piece hides behind others.
 
 use super::{Cost, units};
+use crate::allocator::Memory;
 use crate::fixtures::{World, pod, service};
 use endpointd::core::facts::{FollowedLeader, NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
@@ -222,4 +223,26 @@ fn many_leases_and_the_services_that_follow_one_are_visited_in_steps() {
     cost.apply(&mut world, change(vec![leases(3, LeaseEvent::Gone(name, 3))]));
     cost.hold("Services that follow a Lease");
     assert!(cost.units >= u64::from(SERVICES), "{cost:?}");
+}
+
+/// A namespace of many Services that all select many pods without an address: what is kept of each pair is nothing.
+#[test]
+fn pods_without_an_address_cost_no_memory_in_each_service() {
+    let memory_of = |services: usize| {
+        let mut world = world();
+        let memory = Memory::measure();
+        for number in 0..services {
+            let service = service(&format!("s{number}"), &[("app", "a")]);
+            world.state.apply_service(service, 0);
+        }
+        for number in 0..1000 {
+            let mut pod = pod(number, &[("app", "a")], true);
+            (pod.v4, pod.v6, pod.primary) = (None, None, None);
+            world.apply(pod);
+        }
+        memory.live()
+    };
+    let (few, many) = (memory_of(10), memory_of(1010));
+    // A Service alone takes some hundreds of bytes; a thousand memberships would take 12,000.
+    assert!((many - few) / 1000 < 3000, "{few} and {many} bytes");
 }

@@ -259,3 +259,24 @@ fn one_namespace_alone_made_huge_slices_usual_and_deletes_as_dear() {
     let took = now.saturating_sub(since);
     assert!(took < SECOND * 8, "{took:?}");
 }
+
+/// The proxy of a deleted node goes on to watch for a while.
+#[test]
+fn the_largest_number_of_nodes_of_ten_minutes_counts() {
+    let mut budget = WatchBudget::new(limits(Watchers::PerNode(1.0)));
+    let minute = 60 * SECOND;
+    budget.set_nodes(300, Duration::ZERO);
+    budget.set_nodes(200, minute);
+    budget.set_nodes(0, 9 * minute);
+    let watchers = |budget: &mut WatchBudget, at| {
+        budget.allow(at);
+        budget.watchers()
+    };
+    assert_eq!(watchers(&mut budget, 10 * minute), 300.0);
+    assert_eq!(watchers(&mut budget, 11 * minute), 200.0);
+    budget.set_nodes(100, 12 * minute);
+    assert_eq!(watchers(&mut budget, 18 * minute), 200.0);
+    assert_eq!(watchers(&mut budget, 19 * minute), 100.0);
+    budget.set_nodes(400, 20 * minute);
+    assert_eq!(budget.watchers(), 400.0, "at once");
+}
