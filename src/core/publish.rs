@@ -153,6 +153,13 @@ pub enum Next {
     },
 }
 
+impl Next {
+    const NOTHING: Self = Self::Wait {
+        until: None,
+        limited: None,
+    };
+}
+
 /// The result of a shard's report of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replied {
@@ -392,11 +399,14 @@ impl Publisher {
                     self.fan_out.nothing(key, paid, now);
                     return Replied::Unsent;
                 }
+                self.fan_out.built(key, paid, &built.request, now);
                 if matches!(built.request, Request::Fetch | Request::Probe) {
                     self.reading.insert(key.clone());
+                    // However long it takes, no webhook has a part in it.
+                    self.stuck.ended(key, End::Nothing);
+                } else {
+                    self.stuck.sent(key, now);
                 }
-                self.fan_out.built(key, paid, &built.request, now);
-                self.stuck.sent(key, now);
                 Replied::Send(built)
             }
             Reply::Nothing => {
@@ -468,7 +478,7 @@ impl Publisher {
             Load::Unanswered => !counts,
             Load::Answered | Load::Declined | Load::Unknown => false,
         };
-        if matches!(load, Load::Answered | Load::Declined) && !reads {
+        if !reads && matches!(load, Load::Answered | Load::Declined) {
             self.unserved.remove(key);
         }
         let sign = match load {
@@ -508,10 +518,7 @@ impl Publisher {
     pub fn next(&mut self, now: Duration) -> Next {
         self.held_back = false;
         if !self.writes || self.drains {
-            return Next::Wait {
-                until: None,
-                limited: None,
-            };
+            return Next::NOTHING;
         }
         self.window.pass(now);
         self.fan_out.pass(now);
@@ -522,10 +529,7 @@ impl Publisher {
         self.stuck.pass(long, now);
         if self.queue.waiting() == 0 {
             // After most messages.
-            return Next::Wait {
-                until: None,
-                limited: None,
-            };
+            return Next::NOTHING;
         }
         if self.is_full() {
             self.held_back = self.queue.has_ready(now);

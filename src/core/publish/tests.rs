@@ -526,3 +526,22 @@ fn a_namespace_that_waits_for_those_that_hang_is_looked_at_when_they_leave_their
     assert!(until <= now + SECOND, "{until:?}");
     assert!(matches!(publisher.next(now + SECOND), Next::Grant { .. }));
 }
+
+#[test]
+fn a_slow_read_tells_nothing_of_how_promptly_writes_are_answered() {
+    for (request, slow) in [
+        (Request::Fetch, false),
+        (Request::Probe, false),
+        (Request::Update(Vec::new()), true),
+    ] {
+        let mut publisher = Publisher::new(pacing(0.0, 8), 0);
+        let k = key("ns", "k");
+        publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+        assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+        let built = BuiltRequest { request, changes: 0 };
+        publisher.replied(&k, Reply::Built(built), NOW);
+        let _ = publisher.next(20 * SECOND);
+        let promptness = publisher.stuck.namespaces().of(k.tenant());
+        assert_eq!(promptness == promptness::Promptness::Slow, slow);
+    }
+}
