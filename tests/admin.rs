@@ -123,7 +123,8 @@ async fn the_controller_is_ready_when_every_list_has_been_applied() {
     let answer = get(address, "/healthz?verbose").await.unwrap();
     assert_eq!(
         answer.body,
-        "[+]endpoints-controller ok\n[+]endpointslice-controller ok\nhealthz check passed\n"
+        "[+]endpoints-controller ok\n[+]endpointslice-controller ok\n[+]endpointslice-mirroring-controller ok\n\
+         healthz check passed\n"
     );
 }
 
@@ -150,7 +151,8 @@ async fn a_standby_is_ready_without_slices_and_endpoints() {
     let answer = get(address, "/healthz?verbose").await.unwrap();
     assert_eq!(
         answer.body,
-        "[+]leaderElection ok\n[+]endpoints-controller ok\n[+]endpointslice-controller ok\nhealthz check passed\n"
+        "[+]leaderElection ok\n[+]endpoints-controller ok\n[+]endpointslice-controller ok\n\
+         [+]endpointslice-mirroring-controller ok\nhealthz check passed\n"
     );
     // When it leads it is ready with those too.
     until(address, "/readyz?verbose", 200, "[+]endpointslices ok\n").await;

@@ -1,4 +1,13 @@
-//! The kinds of objects that this process manages.
+//! The kinds of objects that this process manages, and the controllers that they are named for.
+
+/// The name of the controller that writes Endpoints, as `--controllers` and health checks have it.
+pub const ENDPOINTS_CONTROLLER: &str = "endpoints-controller";
+/// The name of the controller that writes `EndpointSlices`.
+pub const SLICES_CONTROLLER: &str = "endpointslice-controller";
+/// The name of the controller that mirrors Endpoints into `EndpointSlices`.
+pub const MIRRORING_CONTROLLER: &str = "endpointslice-mirroring-controller";
+/// The name of the controller for Services whose selector is an annotation.
+pub const CUSTOM_CONTROLLER: &str = "custom-selector-controller";
 
 /// The enabled outputs. The first three correspond to upstream's controllers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +38,17 @@ impl Outputs {
         mirrored: false,
         custom: false,
     };
+
+    /// Returns the names of the controllers that these outputs are enabled for.
+    pub fn controllers(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.endpoints, ENDPOINTS_CONTROLLER),
+            (self.slices, SLICES_CONTROLLER),
+            (self.mirrored, MIRRORING_CONTROLLER),
+            (self.custom, CUSTOM_CONTROLLER),
+        ];
+        all.into_iter().filter_map(|(on, name)| on.then_some(name))
+    }
 
     /// Returns whether no output is enabled.
     pub fn is_none(self) -> bool {

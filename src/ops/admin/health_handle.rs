@@ -191,12 +191,8 @@ impl HealthHandle {
         if let Some(renewal) = &parts.renewal {
             checks.push(Check::new("leaderElection", renewal.check()));
         }
-        let controllers = [
-            (parts.outputs.endpoints, "endpoints-controller"),
-            (parts.outputs.slices, "endpointslice-controller"),
-        ];
-        let on = controllers.into_iter().filter(|(on, _)| *on);
-        checks.extend(on.map(|(_, name)| Check::new(name, actors.clone())));
+        let controllers = parts.outputs.controllers();
+        checks.extend(controllers.map(|name| Check::new(name, actors.clone())));
         checks
     }
 
@@ -417,8 +413,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_stuck_actor_is_no_progress_once_livez_has_failed_for_too_long() {
+    /// A controller with these outputs, whose root is stuck.
+    async fn stuck(outputs: Outputs, progress: Option<Progress>) -> HealthHandle {
         let (root, _) = Actor::spawn(None, Stuck, ()).await.unwrap();
         let (writer, events) = (WriterHandle::default(), EventHandle::default());
         let router = Router::new(
@@ -428,9 +424,6 @@ mod tests {
             root.clone(),
             events.clone(),
         );
-        let start = Instant::now();
-        let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
-        let progress = Progress::new(clock.clone(), STALLED_AFTER);
         let health = HealthHandle::default();
         health.set(Parts {
             root,
@@ -439,10 +432,19 @@ mod tests {
             router: Arc::new(router),
             leadership: watch::channel(Leadership::STANDBY).1,
             renewal: None,
-            fence: Fence::closed(clock),
-            outputs: Outputs::ALL,
-            progress: Some(progress.clone()),
+            fence: Fence::closed(Clock::default()),
+            outputs,
+            progress,
         });
+        health
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_actor_is_no_progress_once_livez_has_failed_for_too_long() {
+        let start = Instant::now();
+        let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
+        let progress = Progress::new(clock, STALLED_AFTER);
+        let health = stuck(Outputs::ALL, Some(progress.clone())).await;
         let watching = health.clone();
         tokio::spawn(async move { watching.watch_over().await });
         tokio::time::sleep(STUCK).await;
@@ -454,6 +456,37 @@ mod tests {
         tokio::time::sleep(STALLED_AFTER).await;
         let stall = progress.stall().unwrap();
         assert!(stall.contains("root: no answer"), "{stall}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn healthz_checks_the_actors_whichever_controllers_are_on() {
+        let none = Outputs::NONE;
+        for (outputs, controller) in [
+            (
+                Outputs {
+                    endpoints: true,
+                    ..none
+                },
+                "endpoints-controller",
+            ),
+            (Outputs { slices: true, ..none }, "endpointslice-controller"),
+            (
+                Outputs {
+                    mirrored: true,
+                    ..none
+                },
+                "endpointslice-mirroring-controller",
+            ),
+            (Outputs { custom: true, ..none }, "custom-selector-controller"),
+        ] {
+            let health = stuck(outputs, None).await;
+            health.beat();
+            tokio::time::advance(STUCK + BEAT).await;
+            health.beat();
+            let actors = health.verdict();
+            let why = actors.clone().unwrap_err();
+            assert_eq!(health.health(&actors), [Check::new(controller, Err(why))]);
+        }
     }
 
     #[test]

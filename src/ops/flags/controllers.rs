@@ -1,17 +1,11 @@
 //! `--controllers`, as kube-controller-manager has it.
 
 use crate::core::excerpt::Excerpt;
-use crate::core::outputs::Outputs;
+use crate::core::outputs::{
+    CUSTOM_CONTROLLER as CUSTOM, ENDPOINTS_CONTROLLER as ENDPOINTS, MIRRORING_CONTROLLER as MIRRORING,
+    Outputs, SLICES_CONTROLLER as SLICES,
+};
 use crate::inspect::explain::meant;
-
-/// The name of the controller that writes Endpoints.
-const ENDPOINTS: &str = "endpoints-controller";
-/// The name of the controller that writes `EndpointSlices`.
-const SLICES: &str = "endpointslice-controller";
-/// The name of the controller that mirrors Endpoints into `EndpointSlices`.
-const MIRRORING: &str = "endpointslice-mirroring-controller";
-/// The name of the controller for Services whose selector is an annotation. It is off unless it is named.
-const CUSTOM: &str = "custom-selector-controller";
 
 /// The version of kube-controller-manager whose names are known.
 const UPSTREAM: &str = "1.36";
@@ -147,22 +141,6 @@ fn enabled(values: &[Controllers], controller: &str, by_default: bool) -> bool {
         _ => None,
     });
     named.unwrap_or_else(|| by_default && items.any(|item| *item == Item::Star))
-}
-
-/// Returns the names of the controllers that run, separated by commas.
-pub(super) fn names(outputs: Outputs) -> String {
-    let all = [
-        (outputs.endpoints, ENDPOINTS),
-        (outputs.slices, SLICES),
-        (outputs.mirrored, MIRRORING),
-        (outputs.custom, CUSTOM),
-    ];
-    let names: Vec<&str> = all
-        .into_iter()
-        .filter(|(runs, _)| *runs)
-        .map(|(_, name)| name)
-        .collect();
-    names.join(",")
 }
 
 /// Returns the controllers that are asked for by name and are not run here, each once.

@@ -69,7 +69,8 @@ impl PublishingArgs {
 
     /// Returns the names of the controllers that run, separated by commas.
     pub(crate) fn controllers_here(&self) -> String {
-        controllers::names(controllers::outputs(&self.controllers))
+        let names: Vec<_> = self.outputs().controllers().collect();
+        names.join(",")
     }
 
     /// Returns the controllers of kube-controller-manager that are asked for by name and are not run here.
