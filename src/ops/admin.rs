@@ -204,6 +204,16 @@ impl Pages {
                 let why = format!("Forbidden: user {user:?} cannot {method} path \"/metrics\"");
                 Some(text(StatusCode::FORBIDDEN, &why))
             }
+            Decision::TooMany => {
+                self.health.complain(
+                    "metrics",
+                    "too many requests have tokens that were not let in before",
+                );
+                let mut response = text(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests");
+                let headers = response.headers_mut();
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                Some(response)
+            }
             Decision::Unknown(why) => {
                 self.health.complain("metrics", &why);
                 Some(text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"))

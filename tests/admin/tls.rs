@@ -154,12 +154,29 @@ async fn metrics_are_for_those_who_may() {
     assert_eq!(answer.code, 200);
     assert!(answer.body.contains("# TYPE"), "{answer:?}");
     assert_eq!(secure.reviews(), [3, 2]);
-    // All three are remembered, also for requests that come at once.
+    // It is remembered, and the others are not.
     let scrapes = (0..10).map(|_| secure.code("/metrics", "Bearer scraper"));
     assert_eq!(futures::future::join_all(scrapes).await, [200; 10]);
+    assert_eq!(secure.reviews(), [3, 2], "nobody was asked again");
     assert_eq!(secure.code("/metrics", "Bearer other").await, 403);
     assert_eq!(secure.code("/metrics", "Bearer nobody").await, 401);
-    assert_eq!(secure.reviews(), [3, 2], "nobody was asked again");
+    assert_eq!(secure.reviews(), [5, 3]);
+}
+
+#[tokio::test]
+async fn guessed_tokens_are_put_off_and_a_scraper_is_not() {
+    let secure = Secure::start("guesses").await;
+    assert_eq!(secure.code("/metrics", "Bearer scraper").await, 200);
+    let guesses: Vec<_> = (0..40).map(|guess| format!("Bearer guess-{guess}")).collect();
+    let mut codes = Vec::new();
+    for guess in &guesses {
+        let answer = secure.ask(FIRST, "/metrics", guess).await.unwrap();
+        assert_eq!(answer.code == 429, answer.header("retry-after").is_some());
+        codes.push(answer.code);
+    }
+    assert_eq!(codes[0], 401);
+    assert!(codes.contains(&429), "{codes:?}");
+    assert_eq!(secure.code("/metrics", "Bearer scraper").await, 200);
 }
 
 #[tokio::test]
