@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const VERBS: [&str; 4] = ["create", "update", "delete", "get"];
+/// The index of reads in [`VERBS`].
+const GET: usize = 3;
 
 /// Metrics of the writer.
 #[derive(Debug)]
@@ -297,26 +299,38 @@ impl WriterMetrics {
             Request::Create(_) => 0,
             Request::Update(_) => 1,
             Request::Delete(_) => 2,
-            Request::Fetch | Request::Probe => 3,
+            Request::Fetch | Request::Probe => GET,
         };
         self.requests[at].increment(1);
-        if at < 3 {
+        if at < GET {
             self.changes.record(f64::from(changes));
         }
         if let Some(times) = self.times_in_flight.get_mut(key) {
             self.limited[at].record(times.limited);
             times.verb = Some(at);
             // A read carries no changes: they go on waiting.
-            if at < 3 {
+            if at < GET {
                 times.carries = self.noticed.remove(key);
             }
         }
     }
 
-    /// Records the end of a request: it was answered; or it was not sent, or not awaited, because the lease was lost.
+    /// Records the end of a request: it was answered, or not awaited because the lease was lost. One that was not sent for
+    /// that reason has no outcome.
     pub(crate) fn done(&mut self, key: &Hashed<ObjectKey>, outcome: &Outcome, took: Duration, now: Duration) {
+        let Some(InFlight {
+            since,
+            carries,
+            verb: Some(verb),
+            ..
+        }) = self.times_in_flight.remove(key)
+        else {
+            return;
+        };
         let at = match outcome {
             Outcome::Written(_) | Outcome::Deleted(_) | Outcome::Fetched { .. } => 0,
+            // The Service that a read looked for.
+            Outcome::Exists if verb == GET => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign { .. } => 1,
             Outcome::NotFound => 2,
             Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Throttled => 3,
@@ -325,13 +339,10 @@ impl WriterMetrics {
         self.outcomes[at].increment(1);
         self.duration.record(took);
         let output = key.object.output;
-        let Some(times) = self.times_in_flight.remove(key) else {
-            return;
-        };
         self.queues[output as usize]
             .worked
-            .record(now.saturating_sub(times.since));
-        match (at, times.carries) {
+            .record(now.saturating_sub(since));
+        match (at, carries) {
             // An object that should be deleted and does not exist counts as acknowledged.
             (0 | 2, Some(noticed)) => {
                 self.acknowledged[output as usize].record(now.saturating_sub(noticed));
@@ -340,8 +351,8 @@ impl WriterMetrics {
             (_, None) => {}
         }
         if output == Output::Slice {
-            match (outcome, times.verb) {
-                (Outcome::Written(_) | Outcome::Deleted(_), Some(verb @ 0..=2)) => {
+            match outcome {
+                Outcome::Written(_) | Outcome::Deleted(_) => {
                     for counter in &self.written[verb] {
                         counter.increment(1);
                     }
@@ -351,9 +362,7 @@ impl WriterMetrics {
                 _ => {}
             }
         }
-        if let (Output::Mirrored, Outcome::Written(_) | Outcome::Deleted(_), Some(verb @ 0..=2)) =
-            (output, outcome, times.verb)
-        {
+        if let (Output::Mirrored, Outcome::Written(_) | Outcome::Deleted(_)) = (output, outcome) {
             self.mirrored[verb].increment(1);
         }
     }
@@ -379,5 +388,64 @@ impl WriterMetrics {
 impl Default for WriterMetrics {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::object::ObjectName;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    const NOW: Duration = Duration::ZERO;
+
+    /// The outcomes that are counted, and syncs that failed, of requests that end so. Without a request, none was sent.
+    fn counted(object: ObjectName, request: Option<&Request>, outcome: &Outcome) -> Vec<String> {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let mut metrics = metrics::with_local_recorder(&recorder, WriterMetrics::new);
+        let key = ObjectKey::hashed("ns", object);
+        metrics.granted(&key, Priority::Add, NOW, NOW);
+        if let Some(request) = request {
+            metrics.sent(&key, request, 1);
+        }
+        metrics.done(&key, outcome, NOW, NOW);
+        let text = recorder.handle().render();
+        let counted = text.lines().filter_map(|line| line.strip_suffix(" 1"));
+        let of = [
+            "endpointd_request_outcomes_total{",
+            "endpoint_slice_controller_syncs{",
+        ];
+        let labels = counted.filter_map(|line| of.iter().find_map(|name| line.strip_prefix(name)));
+        let mut labels: Vec<_> = labels.map(str::to_owned).collect();
+        labels.sort_unstable();
+        labels
+    }
+
+    #[test]
+    fn a_probe_that_finds_the_service_of_leftover_endpoints_is_no_conflict() {
+        let endpoints = || ObjectName::endpoints("e".into());
+        for (request, outcome, expected) in [
+            (Request::Probe, Outcome::Exists, "outcome=\"ok\"}"),
+            (Request::Probe, Outcome::NotFound, "outcome=\"missing\"}"),
+            (
+                Request::Create(Vec::new()),
+                Outcome::Exists,
+                "outcome=\"conflict\"}",
+            ),
+        ] {
+            assert_eq!(counted(endpoints(), Some(&request), &outcome), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_not_sent_has_no_outcome() {
+        let slice = || ObjectName::slice("s".into());
+        let none: [&str; 0] = [];
+        assert_eq!(counted(slice(), None, &Outcome::Throttled), none);
+        let update = Request::Update(Vec::new());
+        assert_eq!(
+            counted(slice(), Some(&update), &Outcome::Throttled),
+            ["outcome=\"refused\"}", "result=\"error\"}"]
+        );
     }
 }
