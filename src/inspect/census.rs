@@ -32,6 +32,8 @@ pub(crate) struct Census {
     annotations: Vec<Problem>,
     /// Services that their annotations would decide, if that had been asked for.
     left_out: KeyedSet<(Arc<str>, Arc<str>)>,
+    /// Slices of other managers that name managed Services, by namespace.
+    foreign: BTreeMap<Arc<str>, Vec<SliceFacts>>,
     /// Which Leases have run out, in words, by namespace and name.
     ran_out: BTreeMap<(Arc<str>, Arc<str>), &'static str>,
     pending_lists: PendingLists,
@@ -58,6 +60,7 @@ impl Census {
             led: KeyedSet::default(),
             annotations: Vec::new(),
             left_out: KeyedSet::default(),
+            foreign: BTreeMap::new(),
             ran_out: BTreeMap::new(),
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
@@ -147,6 +150,14 @@ impl Census {
         self.state(namespace).apply_output(event);
     }
 
+    /// Adds a slice of another manager, which counts if it names a managed Service. Services must have been listed.
+    pub(crate) fn foreign(&mut self, namespace: Arc<str>, facts: SliceFacts) {
+        let service = (namespace, facts.meta.service.clone());
+        if self.managed.contains(&service) {
+            self.foreign.entry(service.0).or_default().push(facts);
+        }
+    }
+
     /// Adds a listed slice that mirrors Endpoints.
     pub(crate) fn mirrored(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
         let epoch = self.epoch(Kind::Mirrored);
@@ -208,7 +219,7 @@ impl Census {
 
     /// Calls `each` with every Service, and its namespace, for which the controller would write something. Returns the
     /// problems of Services, if they are asked for.
-    pub(crate) fn suspects(self, asked: bool, mut each: impl FnMut(&Arc<str>, Arc<str>)) -> Vec<Problem> {
+    pub(crate) fn suspects(mut self, asked: bool, mut each: impl FnMut(&Arc<str>, Arc<str>)) -> Vec<Problem> {
         let mut services: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
         if asked {
             for (namespace, service) in self.managed {
@@ -223,7 +234,8 @@ impl Census {
             };
             due(&mut state, picks, |_, due| each(&namespace, due.service));
             let services = services.remove(&namespace).unwrap_or_default();
-            let mut of_services = problems(&state, services.into_iter());
+            let foreign = self.foreign.remove(&namespace).unwrap_or_default();
+            let mut of_services = problems(&state, services.into_iter(), &foreign);
             for problem in of_services
                 .iter_mut()
                 .filter(|problem| problem.reason == Reason::NoLeader)

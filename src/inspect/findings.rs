@@ -150,6 +150,8 @@ pub enum Reason {
     AnnotationUnknown,
     /// Slices that were published for an annotation are left, and no annotation counts.
     SlicesLeftBehind,
+    /// Slices of other managers name it, and hold addresses of no pod of it.
+    ForeignSlices,
     /// No pod is published of a Service that publishes only the holder of a Lease.
     NoLeader,
     /// Its selector matches no pod.
@@ -176,6 +178,7 @@ impl Reason {
             Self::AnnotationIgnored => "AnnotationIgnored",
             Self::AnnotationUnknown => "AnnotationUnknown",
             Self::SlicesLeftBehind => "SlicesLeftBehind",
+            Self::ForeignSlices => "ForeignSlices",
             Self::NoLeader => "NoLeader",
             Self::NoPodsMatch => "NoPodsMatch",
             Self::NoReadyEndpoints => "NoReadyEndpoints",

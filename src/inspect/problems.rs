@@ -5,13 +5,15 @@
 use super::explain::{LeaderFinding, Leading, Near};
 use super::findings::{Problem, Reason};
 use super::text::{listed, plural};
-use crate::core::facts::{ANNOTATION_SELECTOR, ServiceFacts};
+use crate::core::facts::{ANNOTATION_SELECTOR, Manager, ServiceFacts, SliceFacts};
+use crate::core::hash::KeyedMap;
 use crate::core::hints::HintState;
 use crate::core::labels::Labels;
 use crate::core::namespace::{FamilyHealth, LeaderStatus, NamespaceState, ServiceHealth};
 use crate::core::outputs::Outputs;
 use crate::core::ports::TargetPort;
 use crate::core::subsets::MAX_ADDRESSES;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The number of names of a kind in one problem.
@@ -20,10 +22,18 @@ const NAMES: usize = 3;
 /// together. Each set is compared once for each selector, which would otherwise be the product of the two.
 const MOST_COMPARED: usize = 200_000;
 
-/// Returns the problems of the Services of a namespace that `concerns` picks, by Service, and the most important ones first.
-/// Everything must have been planned. There is one problem of a kind for each Service at most.
-pub(crate) fn problems(core: &NamespaceState, services: impl Iterator<Item = Arc<str>>) -> Vec<Problem> {
+/// Returns the problems of Services of a namespace, given slices that name them, of which those of other managers count. Everything
+/// must have been planned. There is one problem of a kind for each Service at most.
+pub(crate) fn problems(
+    core: &NamespaceState,
+    services: impl Iterator<Item = Arc<str>>,
+    slices: &[SliceFacts],
+) -> Vec<Problem> {
     let mut found = Vec::new();
+    let mut foreign: KeyedMap<&str, Vec<&SliceFacts>> = KeyedMap::default();
+    for slice in slices.iter().filter(|slice| is_foreign(slice)) {
+        foreign.entry(&slice.meta.service).or_default().push(slice);
+    }
     let mut nearly = Nearly::new(core);
     for name in services {
         let Some(health) = core.health(&name) else {
@@ -35,6 +45,9 @@ pub(crate) fn problems(core: &NamespaceState, services: impl Iterator<Item = Arc
             found: Vec::new(),
         };
         of.look(&mut nearly);
+        if let Some(slices) = foreign.get(&*name) {
+            of.foreign(slices);
+        }
         let problem = |(reason, message)| Problem {
             namespace: core.namespace().to_string(),
             service: name.to_string(),
@@ -81,6 +94,11 @@ pub(crate) fn annotation_problems(namespace: &str, facts: &ServiceFacts, outputs
         message,
     };
     found.into_iter().map(problem).collect()
+}
+
+/// Returns whether a slice has another manager than the controllers that endpointd replaces, or none.
+fn is_foreign(slice: &SliceFacts) -> bool {
+    slice.manager().and_then(Manager::parse).is_none() && !slice.meta.deleting
 }
 
 /// Sorts problems by Service, the most important ones first.
@@ -178,6 +196,40 @@ impl ProblemFinder<'_> {
         self.hints();
     }
 
+    /// Looks for addresses of no pod in slices of other managers, which kube-proxy uses like ours.
+    fn foreign(&mut self, slices: &[&SliceFacts]) {
+        let of_pods = self.core.addresses_of_pods(&self.health.facts.name);
+        let is_of_pod = |address: &str| address.parse().is_ok_and(|address| of_pods.contains(&address));
+        let found = slices.iter().filter_map(|slice| {
+            let addresses = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
+            let addresses: BTreeSet<&str> = addresses.map(|address| &**address).collect();
+            let strays: Vec<_> = addresses
+                .into_iter()
+                .filter(|address| !is_of_pod(address))
+                .collect();
+            (!strays.is_empty()).then(|| {
+                format!(
+                    "foreign slice {} (managed by {}) publishes {} of no pod",
+                    slice.meta.name,
+                    slice
+                        .manager()
+                        .filter(|name| !name.is_empty())
+                        .unwrap_or("nobody"),
+                    listed(&strays, NAMES)
+                )
+            })
+        });
+        let found: Vec<String> = found.collect();
+        let more = match found.len().saturating_sub(NAMES) {
+            0 => String::new(),
+            more => format!("; and so {}", plural(more, "more slice")),
+        };
+        if !found.is_empty() {
+            let shown = found[..found.len().min(NAMES)].join("; ");
+            self.add(Reason::ForeignSlices, format!("{shown}{more}"));
+        }
+    }
+
     fn add(&mut self, reason: Reason, message: impl Into<String>) {
         self.found.push((reason, message.into()));
     }
@@ -224,7 +276,7 @@ impl ProblemFinder<'_> {
         let effect = if self.health.facts.publish_not_ready {
             format!("so slices have no zone for {them}")
         } else {
-            format!("so slices leave {them} out")
+            "which keeps new endpoints out".to_owned()
         };
         self.add(
             Reason::UnknownNodes,

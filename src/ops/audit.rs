@@ -222,6 +222,16 @@ fn selection(kind: Kind, scope: &Scope) -> Selection {
     selection
 }
 
+/// Returns the slices of other managers that name Services.
+fn foreign(scope: &Scope) -> Selection {
+    Selection {
+        labels: format!(
+            "{LABEL_SERVICE_NAME},{LABEL_MANAGED_BY} notin ({MANAGED_BY},{CUSTOM_MANAGED_BY},{MIRRORED_BY})"
+        ),
+        ..everywhere(scope)
+    }
+}
+
 /// Reads everything once, as a starting controller does.
 async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
     let outputs = scope.settings.outputs;
@@ -243,6 +253,11 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
             Kind::Service => count(reader, kind, &of, &mut census, Census::service).await?,
             Kind::Slice => {
                 count(reader, kind, &of, &mut census, Census::slice).await?;
+                if scope.problems {
+                    for Namespaced { namespace, facts } in reader.all(kind, &foreign(scope)).await? {
+                        census.foreign(namespace, facts);
+                    }
+                }
                 if !outputs.custom {
                     let concerns = |namespace: &Arc<str>, service: &str| {
                         census.picks(namespace, service) && !census.is_left_out(namespace, service)
@@ -426,7 +441,7 @@ async fn look(
         if scope.problems {
             found_problems.extend(objects.annotations);
             let services = objects.services.iter().map(|service| service.name.clone());
-            found_problems.extend(problems(&core, services));
+            found_problems.extend(problems(&core, services, &objects.slices));
         }
         let found = found.into_iter();
         // In a namespace that was read whole, other Services may look wrong for a moment.

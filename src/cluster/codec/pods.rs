@@ -181,10 +181,29 @@ impl Decode for Namespaced<PodFacts> {
 #[serde(default)]
 pub struct PodNotes<'a> {
     #[serde(borrow)]
+    spec: SpecNotes<'a>,
     status: StatusNotes<'a>,
 }
 
-message!('a, PodNotes<'a> { 3 => status });
+message!('a, PodNotes<'a> { 2 => spec, 3 => status });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SpecNotes<'a> {
+    #[serde(borrow)]
+    readiness_gates: Option<Vec<GateNotes<'a>>>,
+}
+
+message!('a, SpecNotes<'a> { 28 => readiness_gates });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct GateNotes<'a> {
+    #[serde(borrow)]
+    condition_type: Str<'a>,
+}
+
+message!('a, GateNotes<'a> { 1 => condition_type });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -227,6 +246,12 @@ impl Decode for Namespaced<ObservedPod> {
             let mut conditions = conditions.filter(|c| &*c.kind == kind && &*c.status != "True");
             conditions.next()
         };
+        let holds = |kind: &str| {
+            let mut conditions = status.conditions.iter().flatten();
+            conditions.any(|c| &*c.kind == kind && &*c.status == "True")
+        };
+        let gates = notes.spec.readiness_gates.iter().flatten();
+        let gates = gates.map(|gate| &*gate.condition_type);
         let condition = unmet("PodScheduled").or_else(|| unmet("Ready"));
         let told = condition.map(|condition| {
             let parts = [set(condition.reason.as_ref()), set(condition.message.as_ref())];
@@ -237,6 +262,8 @@ impl Decode for Namespaced<ObservedPod> {
             phase: printable(set(status.phase.as_ref()).unwrap_or("Unknown")),
             reason: set(status.reason.as_ref()).map(printable),
             told: told.filter(|told| !told.is_empty()).map(|told| printable(&told)),
+            containers_ready: holds("ContainersReady"),
+            unmet_gates: gates.filter(|gate| !holds(gate)).map(printable).collect(),
         };
         Ok(Self {
             namespace,

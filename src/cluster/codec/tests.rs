@@ -489,7 +489,9 @@ fn what_a_pods_status_says_cannot_forge_lines_on_a_terminal() {
         serde_json::json!({"type": "Ready", "status": "False", "reason": "a\u{1b}[2K", "message": "b\nc"});
     let pod = serde_json::json!({
         "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1"},
-        "status": {"phase": "d\r", "reason": "e\u{202e}", "conditions": [condition]},
+        "spec": {"readinessGates": [{"conditionType": "f\n"}, {"conditionType": "g"}]},
+        "status": {"phase": "d\r", "reason": "e\u{202e}",
+            "conditions": [condition, {"type": "g", "status": "True"}]},
     });
     let pod: Namespaced<ObservedPod> = object(pod.to_string().as_bytes()).unwrap();
     let seen = pod.facts;
@@ -497,4 +499,5 @@ fn what_a_pods_status_says_cannot_forge_lines_on_a_terminal() {
         (&*seen.phase, seen.reason.as_deref(), seen.told.as_deref()),
         ("d\\r", Some("e\\u{202e}"), Some("a\\u{1b}[2K: b\\nc"))
     );
+    assert_eq!(seen.unmet_gates, ["f\\n".into()]);
 }

@@ -29,4 +29,8 @@ pub struct ObservedPod {
     pub reason: Option<Box<str>>,
     /// The message of the condition that keeps it from being ready.
     pub told: Option<Box<str>>,
+    /// Whether its containers are ready, by the condition of that name.
+    pub containers_ready: bool,
+    /// Its readiness gates whose conditions are not true.
+    pub unmet_gates: Vec<Box<str>>,
 }

@@ -4,7 +4,7 @@ use super::{Leading, Seen, SeenNodes};
 use crate::core::facts::{
     ANNOTATION_FOLLOWED, ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY,
     CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR, MANAGED_BY, MIRRORED_BY,
-    TolerateUnready,
+    SliceFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
 use crate::core::mirror::{LeftOut, MirroredObject};
@@ -206,6 +206,14 @@ fn annotation_warnings(seen: &Seen) -> Vec<String> {
         warnings.push(format!(
             "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \
              that are published stay until they are gone or not ready"
+        ));
+    }
+    if !seen.left_out && !seen.slices.iter().any(SliceFacts::is_custom) {
+        let annotated: Vec<_> = annotated.collect();
+        warnings.push(format!(
+            "no slice has been published for {}: custom-selector-controller does that, and is off unless --controllers of \
+             endpointd run names it",
+            annotated.join(" and ")
         ));
     }
     warnings.extend(beside_ours(seen));

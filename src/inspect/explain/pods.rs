@@ -9,9 +9,13 @@ use crate::core::ports::{TargetPort, resolve};
 use crate::inspect::differences::slices::hints;
 use crate::inspect::differences::{Difference, Rank};
 use crate::inspect::findings::Finding;
+use crate::inspect::text::listed;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+/// The number of readiness gates that are named.
+const GATES: usize = 5;
 
 /// The state in which a pod is published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -49,8 +53,8 @@ pub struct PodFinding {
     pub endpoints: Option<bool>,
     /// Whether it holds the Lease, if the Service publishes only the holder of one.
     pub leads: Option<bool>,
-    /// The reason why it is published as it is, or not at all; then, if it is published, what is left out of that. Empty if
-    /// it is simply ready, if another pod leads, or if `amiss` is the reason.
+    /// All reasons why it is not published; or why it is published as it is, and what is left out of that. Empty if it is
+    /// simply ready, if another pod leads, or if `amiss` is the reason.
     pub why: Vec<String>,
     /// The ways in which it is not published as it should be.
     pub amiss: Vec<String>,
@@ -146,7 +150,7 @@ pub(super) fn find(
     };
     let published = places(facts, seen);
     looked.compare(&published, differences);
-    let why = looked.why(pod, !published.is_empty());
+    let why = looked.why(pod, &published);
     let endpoints = seen
         .endpoints
         .as_ref()
@@ -227,98 +231,116 @@ fn shown(pod: &PodFacts, endpoints: &EndpointsFacts) -> Option<bool> {
     found
 }
 
+/// Returns what the message about a pod that is not ready does not say: that its containers are, and which of its readiness
+/// gates are not.
+fn containers_and_gates(seen: &ObservedPod) -> String {
+    let gates: Vec<&str> = seen.unmet_gates.iter().map(|gate| &**gate).collect();
+    let unmet = match &gates[..] {
+        [] => String::new(),
+        [gate] => format!("its readiness gate {gate} is not True"),
+        gates => format!("its readiness gates {} are not True", listed(gates, GATES)),
+    };
+    match (seen.containers_ready, unmet.is_empty()) {
+        (false, true) => unmet,
+        (false, false) => format!("; {unmet}"),
+        (true, false) => format!("; its containers are ready (ContainersReady is True), and {unmet}"),
+        (true, true) => "; its containers are ready (ContainersReady is True): Ready alone turns False when its Node stops \
+                         reporting"
+            .to_owned(),
+    }
+}
+
 impl Looked<'_> {
-    /// Returns the reason why the pod is published as it is, or not at all, and what is left out if it is published.
-    fn why(&self, seen: &ObservedPod, published: bool) -> Vec<String> {
+    /// Returns the reasons why the pod is not published; or why it is published as it is, and what is left out of that.
+    fn why(&self, seen: &ObservedPod, published: &[Place]) -> Vec<String> {
         // The explanation of the leader says why this pod is not published.
-        if self.leads == Some(false) && !published {
+        if self.leads == Some(false) && published.is_empty() {
             return Vec::new();
         }
-        if let Some(reason) = self.why_left_out(seen) {
-            return vec![reason];
+        let mut why = self.why_left_out(seen, !published.is_empty());
+        if published.is_empty() {
+            self.add_why_not_placed(&mut why);
+        } else if why.is_empty() {
+            why.extend(self.why_not_ready(seen));
+            why.extend(self.why_incomplete(published));
         }
-        if published {
-            let mut why: Vec<String> = self.why_not_ready(seen).into_iter().collect();
-            why.extend(self.why_incomplete());
-            return why;
-        }
-        self.why_not_placed().into_iter().collect()
+        why
     }
 
-    /// Returns the reason why slices must not have the pod, whether they do or not. The reason that decides comes
-    /// first.
-    fn why_left_out(&self, seen: &ObservedPod) -> Option<String> {
+    /// Returns the reasons why slices must not have the pod, whether they do or not; but a missing Node takes out none
+    /// that they have.
+    fn why_left_out(&self, seen: &ObservedPod, published: bool) -> Vec<String> {
         let (pod, service) = (self.pod, self.service);
         if pod.terminal {
             let reason = seen.reason.as_ref();
             let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-            return Some(format!(
+            return vec![format!(
                 "phase {}{reason}: it has ended, so slices leave it out",
                 seen.phase
-            ));
+            )];
         }
+        let mut why = Vec::new();
         if pod.v4.is_none() && pod.v6.is_none() {
             let told = seen.told.as_ref();
             let told = told.map_or_else(String::new, |told| format!(", {told}"));
-            return Some(format!("it has no IP yet (phase {}{told})", seen.phase));
-        }
-        if let [lacking, ..] = self.lacking()[..]
+            why.push(format!("it has no IP yet (phase {}{told})", seen.phase));
+        } else if let [lacking, ..] = self.lacking()[..]
             && !self.has_address()
         {
-            return Some(format!(
+            why.push(format!(
                 "it has no {} address, and the Service is {0}",
                 lacking.as_str()
             ));
         }
         if service.publish_not_ready {
-            return None;
+            return why;
         }
         match (&self.node, &pod.node) {
             (Node::Unbound, _) => {
-                Some("it is not bound to a node: slices leave it out until it is".to_owned())
+                why.push("it is not bound to a node: slices leave it out until it is".to_owned());
             }
-            (Node::Gone, Some(node)) => Some(format!(
-                "its node {node} is unknown: slices leave it out until there is such a Node (Endpoints do not look at \
-                 nodes)"
+            (Node::Gone, Some(node)) if !published => why.push(format!(
+                "its Node {node} does not exist, which keeps new endpoints out (Endpoints do not look at nodes)"
             )),
-            _ => None,
+            _ => {}
         }
+        why
     }
 
-    /// Returns the reason why a pod that slices may have is in none.
-    fn why_not_placed(&self) -> Option<String> {
-        // If something is amiss, that is the reason.
-        if !self.amiss.is_empty() {
-            return None;
+    /// Adds the reasons why a pod is in no slice that slices may have, or will have as soon as nothing else keeps it out.
+    fn add_why_not_placed(&self, why: &mut Vec<String>) {
+        // If something is amiss, that is the reason; and a pod that has ended will not come back.
+        if !self.amiss.is_empty() || self.pod.terminal {
+            return;
         }
-        if matches!(self.node, Node::Untold) && !self.service.publish_not_ready {
-            return Some(
-                "nodes could not be read, so it is not known whether slices should have it".to_owned(),
-            );
+        if why.is_empty() && matches!(self.node, Node::Untold) && !self.service.publish_not_ready {
+            why.push("nodes could not be read, so it is not known whether slices should have it".to_owned());
         }
         // An existing slice may have room for it, but no slice is created any more.
-        let deleting = self.service.deleting;
-        deleting.then(|| "the Service is being deleted, and gets no new slice for it".to_owned())
+        if self.service.deleting {
+            why.push("the Service is being deleted, and gets no new slice for it".to_owned());
+        }
     }
 
     /// Returns the reason why the pod is published as anything but ready, or as ready although it is not.
     fn why_not_ready(&self, seen: &ObservedPod) -> Option<String> {
         let told = seen.told.as_ref();
         let told = told.map_or_else(String::new, |told| format!(": {told}"));
+        let but = containers_and_gates(seen);
         let text = match (self.pod.terminating, self.pod.ready) {
             (true, true) => "terminating, and still serving".to_owned(),
             (true, false) => "terminating, and not serving any more".to_owned(),
             (false, false) if self.service.publish_not_ready => {
-                format!("not ready{told}; publishNotReadyAddresses has it published as ready")
+                format!("not ready{told}{but}; publishNotReadyAddresses has it published as ready")
             }
-            (false, false) => format!("not ready{told}"),
+            (false, false) => format!("not ready{told}{but}"),
             (false, true) => return None,
         };
         Some(text)
     }
 
     /// Returns what is left out of the endpoints of a published pod, and why.
-    fn why_incomplete(&self) -> Vec<String> {
+    fn why_incomplete(&self, published: &[Place]) -> Vec<String> {
         let mut why = Vec::new();
         for family in self.lacking() {
             let family = family.as_str();
@@ -327,7 +349,13 @@ impl Looked<'_> {
             ));
         }
         if let (Node::Gone, Some(node)) = (&self.node, &self.pod.node) {
-            why.push(format!("its node {node} is unknown: its endpoint has no zone"));
+            let zoneless = published.iter().any(|place| place.zone.is_none());
+            let zoneless = if zoneless {
+                ": its endpoint has no zone"
+            } else {
+                ""
+            };
+            why.push(format!("its Node {node} does not exist{zoneless}"));
         }
         for port in &*self.service.ports {
             let TargetPort::Name(name) = &port.target else {

@@ -4,7 +4,7 @@
 use super::{Scope, audit, plain};
 use crate::command::{endpointd, serve};
 use crate::leader::{CUSTOM, LEADER, SELECTOR, hold, led_world};
-use crate::world::{World, dual_pod, ip, node, pod, ready_condition, service, service_with};
+use crate::world::{World, dual_pod, ip, node, pod, ready_condition, service, service_with, text};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::outputs::Outputs;
@@ -220,7 +220,7 @@ async fn pods_on_nodes_that_do_not_exist_are_named_with_the_node() {
     assert_one(
         &problems(&objects).await,
         Reason::UnknownNodes,
-        "1 pod is on a node that does not exist, so slices leave it out: p2 on gone",
+        "1 pod is on a node that does not exist, which keeps new endpoints out: p2 on gone",
     );
     // Endpoints do not look at nodes.
     let endpoints = Outputs {
@@ -240,7 +240,8 @@ async fn pods_on_nodes_that_do_not_exist_are_named_with_the_node() {
             ),
             (
                 Reason::UnknownNodes,
-                "1 pod is on a node that does not exist, so slices leave it out: p2 on gone".to_owned()
+                "1 pod is on a node that does not exist, which keeps new endpoints out: p2 on gone"
+                    .to_owned()
             ),
         ]
     );
@@ -304,6 +305,89 @@ async fn hints_that_cannot_be_given_say_why() {
         Reason::HintsUnavailable,
         "IPv4: Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
     );
+}
+
+/// A slice for Service `s` with these addresses, of a manager or of none.
+fn foreign(name: &str, manager: Option<&str>, addresses: &[&str]) -> Value {
+    let endpoints: Vec<_> = addresses
+        .iter()
+        .map(|address| json!({"addresses": [address], "conditions": {"ready": true}}))
+        .collect();
+    let mut labels = json!({"kubernetes.io/service-name": "s"});
+    if let Some(manager) = manager {
+        labels["endpointslice.kubernetes.io/managed-by"] = json!(manager);
+    }
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": endpoints,
+        "metadata": {"name": name, "labels": labels}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_of_other_managers_with_addresses_of_no_pod_are_named() {
+    let mut other = service();
+    other["metadata"]["name"] = json!("unselective");
+    other["spec"].as_object_mut().unwrap().remove("selector");
+    let mut elsewhere = foreign("elsewhere", Some("me"), &["10.9.9.9"]);
+    elsewhere["metadata"]["labels"]["kubernetes.io/service-name"] = json!("unselective");
+    let found = problems(&[
+        service(),
+        pod("p1", "10.1.0.1", "n1"),
+        unready("p2"),
+        // Whoever writes it, what it says is the case.
+        foreign("same", Some("me"), &["10.1.0.1"]),
+        foreign("given", Some("me"), &["10.1.0.1", "10.9.9.9", "10.9.9.8"]),
+        foreign("bare", None, &["10.9.9.7"]),
+        other,
+        elsewhere,
+    ])
+    .await;
+    assert_one(
+        &found,
+        Reason::ForeignSlices,
+        "foreign slice bare (managed by nobody) publishes 10.9.9.7 of no pod; foreign slice given (managed by me) publishes \
+         10.9.9.8, 10.9.9.9 of no pod",
+    );
+    // Nor is any address one of a pod where there are no pods.
+    let found = problems(&[service(), foreign("left", Some("me"), &["10.1.0.1"])]).await;
+    assert_eq!(
+        found,
+        [
+            (
+                Reason::ForeignSlices,
+                "foreign slice left (managed by me) publishes 10.1.0.1 of no pod".to_owned()
+            ),
+            (
+                Reason::NoPodsMatch,
+                "there is no running pod in the namespace".to_owned()
+            ),
+        ]
+    );
+}
+
+/// A slice that is given to another manager by its label keeps its addresses, whatever becomes of its pods.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_was_given_away_is_a_problem_once_its_pods_are_gone() {
+    let mut world = World::new(100);
+    world.nodes(1).await;
+    for object in [
+        service(),
+        pod("p1", "10.1.0.1", "n1"),
+        pod("p2", "10.1.0.2", "n1"),
+    ] {
+        world.make(object).await;
+    }
+    world.start_up().await;
+    let slice = text(&world.slices().await[0]["metadata"]["name"]);
+    let given = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "me"}}});
+    world.patch("EndpointSlice", &slice, given).await;
+    world.rest().await;
+    world.stop().await;
+    world.start_up().await;
+    assert_eq!(found(&world).await, [], "its addresses are those of pods");
+    world.delete("Pod", "p2").await;
+    world.rest().await;
+    world.stop().await;
+    let says = format!("foreign slice {slice} (managed by me) publishes 10.1.0.2 of no pod");
+    assert_one(&found(&world).await, Reason::ForeignSlices, &says);
 }
 
 fn annotated(annotations: &Value) -> Value {

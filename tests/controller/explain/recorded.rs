@@ -124,7 +124,7 @@ async fn a_pod_on_an_unknown_node() {
     let pod = of(&found, "p2");
     assert_eq!((pod.state, pod.endpoints), (State::NotPublished, Some(true)));
     assert!(
-        pod.why[0].starts_with("its node n2 is unknown: slices leave it out until"),
+        pod.why[0].starts_with("its Node n2 does not exist, which keeps new endpoints out"),
         "{pod:?}"
     );
     assert_eq!(found.pods[0].name, "p2", "what needs attention comes first");

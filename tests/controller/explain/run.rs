@@ -142,7 +142,7 @@ async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
         "{ended:?}"
     );
     assert!(
-        ended.stdout.contains("p1") && !ended.stdout.contains("is unknown"),
+        ended.stdout.contains("p1") && !ended.stdout.contains("does not exist"),
         "{ended:?}"
     );
     handle
@@ -316,6 +316,12 @@ async fn without_controllers_an_annotated_service_is_explained_by_its_annotation
     ] {
         let plain = explain(service, &[]).await;
         assert!(plain.stdout.contains(says), "{plain:?}");
+        assert!(
+            plain
+                .stdout
+                .contains(": custom-selector-controller does that, and is off unless --controllers"),
+            "{plain:?}"
+        );
         let json: Value = serde_json::from_str(&explain(service, &["-o=json"]).await.stdout).unwrap();
         assert_eq!(
             (plain.code, &json["managed"], &json["leftOut"], &json["inSync"]),

@@ -72,7 +72,52 @@ async fn the_reason_is_given_for_a_pod_that_is_not_scheduled() {
     let found = said(&settled(&json!({}), &[pending]).await).await;
     assert_eq!(
         of(&found, "p1").why,
-        ["it has no IP yet (phase Pending, Unschedulable: 0/3 nodes are available)"]
+        [
+            "it has no IP yet (phase Pending, Unschedulable: 0/3 nodes are available)",
+            "it is not bound to a node: slices leave it out until it is"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_an_ip_on_a_missing_node_has_both_reasons() {
+    let mut pending = pod("p1", "10.1.0.1", "gone");
+    pending["status"] = json!({"phase": "Pending"});
+    let found = said(&settled(&json!({}), &[pending]).await).await;
+    assert_eq!(
+        of(&found, "p1").why,
+        [
+            "it has no IP yet (phase Pending)",
+            "its Node gone does not exist, which keeps new endpoints out (Endpoints do not look at nodes)"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_gates_and_ready_containers_are_named() {
+    let mut gated = pod("p1", "10.1.0.1", "n1");
+    gated["spec"]["readinessGates"] =
+        json!([{"conditionType": "lb.example.com/a"}, {"conditionType": "lb.example.com/b"}]);
+    gated["status"]["conditions"] = json!([{"type": "ContainersReady", "status": "True"},
+        {"type": "lb.example.com/b", "status": "True"},
+        {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"}]);
+    let mut lost = pod("p2", "10.1.0.2", "n1");
+    lost["status"]["conditions"] =
+        json!([{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]);
+    let found = said(&settled(&json!({}), &[gated, lost]).await).await;
+    assert_eq!(
+        of(&found, "p1").why,
+        [
+            "not ready: ReadinessGatesNotReady; its containers are ready (ContainersReady is True), and its readiness \
+             gate lb.example.com/a is not True"
+        ]
+    );
+    assert_eq!(
+        of(&found, "p2").why,
+        [
+            "not ready; its containers are ready (ContainersReady is True): Ready alone turns False when its Node stops \
+             reporting"
+        ]
     );
 }
 

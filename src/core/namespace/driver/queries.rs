@@ -1,8 +1,10 @@
 //! Queries of the state of a namespace, and the notifications and statistics that are taken from it.
 
 use super::NamespaceState;
+use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::followed_leases::LeaderStatus;
+use crate::core::hash::KeyedSet;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
 use crate::core::namespace::Sizes;
@@ -12,6 +14,7 @@ use crate::core::namespace::services::{ServiceHealth, SyncReport, Totals, candid
 use crate::core::slices::Conditions;
 use crate::core::time::Time;
 use crate::core::work::Work;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 impl NamespaceState {
@@ -125,6 +128,18 @@ impl NamespaceState {
     /// being deleted, or follows a Lease that is not known. The work grows with its pods.
     pub fn health(&self, service: &str) -> Option<ServiceHealth<'_>> {
         self.services.health(&self.ctx, &self.inputs, service)
+    }
+
+    /// Returns the addresses of the pods that belong to a Service, of either family, whether they are published or not.
+    pub fn addresses_of_pods(&self, service: &str) -> KeyedSet<IpAddr> {
+        let id = self.services.find(service);
+        let pods = id
+            .into_iter()
+            .flat_map(|id| self.services.pods_of(&self.inputs, id));
+        pods.filter_map(|pod| self.inputs.get(pod))
+            .flat_map(|pod| Family::ALL.map(|family| pod.ip(family)))
+            .flatten()
+            .collect()
     }
 
     /// Returns each distinct set of labels that pods have, with the names of these pods.

@@ -25,8 +25,8 @@ pub struct ServiceHealth<'a> {
     pub pods: usize,
     /// The families that it is published in, IPv4 first.
     pub families: Vec<FamilyHealth>,
-    /// Its pods on nodes that do not exist, with the node, sorted. Slices leave them out, unless the Service publishes pods
-    /// whatever their state. Empty if nodes do not count.
+    /// Its pods on nodes that do not exist, with the node, sorted: those that slices leave out or, if the Service publishes
+    /// pods whatever their state, all. Empty if nodes do not count.
     pub on_unknown_nodes: Vec<(&'a str, &'a str)>,
     /// Its ports whose target is a name that no container of any of its pods has. Empty if it has no pods.
     pub ports_of_nobody: Vec<&'a ServicePort>,
@@ -125,7 +125,7 @@ impl Services {
         let mut on_unknown_nodes: Vec<_> = ids
             .iter()
             .filter_map(|&id| Some((id, inputs.get(id)?)))
-            .filter(|(id, pod)| lost(pod) && left_out(*id))
+            .filter(|(id, pod)| lost(pod) && (facts.publish_not_ready || left_out(*id)))
             .filter_map(|(_, pod)| Some((pod.name(), &**inputs.node_name(pod)?)))
             .collect();
         on_unknown_nodes.sort_unstable();

@@ -13,7 +13,7 @@ const LEFT_OUT: [&str; 5] = [
     "it has no IP yet",
     ", and the Service is",
     "it is not bound to a node",
-    "slices leave it out until there is such a Node",
+    "which keeps new endpoints out",
 ];
 /// Parts of the reasons for a pod that slices may have, and that is in none.
 const NOT_PLACED: [&str; 2] = ["nodes could not be read", "the Service is being deleted"];
@@ -86,8 +86,33 @@ fn count(why: &[String], phrases: &[&str]) -> usize {
 const EITHER: [bool; 2] = [false, true];
 const ADDRESSES: [[bool; 2]; 4] = [[false, false], [true, false], [false, true], [true, true]];
 
+/// The place of a published pod, on a node of this zone.
+fn place(zone: Option<&str>) -> Place {
+    Place {
+        slice: "web-abcde".to_owned(),
+        family: "IPv4",
+        address: "10.1.0.1".to_owned(),
+        ready: true,
+        serving: true,
+        terminating: false,
+        zone: zone.map(str::to_owned),
+        hints: None,
+    }
+}
+
+fn observed(pod: &PodFacts) -> ObservedPod {
+    ObservedPod {
+        facts: pod.clone(),
+        phase: "Running".into(),
+        reason: None,
+        told: Some("ContainersNotReady".into()),
+        containers_ready: false,
+        unmet_gates: Vec::new(),
+    }
+}
+
 #[test]
-fn each_pod_has_one_reason_and_nothing_that_contradicts_it() {
+fn each_pod_has_all_its_reasons_and_none_that_contradicts_another() {
     let mut cases = 0;
     for families in &ADDRESSES[1..] {
         for addresses in ADDRESSES {
@@ -143,13 +168,9 @@ fn check(
         },
         amiss,
     };
-    let seen = ObservedPod {
-        facts: pod.clone(),
-        phase: "Running".into(),
-        reason: None,
-        told: Some("ContainersNotReady".into()),
-    };
-    let why = looked.why(&seen, published);
+    let seen = observed(pod);
+    let places: Vec<_> = published.then(|| place(None)).into_iter().collect();
+    let why = looked.why(&seen, &places);
     let case = format!("{pod:?} {service:?} {node} leads {leads:?} published {published}: {why:?}");
     let [left_out, not_placed, not_ready, incomplete] =
         [&LEFT_OUT[..], &NOT_PLACED, &NOT_READY, &INCOMPLETE].map(|phrases| count(&why, phrases));
@@ -158,32 +179,95 @@ fn check(
         why.len(),
         "{case}"
     );
-    // One reason, and it comes first.
-    assert!(left_out + not_placed + not_ready <= 1, "{case}");
-    assert_eq!(
-        count(&why[..why.len().min(1)], &INCOMPLETE),
-        usize::from(incomplete > 0 && incomplete == why.len()),
-        "{case}"
-    );
     if published {
-        // A pod that slices must not have has no other reason.
-        assert!(left_out == 0 || why.len() == 1, "{case}");
+        // A pod that slices must not have has no other reasons, and a missing Node is none.
+        assert!(left_out == 0 || why.len() == left_out, "{case}");
         assert_eq!(not_placed, 0, "{case}");
+        assert_eq!(count(&why, &["keeps new endpoints out"]), 0, "{case}");
         let plain = pod.ready && !pod.terminating;
-        assert!(left_out == 1 || plain != (not_ready == 1), "{case}");
+        assert!(left_out > 0 || plain != (not_ready == 1), "{case}");
+        assert_eq!(
+            count(&why[..not_ready], &NOT_READY),
+            not_ready,
+            "{case}: it comes first"
+        );
+    } else if leads == Some(false) {
+        assert!(why.is_empty(), "it is said elsewhere: {case}");
     } else {
         assert_eq!((not_ready, incomplete), (0, 0), "{case}");
-        // There is a reason, unless it is said elsewhere.
-        let elsewhere = leads == Some(false) || is_amiss;
-        let unknown = node == "there" || service.publish_not_ready;
-        let fits = looked.why_left_out(&seen).is_none() && unknown && !service.deleting;
-        assert!(elsewhere || fits || why.len() == 1, "{case}");
-        assert!(leads != Some(false) || why.is_empty(), "{case}");
+        let lacks_node = !service.publish_not_ready && matches!(node, "unbound" | "gone");
+        let expected = if pod.terminal {
+            1
+        } else {
+            usize::from(!looked.has_address()) + usize::from(lacks_node)
+        };
+        assert_eq!(left_out, expected, "{case}");
+        // What is amiss is a reason of its own.
+        let unknown = left_out == 0 && node == "untold" && !service.publish_not_ready;
+        let not_placed_expected = usize::from(unknown) + usize::from(service.deleting);
+        assert_eq!(
+            not_placed,
+            if is_amiss || pod.terminal {
+                0
+            } else {
+                not_placed_expected
+            },
+            "{case}"
+        );
     }
 }
 
 #[test]
-fn what_decides_comes_first() {
+fn what_is_not_ready_is_named_beside_the_message() {
+    let seen = |containers_ready, gates: &[&str]| ObservedPod {
+        told: None,
+        containers_ready,
+        unmet_gates: gates.iter().map(|&gate| gate.into()).collect(),
+        ..observed(&pod([true, false], true, &[]))
+    };
+    for (seen, says) in [
+        (seen(false, &[]), ""),
+        (
+            seen(false, &["a.example/x"]),
+            "; its readiness gate a.example/x is not True",
+        ),
+        (
+            seen(true, &["a.example/x", "b.example/y"]),
+            "; its containers are ready (ContainersReady is True), and its readiness gates a.example/x, b.example/y are not True",
+        ),
+        (
+            seen(true, &[]),
+            "; its containers are ready (ContainersReady is True): Ready alone turns False when its Node stops reporting",
+        ),
+    ] {
+        assert_eq!(containers_and_gates(&seen), says);
+    }
+}
+
+#[test]
+fn a_published_pod_without_its_node_may_keep_its_zone() {
+    let service = service([true, false], false, false);
+    let pod = PodFacts {
+        ready: true,
+        ..pod([true, false], true, &["http", "admin"])
+    };
+    let looked = Looked {
+        pod: &pod,
+        service: &service,
+        leads: None,
+        node: Node::Gone,
+        amiss: Vec::new(),
+    };
+    for (zone, says) in [
+        (Some("z1"), "its Node n1 does not exist"),
+        (None, "its Node n1 does not exist: its endpoint has no zone"),
+    ] {
+        assert_eq!(looked.why(&observed(&pod), &[place(zone)]), [says]);
+    }
+}
+
+#[test]
+fn no_reason_hides_another() {
     let service = service([true, false], false, true);
     let ended = PodFacts {
         terminal: true,
@@ -202,32 +286,45 @@ fn what_decides_comes_first() {
         v4: Some("10.1.0.1".parse().unwrap()),
         ..no_ip.clone()
     };
+    let bound_without_ip = PodFacts {
+        node: Some("n1".into()),
+        ..no_ip.clone()
+    };
     let bound = PodFacts {
         node: Some("n1".into()),
         ..unbound.clone()
     };
+    let unbound_says = "it is not bound to a node: slices leave it out until it is";
+    let gone_says =
+        "its Node n1 does not exist, which keeps new endpoints out (Endpoints do not look at nodes)";
+    let deleting_says = "the Service is being deleted, and gets no new slice for it";
     for (pod, node, expected) in [
         (
             &ended,
             Node::Unbound,
-            "phase Pending: it has ended, so slices leave it out",
+            &["phase Pending: it has ended, so slices leave it out"][..],
         ),
-        (&no_ip, Node::Unbound, "it has no IP yet (phase Pending)"),
+        (
+            &no_ip,
+            Node::Unbound,
+            &["it has no IP yet (phase Pending)", unbound_says, deleting_says],
+        ),
         (
             &other_family,
             Node::Unbound,
-            "it has no IPv4 address, and the Service is IPv4",
+            &[
+                "it has no IPv4 address, and the Service is IPv4",
+                unbound_says,
+                deleting_says,
+            ],
         ),
+        (&unbound, Node::Unbound, &[unbound_says, deleting_says]),
         (
-            &unbound,
-            Node::Unbound,
-            "it is not bound to a node: slices leave it out until it is",
+            &bound_without_ip,
+            Node::Gone,
+            &["it has no IP yet (phase Pending)", gone_says, deleting_says],
         ),
-        (
-            &bound,
-            Node::There,
-            "the Service is being deleted, and gets no new slice for it",
-        ),
+        (&bound, Node::There, &[deleting_says]),
     ] {
         let looked = Looked {
             pod,
@@ -237,11 +334,10 @@ fn what_decides_comes_first() {
             amiss: Vec::new(),
         };
         let seen = ObservedPod {
-            facts: pod.clone(),
             phase: "Pending".into(),
-            reason: None,
             told: None,
+            ..observed(pod)
         };
-        assert_eq!(looked.why(&seen, false), [expected]);
+        assert_eq!(looked.why(&seen, &[]), expected);
     }
 }
