@@ -443,7 +443,6 @@ impl Publisher {
             has_shard,
         } = landing;
         self.fan_out.answered(key, effect, now);
-        // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
         let namespace = key.tenant();
         let end = match load {
@@ -528,18 +527,13 @@ impl Publisher {
         let long = self.window.long();
         self.stuck.pass(long, now);
         if self.queue.waiting() == 0 {
-            // After most messages.
             return Next::NOTHING;
         }
         if self.is_full() {
             self.held_back = self.queue.has_ready(now);
+            let times = [self.window.probes_until(), self.stuck.next(long)];
             return Next::Wait {
-                until: self
-                    .window
-                    .probes_until()
-                    .into_iter()
-                    .chain(self.stuck.next(long))
-                    .min(),
+                until: times.into_iter().flatten().min(),
                 limited: self.held_back.then_some(Limit::InFlight),
             };
         }
@@ -581,11 +575,12 @@ impl Publisher {
         self.bucket.give_back();
         let mut limits = allowed.limited.into_iter();
         let limited = limits.find(|(classes, _)| self.queue.has_ready_in(*classes));
-        let limited = limited.map(|(_, limit)| limit);
-        let limited = limited.or_else(|| self.limit_of_namespaces(now));
         let ready = self.queue.has_ready(now);
         let pause = self.pauses.next_end().filter(|_| ready);
-        let limited = limited.or(pause.map(|_| Limit::Server));
+        let limited = limited
+            .map(|(_, limit)| limit)
+            .or_else(|| self.limit_of_namespaces(now))
+            .or(pause.map(|_| Limit::Server));
         self.held_back = limited.is_none() && ready;
         let until = self.queue.next_delayed().into_iter();
         let more = limited.and_then(|_| self.fan_out.wake(now));
