@@ -39,8 +39,9 @@
 //!   or became an external name), where the controller did not know the Service's last state in time. Such leftovers
 //!   stay as the controller last left them; the garbage collector, which is off in the recordings, has those of
 //!   deleted Services.
-//! - One slice in `slice-disowned`: a process that starts anew, or that is shown something new of the Service's
-//!   endpoints, replaces a slice that was given to another manager; the recorded one had no reason to look again.
+//! - Scenarios that delete a Node, where events are late, hidden or shown anew: whether an endpoint is published while its
+//!   Node is missing depends on what was seen first, as it should. Only processes are killed in these. One in which
+//!   creates are refused is left out, since it never comes to rest.
 //!
 //! # How much is played
 //!
@@ -133,7 +134,6 @@ fn every_plan_ends_as_recorded() {
     let wanted = std::env::var("PERTURBATION").unwrap_or_default();
     let all = std::env::var("PERTURBATIONS").is_ok_and(|which| which == "all");
     let mut scenarios = files::scenarios(&only);
-    // A create that is refused is tried again for ever: such a scenario is never still.
     let refuses = |op: &Value| op["create"]["kind"] == "ResourceQuota";
     scenarios.retain(|scenario| !::scenario::Scenario(scenario).operations().any(refuses));
     let start = Instant::now();
@@ -144,7 +144,13 @@ fn every_plan_ends_as_recorded() {
         let run = run
             .as_ref()
             .unwrap_or_else(|d| panic!("{}: {d:?}", scenario["name"]));
+        let deletes_node = ::scenario::Scenario(scenario)
+            .operations()
+            .any(|op| op["delete"]["kind"] == "Node");
         for plan in plan::plans(scenario, run) {
+            if deletes_node && plan.sort != Sort::Killed {
+                continue;
+            }
             let stats = stats_by_sort.entry(plan.sort).or_default();
             stats.plans += 1;
             let name = scenario["name"].as_str().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::cluster;
 use crate::line::{Line, Rules, Sent};
-use crate::plan::{Action, Plan, Point, Sort, Undisturbed};
+use crate::plan::{Action, Plan, Point, Undisturbed};
 use crate::player::{But, Player, QUIET};
 use endpointd::ops::run::{Options, run};
 use kube::Client;
@@ -67,7 +67,7 @@ pub(crate) fn undisturbed(scenario: &Value) -> Result<Undisturbed, Vec<String>> 
             differences.extend(player.differences(i, &state, &But::default()));
         }
         found.events = stage.line().events();
-        differences.extend(stage.end(scenario).await);
+        differences.extend(stage.end().await);
         if differences.is_empty() {
             Ok(found)
         } else {
@@ -117,10 +117,7 @@ pub(crate) fn disturbed(scenario: &Value, plan: &Plan) -> Vec<String> {
             }
             // Until it is disturbed it is the undisturbed run, which has been compared.
             if i >= plan.compared_from {
-                let mut state = player.state().await;
-                if looks_again_at_a_foreign_slice(scenario, plan, i) {
-                    differences.extend(leave_out_the_replacement(&mut state));
-                }
+                let state = player.state().await;
                 let mut but = But {
                     trigger_times: true,
                     ..But::default()
@@ -139,25 +136,9 @@ pub(crate) fn disturbed(scenario: &Value, plan: &Plan) -> Vec<String> {
             }
         }
         differences.extend(carried_out(plan, &first));
-        differences.extend(stage.end(scenario).await);
+        differences.extend(stage.end().await);
         differences
     })
-}
-
-/// The recorded scenario leaves a Service without a slice of its own when a user gives its slice to another manager:
-/// upstream replaces it when it looks at the Service again, and so does this controller when it starts, lists anew, or
-/// is shown a change of the Service's endpoints.
-fn looks_again_at_a_foreign_slice(scenario: &Value, plan: &Plan, step: usize) -> bool {
-    let same_process = plan.sort == Sort::Late && plan.compared_from == plan.from;
-    scenario["name"] == "slice-disowned" && step >= 1 && plan.compared_from >= 1 && !same_process
-}
-
-/// Leaves out the slice that was made in the place of the foreign one. There may be one.
-fn leave_out_the_replacement(state: &mut Value) -> Option<String> {
-    let slices = state["endpointslices"].as_array_mut().unwrap();
-    let before = slices.len();
-    slices.retain(|slice| !scenario::is_managed(slice));
-    (before - slices.len() > 1).then(|| format!("{} slices replace one", before - slices.len()))
 }
 
 /// True if a trigger time may stand for the recorded one.
@@ -290,7 +271,7 @@ impl Stage {
     }
 
     /// Checks that nothing more is written, neither by the process that is there nor by one that takes over from it.
-    async fn end(&self, scenario: &Value) -> Vec<String> {
+    async fn end(&self) -> Vec<String> {
         let mut found = Vec::new();
         let (line, version) = (self.line(), self.server.resource_version());
         let before = line.sent_count();
@@ -315,8 +296,7 @@ impl Stage {
         // A warning is told again by a process that comes to know of it.
         let writes = |sent: &&Sent| sent.verb != http::Method::GET && !sent.path.ends_with("/events");
         let writes: Vec<_> = sent.iter().filter(writes).collect();
-        // See `looks_again_at_a_foreign_slice`.
-        if !writes.is_empty() && scenario["name"] != "slice-disowned" {
+        if !writes.is_empty() {
             found.push(format!("a controller that takes over writes: {writes:?}"));
         }
         found

@@ -139,11 +139,8 @@ async fn a_node_that_is_deleted_takes_no_ready_endpoint_out() {
         [(ip(2), both("z2")), (ip(3), both("z2"))].into()
     );
     world.make(node("n1", Some("z1"), Some("4"))).await;
-    assert_eq!(
-        outlines(&world.rest().await),
-        [""; 0],
-        "p1 is not ready: it is added as such"
-    );
+    assert_eq!(outlines(&world.rest().await), ["PUT endpointslices 200"]);
+    assert_eq!(by_address(&world, "/conditions/ready").await[&ip(1)], "false");
 }
 
 /// A label that is taken away for a moment is no reason to write every slice of the cluster twice.
