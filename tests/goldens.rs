@@ -50,7 +50,7 @@ fn goldens() {
     );
     if only.is_empty() {
         assert_eq!(configs.len(), 2, "scenarios of both configurations were played");
-        assert!(scenarios.len() >= 114, "no scenario is missing");
+        assert!(scenarios.len() >= 123, "no scenario is missing");
     }
 }
 

@@ -27,10 +27,11 @@ use std::collections::BTreeMap;
 const SELECTOR: &str = "endpointd.io/selector";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// Scenarios about Endpoints that were there before, and about selectors that do not count for a while: an annotation's
+/// Scenarios about Endpoints and slices that were there before, and about selectors that do not count for a while: an annotation's
 /// slices are deleted then, and those of kube-controller-manager stay.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 5] = [
     "endpoints-preexisting",
+    "restored-before-service",
     "selector-added",
     "selector-removed",
     "to-external-name",
