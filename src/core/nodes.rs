@@ -16,7 +16,8 @@ pub struct NodeView {
     pub version: u64,
     /// `None` if there is no such node.
     pub facts: Option<NodeFacts>,
-    /// The zone of its label. While the node or the label is missing, the zone is unknown: the last one that was known.
+    /// The zone of its label. While the node or the label is missing, the zone is unknown: the one that slices of the namespace
+    /// show, if there is any.
     pub zone: Option<Zone>,
 }
 
@@ -126,7 +127,7 @@ impl NodeTable {
             name: entry.view.name.clone(),
             version,
             facts,
-            zone: zone.or_else(|| entry.view.zone.clone()),
+            zone,
         });
         let change = NodeChange {
             view: entry.view.clone(),

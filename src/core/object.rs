@@ -581,6 +581,12 @@ impl ObjectState {
             .is_some_and(|remote| remote.version < self.seen)
     }
 
+    /// Returns whether what the server has may be other than what was acknowledged: a request is in flight, or the object is to
+    /// be read.
+    pub fn is_unknown(&self) -> bool {
+        self.flight.is_some() || self.needs_refetch
+    }
+
     /// Returns whether the server does not have the object: no create of it is in flight or may have been carried out.
     pub fn is_absent(&self) -> bool {
         self.remote.is_none() && self.flight.is_none() && !self.needs_refetch

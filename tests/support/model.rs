@@ -292,6 +292,8 @@ pub(crate) struct Model {
     pub(crate) in_flight: BTreeMap<ObjectName, Request>,
     /// For each request in flight, the endpoints that were publishable when it was built, and that no other slice showed.
     kept: BTreeMap<ObjectName, BTreeSet<slices::Shown>>,
+    /// Endpoints that were to be removed at some time since a write last showed them: the removal may be under way.
+    lapsed: BTreeSet<slices::Shown>,
     /// Requests that were in flight when the state began to stand by.
     pub(crate) late: BTreeMap<ObjectName, Request>,
     pub(crate) stands_by: bool,
@@ -391,6 +393,7 @@ impl Model {
             pending: Vec::new(),
             in_flight: BTreeMap::new(),
             kept: BTreeMap::new(),
+            lapsed: BTreeSet::new(),
             late: BTreeMap::new(),
             stands_by: false,
             stood_by: false,
@@ -408,17 +411,27 @@ impl Model {
             self.pods.insert(facts.name.clone(), facts.clone());
         }
         self.state.apply_pod(facts, &[], self.epoch, &mut self.nodes);
+        self.note_lapsed();
+    }
+
+    fn note_lapsed(&mut self) {
+        let publishable = self.publishable();
+        let shown = self.shown(None).into_iter();
+        self.lapsed
+            .extend(shown.filter(|endpoint| !publishable.contains(endpoint)));
     }
 
     pub(crate) fn pod_gone(&mut self, name: &str) {
         self.pods.remove(name);
         self.state.remove_pod(name, &mut self.nodes);
+        self.note_lapsed();
     }
 
     pub(crate) fn service(&mut self, facts: ServiceFacts) {
         let resolved = facts.clone().resolve(NAMESPACE, OUTPUTS);
         self.services.insert(facts.name.clone(), resolved);
         self.state.apply_service(facts, self.epoch);
+        self.note_lapsed();
     }
 
     pub(crate) fn service_gone(&mut self, name: &str) {
@@ -529,7 +542,7 @@ impl Model {
         let kept = self
             .publishable()
             .into_iter()
-            .filter(|endpoint| !elsewhere.contains(endpoint));
+            .filter(|endpoint| !elsewhere.contains(endpoint) && !self.lapsed.contains(endpoint));
         self.kept.insert(name.clone(), kept.collect());
         self.in_flight.insert(name, request.clone());
         Some(request)
@@ -573,6 +586,14 @@ impl Model {
                 let before = self.shown(None);
                 let outcome = self.carry_out_slice(&object.name, request);
                 self.assert_kept(object, &before);
+                if matches!(outcome, Outcome::Written(_)) {
+                    let (shown, elsewhere) = (self.shown(None), self.shown(Some(&object.name)));
+                    let publishable = self.publishable();
+                    self.lapsed.retain(|endpoint| {
+                        elsewhere.contains(endpoint)
+                            || (shown.contains(endpoint) && !publishable.contains(endpoint))
+                    });
+                }
                 outcome
             }
             Output::Endpoints => self.carry_out_endpoints(&object.name, request),

@@ -160,8 +160,13 @@ impl LocalNodes {
 
 impl Inputs {
     /// Applies a change of a node. Returns the node and what has changed for the pods on it, if they are to be visited: none
-    /// is for a node that is missing from now on, or that has lost its zone.
-    pub(crate) fn apply_node(&mut self, view: Arc<NodeView>, work: &mut Work) -> Option<(NodeId, PodChange)> {
+    /// is for a node that is missing from now on, or that has lost its zone. `shown` is true if slices show the zone.
+    pub(crate) fn apply_node(
+        &mut self,
+        view: Arc<NodeView>,
+        shown: bool,
+        work: &mut Work,
+    ) -> Option<(NodeId, PodChange)> {
         work.nodes_visited += 1;
         let nodes = &mut self.nodes;
         let id = nodes.known.find(&view.name)?;
@@ -175,7 +180,7 @@ impl Inputs {
             known.zone.clone(),
         );
         let moves = node.view.knows_zone() && zone != node.view.zone;
-        if node.view.zone.is_none() && zone.is_some() {
+        if node.view.zone.is_none() && shown && zone.is_some() {
             node.show_zone(zone);
         }
         nodes.note(id);
@@ -192,6 +197,16 @@ impl Inputs {
             && node.view.zone.is_none()
         {
             node.show_zone(zone.map(Zone::from));
+        }
+    }
+
+    /// Forgets the zones that slices show, where they are not known: the slices are forgotten.
+    pub(crate) fn forget_zones(&mut self) {
+        for number in 0..self.nodes.known.end() {
+            let node = self.nodes.known.get_mut(NodeId::from(number));
+            if let Some(node) = node.filter(|node| node.view.zone.is_some() && !node.view.knows_zone()) {
+                node.show_zone(None);
+            }
         }
     }
 
@@ -216,7 +231,7 @@ impl Inputs {
         Some((&view.name, view.facts.as_ref()?))
     }
 
-    /// Returns the name of the node that a pod is scheduled on, and its zone, or the last one that was known.
+    /// Returns the name of the node that a pod is scheduled on, and its zone, or the one that slices show.
     #[inline]
     pub(crate) fn node_and_zone(&self, pod: &Pod) -> (Option<&str>, Option<&Arc<str>>) {
         let node = self.nodes.known.get(pod.node);

@@ -272,7 +272,12 @@ impl Placement<'_> {
             .filter(|&pod| self.moves_from(pod, id))
             .collect();
         let Some((&first, rest)) = moving.split_first() else {
-            return pool.free.push_back(id);
+            if self.may_show_more(id) {
+                pool.bound.push(id);
+            } else {
+                pool.free.push_back(id);
+            }
+            return;
         };
         debug_assert!(self.services.memberships[first].find(service, family).is_some());
         let ports = self.ports_of(first, service);
@@ -309,7 +314,7 @@ impl Placement<'_> {
         left.sort_unstable_by(|a, b| self.reuse_key(*a).cmp(&self.reuse_key(*b)));
         evaluation.pool.free = free;
         for id in left {
-            if self.held(id).next().is_none() {
+            if self.held(id).next().is_none() && !self.may_show_more(id) {
                 evaluation.pool.free.push_back(id);
                 continue;
             }

@@ -51,6 +51,7 @@ impl Placement<'_> {
             self.services.visit_all(Visit::ForgetFollowed);
         }
         let slices = self.slices.forget();
+        self.inputs.forget_zones();
         self.services.queue(Round::drop(slices));
         let looked_at = self.replacements.forget_slices();
         self.ctx.count_read(looked_at);

@@ -55,7 +55,8 @@ impl Placement<'_> {
 
     /// Applies a change of a node that pods of this namespace run on, but leaves the visits to its pods to the passes.
     pub(in crate::core::namespace) fn begin_node(&mut self, view: Arc<NodeView>) {
-        if let Some((node, change)) = self.inputs.apply_node(view, &mut self.ctx.work) {
+        let shown = !self.slices.is_empty();
+        if let Some((node, change)) = self.inputs.apply_node(view, shown, &mut self.ctx.work) {
             self.services.queue(Pass::Node(node, 0, change));
         }
     }

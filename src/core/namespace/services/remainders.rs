@@ -32,10 +32,15 @@ impl Placement<'_> {
                     .is_some_and(|shown| outlasts_node(shown, desired(state, owner))))
     }
 
-    /// Returns the conditions with which some slice of the Service is known to show a member.
+    /// Returns the conditions with which some slice of the Service shows a member, or may show it: a write of the slice is in
+    /// flight, or it is to be read.
     fn shown(&self, pod: PodId, service: ServiceId, family: Family) -> Option<Conditions> {
-        if let Some((id, at, true)) = self.find_place(pod, service, family) {
-            return Some(self.slices[id].slots[at].published);
+        if let Some((id, at, acknowledged)) = self.find_place(pod, service, family) {
+            let slice = &self.slices[id];
+            let published = slice.slots[at].published;
+            if acknowledged || (slice.object.is_unknown() && published.is_published()) {
+                return Some(published);
+            }
         }
         let id = self.family_of(service, family)?.shown_in(pod)?;
         let mut remainders = self.slices[id].remainders().iter();
@@ -75,6 +80,12 @@ impl Placement<'_> {
         self.place_of_held(id, pod).is_some()
     }
 
+    /// Returns whether a slice that shows nothing of use may do so all the same: what became of its last write is not known.
+    pub(super) fn may_show_more(&self, id: SliceId) -> bool {
+        let slice = &self.slices[id];
+        slice.object.is_unknown() && !slice.remainders().is_empty()
+    }
+
     /// Returns the remainders that a slice keeps.
     pub(in crate::core::namespace) fn held(&self, id: SliceId) -> impl Iterator<Item = &Remainder> {
         let remainders = self.slices[id].remainders().iter();
@@ -106,16 +117,18 @@ impl Placement<'_> {
 
     /// Notes that a slice shows a member that has just lost its place there.
     pub(in crate::core::namespace) fn keep_remainder(&mut self, id: SliceId, slot: Slot) {
-        if !slot.published.is_published() {
+        let slice = &mut self.slices[id];
+        if !slot.acknowledged && !(slice.object.is_unknown() && slot.published.is_published()) {
+            // What is there is not this pod's, or nothing.
+            slice.removed += u32::from(slot.published.is_published());
             return;
         }
-        let slice = &mut self.slices[id];
         slice.add_remainder(slot);
         let shown = &mut self.services[slice.service].family(slice.family).pending().shown;
-        if slot.acknowledged {
-            shown.insert(slot.pod, id);
-        } else {
+        if !slot.acknowledged {
             shown.entry(slot.pod).or_insert(id);
+        } else if let Some(other) = shown.insert(slot.pod, id).filter(|other| *other != id) {
+            self.release(other);
         }
     }
 
@@ -188,6 +201,9 @@ impl Placement<'_> {
             self.forget_shown(pod, service, family, id);
         }
         self.release_holders(id);
+        if self.slices[id].object.phase == Phase::Managed && self.slices[id].slots.is_empty() {
+            self.release(id);
+        }
     }
 
     /// Has the slices written that kept endpoints until this one, which the server is known to have, shows them.

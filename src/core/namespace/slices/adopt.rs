@@ -320,8 +320,11 @@ impl Placement<'_> {
         let member = self.services.memberships()[pod_id][place];
         let slice = &self.slices.objects[id];
         let service_id = slice.service;
-        if member.slice == id {
-            // It was taken in just now, and stands here a second time.
+        // If it is placed here, it was taken in just now, and stands here a second time.
+        if member.slice == id
+            || !self.stays_shown(id, pod_id, endpoint)
+            || self.ports_of(pod_id, service_id) != self.group_ports(id)
+        {
             return false;
         }
         let keeper = if member.slice.is_none() {
@@ -331,13 +334,10 @@ impl Placement<'_> {
         };
         if keeper == Keeper::Unknown {
             self.decide_later(member.slice, id);
-            return true;
+            // If the other slice may not show it, this one keeps it until then.
+            return self.slices[member.slice].slots[usize::from(member.at)].acknowledged;
         }
-        if keeper == Keeper::Holder
-            || !self.stays_shown(id, pod_id, endpoint)
-            || self.ports_of(pod_id, service_id) != self.group_ports(id)
-            || !self.make_room(id, room)
-        {
+        if keeper == Keeper::Holder || !self.make_room(id, room) {
             return false;
         }
         // Making room may have moved it.

@@ -470,11 +470,13 @@ impl Placement<'_> {
             return false;
         };
         let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);
-        // Where a node or its label is missing, the zone is unknown, and what the slice shows is no difference.
+        // Where a node or its label is missing, the zone is unknown: one that is not shown is no difference.
         let zoned = self.inputs.knows_zone(pod);
         let same_hints = service.facts.hints == HintMode::Auto
-            || ((!zoned || only(&endpoint.zone_hints, wanted.hints.zone))
+            || (((!zoned && endpoint.zone_hints.is_empty())
+                || only(&endpoint.zone_hints, wanted.hints.zone))
                 && only(&endpoint.node_hints, wanted.hints.node));
+        let same_zone = (!zoned && endpoint.zone.is_none()) || endpoint.zone.as_deref() == wanted.zone;
         !endpoint.has_foreign_fields
             && same_hints
             && endpoint.ready.is_some()
@@ -484,7 +486,7 @@ impl Placement<'_> {
             && endpoint.addresses.len() == 1
             && *endpoint.addresses[0] == *wanted.ip.to_string()
             && endpoint.node.as_deref() == wanted.node
-            && (!zoned || endpoint.zone.as_deref() == wanted.zone)
+            && same_zone
             && endpoint.hostname.as_deref() == wanted.hostname
     }
 }
