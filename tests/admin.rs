@@ -24,7 +24,7 @@ use http_client::{Answer, get, request};
 use kube::Client;
 use memory_apiserver::{ApiServer, Config};
 use serde_json::json;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -75,6 +75,24 @@ async fn until(address: SocketAddr, target: &str, code: u16, says: &str) -> Answ
         let waited = Instant::now().saturating_duration_since(start);
         assert!(waited < Duration::from_secs(20), "{target}: {answer:?}");
         sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_unspecified_address_is_answered_on_in_both_families() {
+    for unspecified in ["0.0.0.0:0", "[::]:0"] {
+        let admin = Admin::bind(unspecified.parse().unwrap()).await.unwrap();
+        let port = admin.address().unwrap().port();
+        let serving = tokio::spawn(admin.serve(HealthHandle::default()));
+        for host in ["127.0.0.1", "::1"] {
+            let address = SocketAddr::new(host.parse().unwrap(), port);
+            // A machine may have no IPv6.
+            if TcpListener::bind((address.ip(), 0)).is_ok() {
+                let answer = get(address, "/livez").await.expect(host);
+                assert_eq!(answer.code, 200, "{unspecified} {host}");
+            }
+        }
+        serving.abort();
     }
 }
 

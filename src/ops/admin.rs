@@ -33,15 +33,19 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use rustix::net::sockopt::set_ipv6_v6only;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 /// The content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// How many connections may wait to be accepted: as many as tokio's listeners have.
+const BACKLOG: u32 = 1024;
 
 /// The reason why the admin server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +56,7 @@ pub enum AdminError {
         /// The address.
         address: SocketAddr,
         /// The system's error.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// Something else in this process already records metrics.
     #[error("metrics: {0}")]
@@ -70,13 +74,13 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Binds the address, and starts to record metrics.
+    /// Binds the address, and starts to record metrics. An unspecified address stands for IPv4 and IPv6 alike.
     ///
     /// # Errors
     ///
     /// When the address cannot be bound, or something else in this process records metrics.
     pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
-        let listener = TcpListener::bind(address)
+        let listener = listen(address)
             .await
             .map_err(|error| AdminError::Bind { address, error })?;
         Ok(Self {
@@ -105,7 +109,7 @@ impl Admin {
     }
 
     /// Returns the address that it listens on.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
@@ -132,6 +136,23 @@ impl Admin {
         });
         tokio::join!(watching, counting, serving);
     }
+}
+
+/// Listens on an address; on both families if it is unspecified, as programs in Go do. A kubelet probes the first address
+/// of a pod, which may be of either.
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return TcpListener::bind(address).await;
+    }
+    let port = address.port();
+    let Ok(socket) = TcpSocket::new_v6() else {
+        // This machine has no IPv6.
+        return TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await;
+    };
+    set_ipv6_v6only(&socket, false)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv6Addr::UNSPECIFIED, port).into())?;
+    socket.listen(BACKLOG)
 }
 
 /// The pages that are served, and their sources.

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminArgs {
     /// Address that serves /livez, /readyz, /healthz and /metrics [default: 127.0.0.1, or 0.0.0.0 with TLS]
+    ///
+    /// 0.0.0.0 and :: both stand for all addresses of IPv4 and IPv6.
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<IpAddr>,
 
