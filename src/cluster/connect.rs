@@ -10,21 +10,18 @@ pub mod transport;
 
 use self::client_error::ClientError;
 use self::kubeconfig::{ConfigFile, KubeconfigError, Loaded, check_url};
-use self::plugin::{Plugin, Timeouts};
+use self::plugin::Timeouts;
 use self::transport::Transport;
 use super::silence::{Silent, within};
 use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
-use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, thread};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tower::{BoxError, service_fn};
 
 /// The address of the API server. A URL may hold a password, and is printed without it.
 #[derive(Clone, PartialEq, Eq)]
@@ -160,9 +157,6 @@ const WHILE_RUNNING: Timeouts = Timeouts {
     request: Some(Duration::from_secs(4)),
 };
 
-/// Creates a client from a configuration, whose requests the layer counts.
-type Make<T> = fn(&Config, &RequestLayer) -> Result<T, kube::Error>;
-
 /// The configuration that clients are created from.
 #[derive(Clone)]
 enum Source {
@@ -192,55 +186,19 @@ impl Source {
 
     /// Creates a client of kube's.
     async fn client(&self, limit: Option<Duration>) -> Result<Client, ConnectError> {
-        let make: Make<Client> = |config, requests| {
-            Ok(ClientBuilder::try_from(config.clone())?
-                .with_layer(requests)
-                .build())
-        };
-        let client = self.make(make, limit).await?;
-        let Some(plugin) = self.plugin() else {
-            return Ok(client);
-        };
-        let namespace = client.default_namespace().to_owned();
-        let authorized = service_fn(move |request| {
-            let (client, plugin) = (client.clone(), plugin.clone());
-            async move {
-                let send = |request| async move { client.send(request).await.map_err(BoxError::from) };
-                plugin.send(request, send).await
-            }
-        });
-        Ok(Client::new(authorized, namespace))
+        let transport = self.transport(limit).await?;
+        Ok(transport.client(&self.config().default_namespace))
     }
 
+    /// Creates a transport. This may run the command of an `auth-provider` and wait for it: on a thread of its own, since it
+    /// may never end.
     async fn transport(&self, limit: Option<Duration>) -> Result<Transport, ConnectError> {
-        let transport = self.make(Transport::new, limit).await?;
-        Ok(match self.plugin() {
-            Some(plugin) => transport.authorized(plugin),
-            None => transport,
-        })
-    }
-
-    /// Returns the plugin whose tokens requests carry.
-    fn plugin(&self) -> Option<Arc<Plugin>> {
-        match self {
-            Self::Kubeconfig(loaded) => loaded.plugin.clone(),
-            Self::Other(_) => None,
-        }
-    }
-
-    /// Creates a client. This may run the command of an `auth-provider` and wait for it: on a thread of its own, since it may
-    /// never end.
-    async fn make<T: Send + 'static>(
-        &self,
-        make: Make<T>,
-        limit: Option<Duration>,
-    ) -> Result<T, ConnectError> {
         let (done, made) = oneshot::channel();
         let (source, runtime) = (self.clone(), Handle::current());
         thread::spawn(move || {
             let _runtime = runtime.enter();
             // The caller may have given up.
-            let _ = done.send(source.make_here(make));
+            let _ = done.send(source.make());
         });
         match within(limit, made).await {
             Ok(Ok(made)) => made,
@@ -252,19 +210,27 @@ impl Source {
         }
     }
 
-    fn make_here<T>(&self, make: Make<T>) -> Result<T, ConnectError> {
+    fn make(&self) -> Result<Transport, ConnectError> {
         let config = self.config();
         let host = config
             .cluster_url
             .authority()
             .map_or("", |authority| authority.as_str());
         // A token that cannot be a header value, from such a command, makes the library panic. The panic message does not contain the token.
-        let made = catch_unwind(AssertUnwindSafe(|| make(config, &RequestLayer::new(host))))
-            .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
-        made.map_err(|error| match self {
-            Self::Kubeconfig(loaded) => loaded.blame(error).into(),
-            Self::Other(_) => ClientError::from(error).into(),
-        })
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            Transport::new(config, &RequestLayer::new(host))
+        }))
+        .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
+        match self {
+            Self::Kubeconfig(loaded) => {
+                let transport = made.map_err(|error| loaded.blame(error))?;
+                Ok(match &loaded.plugin {
+                    Some(plugin) => transport.authorized(plugin.clone()),
+                    None => transport,
+                })
+            }
+            Self::Other(_) => Ok(made.map_err(ClientError::from)?),
+        }
     }
 }
 

@@ -4,8 +4,15 @@ use crate::cluster::Api;
 use crate::command::{endpointd, endpointd_with};
 use crate::objects;
 use crate::process::Process;
+use endpointd::cluster::connect::{Clients, Target, connect};
+use http::Request;
+use kube::client::Body;
 use memory_apiserver::{Access, Config, start};
+use rustix::net::getpeername;
+use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl, tcp_user_timeout};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -221,6 +228,48 @@ async fn a_plugin_whose_token_the_server_refuses_is_run_again_for_all_requests()
     assert!(!log.contains("c4n4ry"), "{log}");
     let runs = std::fs::read_to_string(&runs).unwrap().lines().count();
     assert!((3..=6).contains(&runs), "{runs} runs\n{log}");
+}
+
+/// The sockets of this process that are connected to an address.
+#[allow(unsafe_code)] // The sockets belong to a library, which does not hand them out.
+fn sockets_to(address: SocketAddr) -> Vec<OwnedFd> {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = open.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let copies = numbers.filter_map(|number: RawFd| {
+        // SAFETY: a number that has been closed meanwhile cannot be copied, and another socket has another peer.
+        unsafe { BorrowedFd::borrow_raw(number) }
+            .try_clone_to_owned()
+            .ok()
+    });
+    let is_there = |socket: &OwnedFd| {
+        let peer = getpeername(socket).ok().flatten();
+        peer.is_some_and(|peer| SocketAddr::try_from(peer) == Ok(address))
+    };
+    copies.filter(is_there).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_vanishes_is_noticed_on_every_connection_within_20_seconds() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let target = Target::Server(format!("http://{address}"));
+    let clients = Clients::connect(&target).await.unwrap();
+    let objects = clients.objects.client("default");
+    let lease = connect(&target).await.unwrap();
+    let mut accepted = Vec::new();
+    for client in [clients.watches, clients.events, objects, lease] {
+        tokio::spawn(async move { client.send(Request::get("/").body(Body::empty()).unwrap()).await });
+        accepted.push(listener.accept().await.unwrap());
+    }
+    let sockets = sockets_to(address);
+    assert_eq!(sockets.len(), 4);
+    for socket in sockets {
+        assert!(socket_keepalive(&socket).unwrap());
+        let [first, next] = [tcp_keepidle(&socket), tcp_keepintvl(&socket)].map(Result::unwrap);
+        assert_eq!((first.as_secs(), next.as_secs()), (15, 5));
+        assert_eq!(tcp_keepcnt(&socket).unwrap(), 3);
+        assert_eq!(tcp_user_timeout(&socket).unwrap(), 20_000);
+    }
 }
 
 /// A server that speaks TLS with a certificate of an authority. Returns its URL.
