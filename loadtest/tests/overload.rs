@@ -253,6 +253,7 @@ async fn overload() {
         watches: client(),
         objects: client().into(),
         events: client(),
+        in_pod: false,
     };
     let controller = tokio::spawn(run(clients, options(), std::future::pending()));
     settle(&cluster.client, Duration::from_secs(60)).await;

@@ -89,6 +89,8 @@ pub struct Clients {
     pub objects: Transport,
     /// For Events.
     pub events: Client,
+    /// Set if they authenticate with the token of this pod's service account.
+    pub in_pod: bool,
 }
 
 impl fmt::Debug for Clients {
@@ -116,6 +118,7 @@ impl Clients {
             watches: source.client(limit).await?,
             objects: source.transport(limit).await?,
             events: source.client(limit).await?,
+            in_pod: *target == Target::InCluster,
         })
     }
 }

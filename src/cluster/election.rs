@@ -80,7 +80,7 @@ impl LeaseClient {
             location,
             deadline,
             known: Arc::default(),
-            outages: OutageLog::default(),
+            outages: OutageLog::new(false),
         }
     }
 

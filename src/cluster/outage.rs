@@ -36,18 +36,9 @@ pub(crate) struct OutageLog(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     start: Instant,
+    in_pod: bool,
     account: Mutex<Account>,
     changed: Notify,
-}
-
-impl Default for OutageLog {
-    fn default() -> Self {
-        Self(Arc::new(Shared {
-            start: Instant::now(),
-            account: Mutex::default(),
-            changed: Notify::new(),
-        }))
-    }
 }
 
 /// A request that has no answer yet. Dropping it reports that the answer has begun, or is not waited for any more.
@@ -64,6 +55,16 @@ impl Drop for Asking {
 }
 
 impl OutageLog {
+    /// Creates an empty account. `in_pod` says whether requests carry the token of this pod's service account.
+    pub(crate) fn new(in_pod: bool) -> Self {
+        Self(Arc::new(Shared {
+            start: Instant::now(),
+            in_pod,
+            account: Mutex::default(),
+            changed: Notify::new(),
+        }))
+    }
+
     /// Notes that a request for a resource is sent now.
     pub(crate) fn asks(&self, resource: &'static str) -> Asking {
         let number = self.with(|account, now| account.asks(resource, now));
@@ -90,6 +91,14 @@ impl OutageLog {
         match cause {
             Cause::Client(_) | Cause::Silent(_) => {
                 tracing::warn!(error, "requests to the API server fail; they are retried");
+            }
+            Cause::Status { code: 401, .. } if self.0.in_pod => {
+                tracing::warn!(
+                    error,
+                    "the API server does not accept the token of this pod's service account; requests are retried until \
+                     the kubelet has renewed it. If the key that signs tokens was replaced, delete the pods of endpointd: \
+                     new pods get new tokens at once"
+                );
             }
             Cause::Status { code: 401, .. } => {
                 tracing::warn!(

@@ -39,7 +39,6 @@ use ractor::{ActorRef, RpcReplyPort};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// The controller's options.
@@ -151,6 +150,7 @@ pub(crate) async fn start(args: RunArgs, ignored: &[String], open_files: Option<
 ///     watches: client(),
 ///     objects: client().into(),
 ///     events: client(),
+///     in_pod: false,
 /// };
 /// let options = Options {
 ///     settings: Settings::default(),
@@ -240,7 +240,8 @@ pub async fn run_observed(
         progress: progress.clone(),
     });
     let (mut elector, mut tracking) = (None, None);
-    let (outages, reporting) = start_outages(&fatal);
+    let outages = OutageLog::new(clients.in_pod);
+    let reporting = guarded("the log of outages", outages.clone().keep(), &fatal);
     match mode {
         RunMode::Alone => {}
         RunMode::Candidate(renewing, candidacy) => {
@@ -283,13 +284,6 @@ pub async fn run_observed(
     }
     actors.stop().await;
     result
-}
-
-/// Starts the log of outages.
-fn start_outages(fatal: &watch::Sender<Option<String>>) -> (OutageLog, JoinHandle<()>) {
-    let outages = OutageLog::default();
-    let reporting = guarded("the log of outages", outages.clone().keep(), fatal);
-    (outages, reporting)
 }
 
 /// Waits for the shutdown, or for the reason why the controller cannot go on.

@@ -3,11 +3,15 @@
 
 use crate::cluster;
 use crate::constant::Constant;
+use crate::log::Log;
 use crate::scene::{NAMESPACE, Scene};
 use crate::world::{World, ip, service};
+use endpointd::cluster::connect::Clients;
+use endpointd::ops::run::run;
 use futures::FutureExt as _;
 use memory_apiserver::{
-    After, Ending, ErrorEvent, Failure, Fault, FaultPlan, Latency, Rule, Verb, WatchFault,
+    Access, After, ApiServer, Config, Ending, ErrorEvent, Failure, Fault, FaultPlan, Latency, Rule, Verb,
+    WatchFault,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -291,5 +295,27 @@ async fn pods_were_published_a_minute_late_where_each_watch_ends_at_once() {
             assert!(waited < limit * SECOND, "flip {number} is not published");
         }
         sleep(10 * SECOND).await;
+    }
+}
+
+/// A key that signs the tokens of service accounts may be replaced by another at once.
+#[tokio::test(start_paused = true)]
+async fn a_token_of_a_pod_that_is_refused_is_told_with_the_way_to_a_new_one() {
+    let nobody = Access::from_objects(Vec::new()).unwrap().anonymous(false);
+    let server = ApiServer::new(Config::default().access(nobody));
+    for in_pod in [false, true] {
+        let log = Log::record();
+        let clients = Clients {
+            in_pod,
+            ..cluster::clients(|| cluster::client(&server))
+        };
+        run(clients, cluster::options(3), sleep(SECOND)).await.unwrap();
+        let lines = log.take();
+        let told: Vec<_> = lines.iter().filter(|line| line.contains(" 401 ")).collect();
+        assert!(
+            matches!(&told[..], [line] if line.contains("delete the pods of endpointd") == in_pod
+                && line.contains("does not accept the")),
+            "{lines:#?}"
+        );
     }
 }

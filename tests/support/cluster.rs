@@ -48,6 +48,7 @@ pub(crate) fn clients(client: impl Fn() -> Client) -> Clients {
         watches: client(),
         objects: client().into(),
         events: client(),
+        in_pod: false,
     }
 }
 

@@ -55,6 +55,7 @@ impl Place {
                     watches: link.client(),
                     objects: link.client().into(),
                     events: link.client(),
+                    in_pod: false,
                 };
                 (tokio::spawn(run(clients, options, stopped)), Line::Link(link))
             }

@@ -45,6 +45,7 @@ impl Cluster {
             watches: client(),
             objects: client().into(),
             events: client(),
+            in_pod: false,
         };
         let options = run::Options {
             encoding: endpointd::cluster::codec::Encoding::Protobuf,
