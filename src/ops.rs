@@ -5,7 +5,6 @@ pub mod admin;
 pub mod audit;
 pub(crate) mod complete;
 pub mod election;
-pub(crate) mod endpoint_selectors;
 pub mod explain;
 pub(crate) mod flags;
 pub(crate) mod generate;

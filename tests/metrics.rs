@@ -191,7 +191,6 @@ fn check_figures(all: &Scrape) {
             &[("operation", "create")],
             services * 2.0,
         ),
-        ("endpointd_endpoint_selectors_unserved", &[], 0.0),
         (
             "endpoint_slice_controller_services_count_by_traffic_distribution",
             &[("traffic_distribution", "PreferSameNode")],

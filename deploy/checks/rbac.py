@@ -33,8 +33,6 @@ ENDPOINTSLICE_CONTROLLER = (
 MIRRORING_CONTROLLER = rights([""], ["endpoints/finalizers"], ["update"])
 # Services that follow a Lease, which upstream has not.
 FOLLOWED_LEASES = rights(["coordination.k8s.io"], ["leases"], READ)
-# To tell that there are some. A dry run has the right for the audits that share its role.
-SELECTORS = rights(["discovery.k8s.io"], ["endpointselectors"], ["list"])
 MIRRORING = ("endpointslice-mirroring-controller", "endpointslicemirroring")
 CUSTOM = ("custom-selector-controller",)
 UPSTREAM = ENDPOINT_CONTROLLER | ENDPOINTSLICE_CONTROLLER
@@ -116,12 +114,12 @@ def problems_of(objects):
     shadow, elects = "--dry-run" in args, "--leader-elect=true" in args
     mirroring = MIRRORING_CONTROLLER if runs(args, MIRRORING, True) and not shadow else set()
     leases = FOLLOWED_LEASES if runs(args, CUSTOM, False) else set()
-    needed, selectors = NEEDED, SELECTORS
+    needed = NEEDED
     if "--controllers=custom-selector-controller" in args:
-        # It publishes slices alone, beside the controller that serves EndpointSelectors.
-        needed, selectors = ENDPOINTSLICE_CONTROLLER - NOT_NEEDED, set()
-    upstream = UPSTREAM | mirroring | leases | selectors
-    expected = (needed & READS if shadow else needed | mirroring) | leases | selectors
+        # It publishes slices alone.
+        needed = ENDPOINTSLICE_CONTROLLER - NOT_NEEDED
+    upstream = UPSTREAM | mirroring | leases
+    expected = (needed & READS if shadow else needed | mirroring) | leases
     if any(arg.startswith("--tls-cert-file") for arg in args):
         expected = expected | REVIEWS
     cluster, own, problems = granted(objects)
@@ -143,7 +141,6 @@ def role(objects, name):
 
 MUTATIONS = {
     "reads secrets": lambda objects: role(objects, "endpointd-reader")[0]["resources"].append("secrets"),
-    "watches EndpointSelectors": lambda objects: role(objects, "endpointd-reader")[2]["verbs"].append("watch"),
     "deletes pods": lambda objects: role(objects, "endpointd-writer").append(
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
     ),

@@ -15,7 +15,6 @@ mod mirrored;
 mod nodes;
 mod pods;
 mod protobuf;
-mod selectors;
 mod services;
 mod slices;
 mod text;
@@ -28,7 +27,6 @@ pub use events::{Event, EventKind, Events, bookmark, events, whole_events};
 pub use fields::Status;
 pub use lists::{ListEnd, ListReader};
 pub use protobuf::envelope::TooLong;
-pub use selectors::SelectorMeta;
 
 use crate::core::body::{Encode, EndpointBody, EndpointsBody, SliceBody};
 use crate::core::mirror::MirroredEndpoints;

@@ -4,7 +4,7 @@
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
 use super::codec::{self, Status};
-use super::encodings::{Encodings, Form, JSON, METADATA_LIST_JSON};
+use super::encodings::{Encodings, Form, JSON};
 use crate::core::namespace::Kind;
 use http::request::Builder;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
@@ -20,8 +20,6 @@ const DISCOVERY: &str = "/apis/discovery.k8s.io/v1";
 const COORDINATION: &str = "/apis/coordination.k8s.io/v1";
 /// The path of all Leases.
 pub(super) const ALL_LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
-/// The path of the group of slices, in any version.
-pub(super) const DISCOVERY_GROUP: &str = "/apis/discovery.k8s.io";
 /// The path at which the API server says whose a token is.
 pub(crate) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// The path at which the API server says what a user may do.
@@ -49,11 +47,6 @@ pub(super) fn events(namespace: &str) -> String {
 /// Returns the path of a namespace's Leases.
 pub(super) fn leases(namespace: &str) -> String {
     within(COORDINATION, Some(namespace), "leases")
-}
-
-/// Returns the path of a resource of the group of slices in any version, in one namespace or in all.
-pub(super) fn discovery(version: &str, namespace: Option<&str>, resource: &str) -> String {
-    within(&format!("{DISCOVERY_GROUP}/{version}"), namespace, resource)
 }
 
 fn within(group: &str, namespace: Option<&str>, resource: &str) -> String {
@@ -150,15 +143,6 @@ pub(super) async fn read(
             return Ok(opened(head, body).await);
         }
     }
-}
-
-/// Reads a list of metadata from a path in JSON, as [`read`] does.
-pub(super) async fn read_metadata(
-    client: &Client,
-    uri: &str,
-) -> Result<Result<Body, (Head, Status)>, kube::Error> {
-    let (head, body) = send(client, get(uri, &METADATA_LIST_JSON)?).await?;
-    Ok(opened(head, body).await)
 }
 
 /// Reads from a path in JSON, as [`read`] does.

@@ -94,7 +94,7 @@ where
 /// Notices lists that have no end. Without it, a server that always answers the same would be asked for the next page as fast
 /// as it answers.
 #[derive(Default)]
-pub(super) struct Progress {
+struct Progress {
     /// Number of pages that announced another one.
     pages: u64,
     /// How many of the last ones were empty.
@@ -106,7 +106,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Handles a page with this number of objects, and a token for the next page.
-    pub(super) fn page(&mut self, objects: usize, next: &str) -> Result<(), Cause> {
+    fn page(&mut self, objects: usize, next: &str) -> Result<(), Cause> {
         self.pages += 1;
         self.empty = if objects == 0 { self.empty + 1 } else { 0 };
         let endless = |fault: &str| Err(Cause::Malformed(format!("the list has no end: {fault}")));

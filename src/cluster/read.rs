@@ -1,6 +1,5 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
-mod selectors;
 mod slow;
 
 use self::slow::{Answer, Telling};
@@ -20,7 +19,6 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::sleep;
 
-pub use self::selectors::SelectorName;
 pub use self::slow::OnSlow;
 pub use super::cause::Cause;
 pub use super::silence::Silent;
@@ -64,10 +62,6 @@ enum ReadResource {
     Lease,
     /// Namespaces, of which it only matters whether they exist.
     Namespace,
-    /// The documents that tell what is served.
-    Discovery,
-    /// The metadata of `EndpointSelectors`.
-    EndpointSelector,
 }
 
 impl ReadResource {
@@ -76,8 +70,6 @@ impl ReadResource {
             Self::Kind(kind) => kind.as_str(),
             Self::Lease => "leases",
             Self::Namespace => "namespaces",
-            Self::Discovery => "API resources",
-            Self::EndpointSelector => "endpointselectors",
         }
     }
 }
@@ -363,10 +355,7 @@ impl Reader {
             ReadResource::Kind(kind) => {
                 http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await
             }
-            ReadResource::Lease | ReadResource::Namespace | ReadResource::Discovery => {
-                http::read_json(&self.client, uri).await
-            }
-            ReadResource::EndpointSelector => http::read_metadata(&self.client, uri).await,
+            ReadResource::Lease | ReadResource::Namespace => http::read_json(&self.client, uri).await,
         };
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),

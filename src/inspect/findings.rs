@@ -166,8 +166,6 @@ pub enum Reason {
     EndpointsTruncated,
     /// It asks for hints that cannot be given.
     HintsUnavailable,
-    /// It is no Service but an `EndpointSelector`, for which endpointd makes no slices.
-    EndpointSelectorUnserved,
 }
 
 impl Reason {
@@ -186,7 +184,6 @@ impl Reason {
             Self::PortNotFound => "PortNotFound",
             Self::EndpointsTruncated => "EndpointsTruncated",
             Self::HintsUnavailable => "HintsUnavailable",
-            Self::EndpointSelectorUnserved => "EndpointSelectorUnserved",
         }
     }
 }
@@ -196,7 +193,7 @@ impl Reason {
 pub struct Problem {
     /// The namespace.
     pub namespace: String,
-    /// The Service; `endpointselector/` and a name if it is not about one.
+    /// The Service.
     pub service: String,
     /// The kind of problem.
     pub reason: Reason,

@@ -136,19 +136,6 @@ pub(crate) fn left_behind_problem(namespace: &str, service: &str, slices: &[Stri
     }
 }
 
-/// Returns the problem of an `EndpointSelector`, one of perhaps many.
-pub(crate) fn unserved_selector(namespace: String, name: &str) -> Problem {
-    Problem {
-        namespace,
-        // No Service has a slash in its name.
-        service: format!("endpointselector/{name}"),
-        reason: Reason::EndpointSelectorUnserved,
-        message: "endpointd makes no slices for EndpointSelectors, this one and perhaps others; where the endpointslice \
-                  controller of kube-controller-manager is switched off, no controller does"
-            .to_owned(),
-    }
-}
-
 struct ProblemFinder<'a> {
     core: &'a NamespaceState,
     health: &'a ServiceHealth<'a>,

@@ -174,7 +174,6 @@ const PUBLISHED: &[Metric] = &[
     counter("endpointd_other_controller_writes_total", &["controller"], "Versions of objects that endpointd publishes which another controller has written, by controller: endpointd (one that is no replica of this one), kube-controller-manager, unknown (one that wrote what this one was about to write, where managedFields were cleared). Those of the first minute after a take-over do not count."),
     gauge("endpointd_custom_selector_services", &["state"], "Services whose selector is the annotation endpointd.io/selector, by state: valid, or invalid (no pods are added; published ones are followed until they are gone or not ready)."),
     gauge("endpointd_leader_services", &["state"], "Services that follow the Lease in the annotation endpointd.io/leader, by state: led (its holder is published), or vacant (nobody is)."),
-    gauge("endpointd_endpoint_selectors_unserved", &[], "1 if the API server has EndpointSelectors that need slices, while endpointd takes the place of kube-controller-manager's endpointslice controller, which would make them. Looked up every five minutes, and 0 until that has shown some; a look that fails changes nothing. Absent where endpointd does not take its place."),
 ];
 
 #[rustfmt::skip]

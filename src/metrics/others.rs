@@ -43,34 +43,6 @@ impl LeaseMetrics {
     }
 }
 
-/// The metric of objects that no controller serves.
-#[derive(Debug)]
-pub(crate) struct SelectorMetrics {
-    unserved: Gauge,
-}
-
-impl SelectorMetrics {
-    /// Registers the metric.
-    pub(crate) fn new() -> Self {
-        let metrics = Self {
-            unserved: gauge!("endpointd_endpoint_selectors_unserved"),
-        };
-        metrics.unserved(false);
-        metrics
-    }
-
-    /// Records whether there are `EndpointSelectors` that need slices.
-    pub(crate) fn unserved(&self, unserved: bool) {
-        self.unserved.set(f64::from(u8::from(unserved)));
-    }
-}
-
-impl Default for SelectorMetrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Metrics of the log.
 #[derive(Debug)]
 pub(crate) struct LogMetrics {

@@ -1,7 +1,7 @@
 //! `endpointd audit`: lists everything once, then looks closely at the Services that seem wrong.
 
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
-use crate::cluster::read::{Item, ReadError, Reader, Selection, SelectorName};
+use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::{
     CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
     PodFacts, ServiceFacts, SliceFacts,
@@ -16,9 +16,7 @@ use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
 use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out, not_judged};
 use crate::inspect::lasting::still;
-use crate::inspect::problems::{
-    annotation_problems, left_behind_problem, problems, sort_problems, unserved_selector,
-};
+use crate::inspect::problems::{annotation_problems, left_behind_problem, problems, sort_problems};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,11 +73,8 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
     let mut scope = scope.clone();
     let (mut report, suspects, mut nodes, mut abandoned) = survey_readable(reader, &mut scope).await?;
     let scope = &scope;
-    let (unserved, unknown) = unserved_selectors(reader, scope).await?;
-    report.unjudged |= unknown.is_some();
-    report.notes.extend(unknown);
     let surveyed = report.problems.take();
-    report.problems = scope.problems.then(|| unserved.clone());
+    report.problems = scope.problems.then(Vec::new);
     // A long list is stale by the time it ends, so a suspect may be right by now. Two close looks confirm it.
     let (first, _) = look(reader, scope, &suspects, &mut nodes).await?;
     let mut left = Suspects::new();
@@ -113,11 +108,7 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
     }
     let (second, still_there) = look(reader, scope, &left, &mut nodes).await?;
     report.findings = still(&first, &second);
-    report.problems = surveyed.map(|surveyed| {
-        let mut problems = lasting(surveyed, &still_there);
-        problems.extend(unserved);
-        problems
-    });
+    report.problems = surveyed.map(|surveyed| lasting(surveyed, &still_there));
     let mut unnamed = Vec::new();
     for ((namespace, service), slices) in abandoned {
         match &mut report.problems {
@@ -130,30 +121,6 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
     sort_problems(report.problems.as_deref_mut().unwrap_or_default());
     report.notes.extend(left_behind(&unnamed));
     Ok(report)
-}
-
-/// Returns the problem that there are `EndpointSelectors`, if there are, or a note if that cannot be told. Upstream's
-/// endpointslice controller would make slices for them; an endpointd that writes slices takes its place.
-async fn unserved_selectors(
-    reader: &Reader,
-    scope: &Scope,
-) -> Result<(Vec<Problem>, Option<String>), ReadError> {
-    if !(scope.problems && scope.settings.outputs.slices) {
-        return Ok((Vec::new(), None));
-    }
-    match reader.endpoint_selector(scope.namespace.as_deref()).await {
-        Ok(found) => {
-            let problem = |found: SelectorName| unserved_selector(found.namespace, &found.name);
-            Ok((found.map(problem).into_iter().collect(), None))
-        }
-        Err(why) if why.is_forbidden() => {
-            let note = format!(
-                "whether there are EndpointSelectors, which endpointd does not serve, cannot be told: {why}"
-            );
-            Ok((Vec::new(), Some(note)))
-        }
-        Err(why) => Err(why),
-    }
 }
 
 /// Returns the problems of a survey that a later look has found again. A look at one Service does not see the pods that its

@@ -1,81 +1,19 @@
 //! `EndpointSelectors` (KEP-6116, not merged): their slices, which another controller makes under the label of Services'
-//! slices, are left alone; and if they exist and no controller serves them, that is told.
+//! slices, are left alone.
 
-use crate::cluster::Api;
-use crate::constant::Constant;
-use crate::log::Log;
-use crate::world::{NS, World, ip, node, service, version};
+use crate::world::{World, ip, node, service, version};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::outputs::Outputs;
-use endpointd::inspect::findings::{Reason, Report};
+use endpointd::inspect::findings::Report;
 use endpointd::ops::audit::{Scope, audit};
-use futures::FutureExt as _;
-use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::sleep;
 
 const LABEL: &str = "kubernetes.io/endpoint-selector-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// The API, as the proposal describes it.
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "endpointselectors.discovery.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": "discovery.k8s.io", "scope": "Namespaced",
-            "names": {"plural": "endpointselectors", "kind": "EndpointSelector"},
-            "versions": [{
-                "name": "v1alpha1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
-}
-
-/// An `EndpointSelector`, owned by these.
-fn selector(name: &str, owners: &Value) -> Value {
-    json!({
-        "apiVersion": "discovery.k8s.io/v1alpha1", "kind": "EndpointSelector",
-        "metadata": {"name": name, "ownerReferences": owners},
-        "spec": {"selector": {"matchLabels": {"app": "a"}}},
-    })
-}
-
-const SELECTORS: &str = "/apis/discovery.k8s.io/v1alpha1/namespaces/default/endpointselectors";
-
-const JSON: &str = "application/json";
-
-/// Has the API served.
-pub(crate) async fn serve(world: &World) {
-    serve_by(&world.api).await;
-}
-
-/// Has the API served by another server.
-pub(crate) async fn serve_by(api: &Api) {
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let definition = definition();
-    let body = Some((JSON, &definition));
-    api.call(Method::POST, definitions, body).await.unwrap();
-}
-
-async fn make(world: &World, selector: Value) {
-    let body = Some((JSON, &selector));
-    world.api.call(Method::POST, SELECTORS, body).await.unwrap();
-}
-
-/// The controlling owner reference that the projection of a Service has.
-fn controlled_by(service: &str) -> Value {
-    json!([{"apiVersion": "v1", "kind": "Service", "name": service, "uid": "u", "controller": true}])
-}
 
 /// A slice with the labels of upstream's endpointslice controller, for an `EndpointSelector`.
 fn slice(name: &str, labels: &Value, owners: &Value) -> Value {
@@ -213,103 +151,4 @@ async fn a_service_with_the_label_got_a_new_slice_with_each_change() {
     assert_eq!(slices.len(), 1, "{slices:#?}");
     assert_eq!(slices[0]["metadata"]["labels"][LABEL], "other");
     assert_eq!(world.in_slices().await, [(ip(1), false), (ip(2), false)]);
-}
-
-/// The lines about `EndpointSelectors` since the last time.
-fn told(log: &Log) -> Vec<String> {
-    let lines = log.take();
-    lines
-        .into_iter()
-        .filter(|line| line.contains("EndpointSelector"))
-        .collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn endpoint_selectors_that_no_controller_serves_are_told_once_and_found_by_an_audit() {
-    let log = Log::record();
-    let mut world = world(Outputs::ALL).await;
-    world.make(service()).await;
-    world.start_up().await;
-    assert_eq!(told(&log), [""; 0], "the API is not served");
-    serve(&world).await;
-    // A selector that stands for a Service needs no slices of its own. There may be as many as Services.
-    for number in 0..600 {
-        let name = format!("a{number}");
-        make(&world, selector(&name, &controlled_by(&name))).await;
-    }
-    sleep(6 * MINUTE).await;
-    assert_eq!(told(&log), [""; 0]);
-    assert!(audited(&world).await.is_clean());
-
-    // One that only looks like it, and one that a controller has made.
-    make(&world, selector("b", &controlled_by("other"))).await;
-    sleep(6 * MINUTE).await;
-    let lines = told(&log);
-    assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(
-        lines[0].starts_with("WARN") && lines[0].contains("default/b"),
-        "{lines:#?}"
-    );
-    sleep(60 * MINUTE).await;
-    assert_eq!(told(&log), [""; 0], "once");
-    let report = audited(&world).await;
-    assert!(report.is_in_sync() && !report.is_clean());
-    let problems = report.problems.unwrap();
-    assert_eq!(problems.len(), 1, "{problems:?}");
-    assert_eq!(problems[0].reason, Reason::EndpointSelectorUnserved);
-    assert_eq!(
-        (&*problems[0].namespace, &*problems[0].service),
-        (NS, "endpointselector/b")
-    );
-    assert_eq!(world.rest().await.len(), 0, "nothing is written for it");
-
-    let path = format!("{SELECTORS}/b");
-    world.api.call(Method::DELETE, &path, None).await.unwrap();
-    sleep(6 * MINUTE).await;
-    assert_eq!(told(&log).len(), 1, "it is over");
-    assert!(audited(&world).await.is_clean());
-}
-
-#[tokio::test(start_paused = true)]
-async fn endpoint_selectors_are_not_looked_for_where_upstream_makes_slices() {
-    let custom = Outputs {
-        endpoints: false,
-        slices: false,
-        mirrored: false,
-        custom: true,
-    };
-    let log = Log::record();
-    let mut world = world(custom).await;
-    serve(&world).await;
-    make(&world, selector("b", &json!([]))).await;
-    world.start_up().await;
-    sleep(6 * MINUTE).await;
-    assert_eq!(told(&log), [""; 0]);
-    assert!(audited(&world).await.is_clean());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_look_for_endpoint_selectors_that_fails_changes_nothing_else() {
-    for failure in [Constant::Status(403), Constant::Status(500), Constant::Pause(1)] {
-        let log = Log::record();
-        let mut world = world(Outputs::ALL).await;
-        world.make(service()).await;
-        serve(&world).await;
-        make(&world, selector("b", &json!([]))).await;
-        world.gate.stub(Arc::new(move |sent| {
-            let sent = (sent.kind() == "endpointselectors").then(|| sent.clone())?;
-            Some(async move { failure.answer(&sent).await }.boxed())
-        }));
-        world.start_up().await;
-        sleep(60 * MINUTE).await;
-        assert_eq!(world.in_slices().await.len(), 2);
-        let lines = told(&log);
-        let expected = usize::from(failure == Constant::Status(403));
-        assert_eq!(lines.len(), expected, "{failure:?}: {lines:#?}");
-        // It works at last.
-        world.gate.stub(Arc::new(|_| None));
-        sleep(6 * MINUTE).await;
-        assert_eq!(told(&log).len(), 1, "{failure:?}");
-        world.stop().await;
-    }
 }

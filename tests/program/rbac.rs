@@ -66,43 +66,8 @@ async fn pod(api: &Api, number: usize) {
     let _ = api.create(&pod, "default").await;
 }
 
-/// An `EndpointSelector`, and the API that it is of.
-async fn serve_selectors(api: &Api) {
-    let post = async |path: &str, object: Value| {
-        let body = Some(("application/json", &object));
-        api.call(http::Method::POST, path, body).await.unwrap();
-    };
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "endpointselectors.discovery.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": "discovery.k8s.io", "scope": "Namespaced",
-            "names": {"plural": "endpointselectors", "kind": "EndpointSelector"},
-            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": schema}],
-        },
-    });
-    post(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        definition,
-    )
-    .await;
-    let selector = json!({
-        "apiVersion": "discovery.k8s.io/v1alpha1", "kind": "EndpointSelector", "metadata": {"name": "pool"},
-    });
-    post(
-        "/apis/discovery.k8s.io/v1alpha1/namespaces/default/endpointselectors",
-        selector,
-    )
-    .await;
-}
-
-/// A Service, its pods, Endpoints that have lost theirs, and what endpointd does not serve.
+/// A Service, its pods, and Endpoints that have lost theirs.
 async fn fill(api: &Api) {
-    serve_selectors(api).await;
     api.create(&objects::node("n", None, None), "").await.unwrap();
     for number in 1..=3 {
         pod(api, number).await;
@@ -215,7 +180,6 @@ async fn the_rules_are_enough_for_all_that_is_done() {
             "POST events",
             "PATCH events",
             "PUT leases",
-            "GET endpointselectors",
         ] {
             assert!(done.contains(needed), "{needed}: {done:?}");
         }

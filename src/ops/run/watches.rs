@@ -6,13 +6,11 @@ use crate::actors::messages::RootMsg;
 use crate::actors::router::Router;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::outage::{OutageLog, SharedOutage};
-use crate::cluster::read::Reader;
 use crate::cluster::watch::{LeaseReader, Source, Watch};
 use crate::core::leadership::Leadership;
 use crate::core::leadership::role::Role;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
-use crate::ops::endpoint_selectors;
 use ractor::{Actor, ActorRef};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -50,21 +48,11 @@ impl WatchStarter {
     pub(super) fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
         // A dry run compares whole objects; otherwise metadata is enough.
         let whole = self.leadership.borrow().role == Role::DryRun;
-        // Beside controllers that write slices, these serve them.
-        let stands_in = outputs.slices && !whole;
-        let selectors = stands_in.then(|| self.look_for_selectors());
         Kind::ALL
             .into_iter()
             .filter(|kind| kind.is_needed(outputs) || *kind == Kind::Node)
             .map(|kind| self.watch(Source::of(kind, outputs.custom, whole)))
-            .chain(selectors)
             .collect()
-    }
-
-    fn look_for_selectors(&self) -> JoinHandle<()> {
-        let reader = Reader::new(self.client.clone(), self.encodings.clone());
-        let looking = endpoint_selectors::watch_for(reader);
-        guarded("the look for EndpointSelectors", looking, &self.fatal)
     }
 
     /// Runs the watch of a source as a task, which never ends by itself.

@@ -11,7 +11,7 @@ use crate::gate::{Gate, Sent};
 use crate::log::Log;
 use crate::standby::run_elected;
 use crate::world::{NS, World, node, pod, service};
-use crate::{cluster, endpoint_selectors, objects};
+use crate::{cluster, objects};
 use endpointd::core::outputs::Outputs;
 use futures::FutureExt as _;
 use kube::Client;
@@ -60,8 +60,6 @@ struct Kind {
 enum Scene {
     /// A start.
     Start,
-    /// A start where the API server has `EndpointSelectors`.
-    Selectors,
     /// A pod that changes.
     Pod,
     /// A new Service.
@@ -182,10 +180,7 @@ async fn publish_annotated(world: &mut World, rules: Vec<(Picks, Constant)>) {
 }
 
 /// Starts a controller that has a Service to publish.
-async fn begin(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
-    if matches!(scene, Scene::Selectors) {
-        endpoint_selectors::serve(world).await;
-    }
+async fn begin(world: &mut World, rules: Vec<(Picks, Constant)>) {
     world.pods(2).await;
     world.make(service()).await;
     stub(&world.gate, rules);
@@ -211,7 +206,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
     };
     world.make(node("n1", None, None)).await;
     match scene {
-        Scene::Start | Scene::Selectors => begin(world, scene, rules).await,
+        Scene::Start => begin(world, rules).await,
         Scene::Pod => {
             publish(world, rules).await;
             world.flip("p1", false, 1).await;

@@ -3,7 +3,6 @@
 use super::reads::all_but;
 use crate::cluster::{controller, options};
 use crate::command::{access, endpointd, kubeconfig, serve, until_in_sync};
-use crate::endpoint_selectors;
 use crate::world::{node, pod, service};
 use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
 use serde_json::{Value, json};
@@ -251,7 +250,6 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     let led = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "led", "annotations": {"endpointd.io/leader": "db"}}, "spec": {"ports": [{"port": 80}]}});
     api.create(&led, "default").await.unwrap();
-    endpoint_selectors::serve_by(&api).await;
     let url = handle.url();
     let running = controller(handle.server(), options(100));
     until_in_sync(&url).await;
@@ -266,7 +264,7 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
         assert_eq!(ended.code, json.code, "{json:?}");
         (ended, serde_json::from_str::<Value>(&json.stdout).unwrap())
     };
-    let all = "namespaces, pods, services, nodes, endpoints, endpointslices, leases, endpointselectors";
+    let all = "namespaces, pods, services, nodes, endpoints, endpointslices, leases";
     let annotated = "--controllers=*,custom-selector-controller";
     for (without, more, says) in [
         (
@@ -278,11 +276,6 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
             "leases",
             &[annotated][..],
             "1 Service in 1 namespace follows a Lease that may not be read, so it could not be judged: ",
-        ),
-        (
-            "endpointselectors",
-            &["--problems"][..],
-            "whether there are EndpointSelectors, which endpointd does not serve, cannot be told: ",
         ),
     ] {
         let (ended, json) = audit(all, more).await;

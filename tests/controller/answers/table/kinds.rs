@@ -115,21 +115,6 @@ pub(super) const KINDS: &[Kind] = &[
     kind("get of endpoints", |s| gets(s, "endpoints"), Scene::Edited),
     kind("get of a service", |s| gets(s, "services"), Scene::Leftover),
     kind(
-        "document of the group of slices",
-        |s| s.kind() == "discovery" && s.path == "/apis/discovery.k8s.io",
-        Scene::Start,
-    ),
-    kind(
-        "document of a version of it",
-        |s| s.kind() == "discovery" && s.path == "/apis/discovery.k8s.io/v1",
-        Scene::Start,
-    ),
-    kind(
-        "list of endpoint selectors",
-        |s| s.kind() == "endpointselectors",
-        Scene::Selectors,
-    ),
-    kind(
         "post of slices",
         |s| is(s, &Method::POST, "endpointslices"),
         Scene::Service,
