@@ -26,7 +26,6 @@ use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 
@@ -39,21 +38,16 @@ use tokio::runtime::{Builder, Runtime};
 /// }
 /// ```
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.into_iter().collect();
-    let name = args.first().map(Path::new).and_then(Path::file_name);
-    if name.is_some_and(|name| name == ops::complete::FILE) {
-        return written(ops::complete::print(ops::flags::command(), &args[1..]));
-    }
     let Invocation {
         cli,
         ignored,
         program,
     } = match ops::flags::parse(args) {
         Ok(invocation) => invocation,
-        Err(refusal) if refusal.print_help() => return ExitCode::SUCCESS,
-        Err(refusal) => {
-            eprintln!("{refusal}");
-            return ExitCode::from(USAGE);
+        Err(error) => {
+            // Failing to print, to a closed pipe for example, is no other error.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
     // RandomState takes its keys from the system's random source, so the hash key differs for each process.

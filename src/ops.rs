@@ -3,7 +3,6 @@
 
 pub mod admin;
 pub mod audit;
-pub(crate) mod complete;
 pub mod election;
 pub mod explain;
 pub(crate) mod flags;
@@ -14,4 +13,3 @@ pub(crate) mod open_files;
 pub mod progress;
 pub mod run;
 pub(crate) mod top;
-pub mod usage;

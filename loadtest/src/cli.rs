@@ -3,10 +3,8 @@
 use crate::report::compare;
 use crate::run::{self, INTERRUPTED, demo};
 use crate::{api, chaos, clean, real, record, serve};
-use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use endpointd::ops::usage;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
 use std::os::unix::process::CommandExt;
@@ -68,20 +66,7 @@ enum Command {
 
 /// Parses the command line of the process and does what it says.
 pub fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&args) {
-        Ok(cli) => cli,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            // Failing to print help, to a closed pipe for example, is not an error.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("{}", usage_error(&error, &args));
-            return ExitCode::from(USAGE);
-        }
-    };
-    match cli.command {
+    match Cli::parse().command {
         Command::Demo(args) => block_on(interruptible(demo::run(args))),
         Command::Run(args) => block_on(run::run(*args)),
         Command::Record(args) => block_on(record::run(args)),
@@ -106,25 +91,6 @@ pub fn main() -> ExitCode {
             let error = std::process::Command::new(&program).args(args).exec();
             fail(&anyhow::Error::new(error).context(format!("running {}", program.display())))
         }
-    }
-}
-
-/// The exit code for a command line that cannot be used.
-const USAGE: u8 = 2;
-
-/// Returns one line with the fault in a command line, and the command that tells more.
-fn usage_error(error: &clap::Error, args: &[OsString]) -> String {
-    let command = Cli::command();
-    let named = args.get(1).and_then(|name| command.find_subcommand(name));
-    let help = match named {
-        Some(named) => format!("loadtest {} --help", named.get_name()),
-        None => "loadtest --help".to_owned(),
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            format!("error: no command is given (see '{help}')")
-        }
-        _ => usage::without_usage(&error.to_string(), &help),
     }
 }
 
@@ -185,42 +151,11 @@ fn die_with_parent() {
 mod tests {
     use super::*;
 
-    fn refused(args: &[&str]) -> String {
-        let args: Vec<OsString> = ["loadtest"].iter().chain(args).map(OsString::from).collect();
-        usage_error(&Cli::try_parse_from(&args).unwrap_err(), &args)
-    }
-
     #[test]
     fn completions_have_the_name_that_they_have_in_endpointd_too() {
         for name in ["completions", "completion"] {
             let cli = Cli::try_parse_from(["loadtest", name, "bash"]).unwrap();
             assert!(matches!(cli.command, Command::Completions { shell: Shell::Bash }));
-        }
-    }
-
-    #[test]
-    fn a_usage_error_takes_one_line_and_says_where_to_read_on() {
-        for (args, begin, end) in [
-            (&[][..], "error: no command is given", "(see 'loadtest --help')"),
-            (
-                &["rnu"][..],
-                "error: unrecognized subcommand 'rnu'",
-                "(see 'loadtest --help')",
-            ),
-            (
-                &["compare", "a.json"][..],
-                "error: 2 ",
-                "only 1 was provided (see 'loadtest compare --help')",
-            ),
-            (
-                &["completions", "perl"][..],
-                "error: invalid value 'perl' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]",
-                "(see 'loadtest completions --help')",
-            ),
-        ] {
-            let line = refused(args);
-            assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
-            assert_eq!(line.lines().count(), 1, "{line}");
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::cluster::connect::kubeconfig::ConfigFile;
 use crate::cluster::connect::{Target, plugin_errors};
 use crate::core::golang;
 use crate::core::outputs::Outputs;
-use crate::ops::usage;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
@@ -115,48 +114,6 @@ pub(crate) struct Invocation {
     pub program: &'static str,
 }
 
-/// An invalid command line, or a request for help or the version.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    error: clap::Error,
-    /// The command that tells more.
-    help: String,
-}
-
-impl Refusal {
-    /// Prints help or the version, if that was asked for. Returns whether it was.
-    pub(crate) fn print_help(&self) -> bool {
-        let help = matches!(
-            self.error.kind(),
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-        );
-        if help {
-            // Failing to print help, to a closed pipe for example, is not an error.
-            let _ = self.error.print();
-        }
-        help
-    }
-
-    /// Returns the kind of the error.
-    #[cfg(test)]
-    fn kind(&self) -> ErrorKind {
-        self.error.kind()
-    }
-}
-
-impl std::fmt::Display for Refusal {
-    /// One line, with the fault and the command that tells more.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { error, help } = self;
-        match error.kind() {
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                write!(f, "error: no command is given (see '{help}')")
-            }
-            _ => f.write_str(&usage::without_usage(&error.to_string(), help)),
-        }
-    }
-}
-
 /// Returns the definition of the command line.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
@@ -177,23 +134,10 @@ fn program(args: &[OsString]) -> &'static str {
 /// # Errors
 ///
 /// When the command line is invalid, and when help or the version is asked for.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Refusal> {
-    let args: Vec<OsString> = args.into_iter().collect();
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
     let program = program(&args);
     let mut command = Cli::command().bin_name(program);
-    let named = args.get(1).and_then(|name| command.find_subcommand(name));
-    let help = match named {
-        Some(named) => format!("{program} {} --help", named.get_name()),
-        None => format!("{program} --help"),
-    };
-    read(&mut command, args, program).map_err(|error| Refusal { error, help })
-}
-
-fn read(
-    command: &mut clap::Command,
-    mut args: Vec<OsString>,
-    program: &'static str,
-) -> Result<Invocation, clap::Error> {
     let mut ignored = Vec::new();
     if args.get(1).is_some_and(|arg| arg == RUN) {
         let flags = args.split_off(2);
@@ -206,7 +150,7 @@ fn read(
         ignored = split.ignored;
     }
     let matches = command.try_get_matches_from_mut(args)?;
-    let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(command))?;
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     if let Command::Explain(explain) = &mut cli.command
         && let Some((_, given)) = matches.subcommand()
     {

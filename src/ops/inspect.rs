@@ -72,7 +72,6 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     }
     let printed = match &*args.output {
         "json" => print(&json(&report), Colour::Never),
-        "yaml" => print(&yaml(&report), Colour::Never),
         _ => show(&report.to_text(), args.color),
     };
     if let Err(error) = printed {
@@ -94,8 +93,6 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     let printed = match (&*args.output, alone) {
         ("json", Some(alone)) => print(&json(alone), Colour::Never),
         ("json", None) => print(&json(&explained), Colour::Never),
-        ("yaml", Some(alone)) => print(&yaml(alone), Colour::Never),
-        ("yaml", None) => print(&yaml(&explained), Colour::Never),
         _ => {
             let texts: Vec<_> = explained.iter().map(|found| found.to_text(args.all)).collect();
             show(&texts.join("\n"), args.color)
@@ -241,10 +238,6 @@ fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("findings are strings and numbers");
     text.push('\n');
     text
-}
-
-fn yaml(value: &impl Serialize) -> String {
-    serde_saphyr::to_string(value).expect("findings are strings and numbers")
 }
 
 /// Prints a text for users. On a terminal, long lines are broken between words.

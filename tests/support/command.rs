@@ -17,15 +17,18 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Asserts that the command failed, and said why in one line, which is returned.
+    /// Asserts that the command failed, and said why in one line, which is returned. Only the parser of flags says more.
     pub(crate) fn refused(&self) -> &str {
         assert_eq!(self.code, Some(2), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
-        assert_eq!(self.stderr.trim_end().lines().count(), 1, "{self:?}");
-        self.stderr
-            .strip_prefix("error: ")
-            .unwrap_or_else(|| panic!("{self:?}"))
-            .trim_end()
+        let (why, usage) = self.stderr.split_once("\n\n").unwrap_or((&self.stderr, ""));
+        let why = why.trim_end();
+        if usage.is_empty() {
+            assert_eq!(why.lines().count(), 1, "{self:?}");
+        } else {
+            assert!(usage.contains("'--help'"), "{self:?}");
+        }
+        why.strip_prefix("error: ").unwrap_or_else(|| panic!("{self:?}"))
     }
 }
 

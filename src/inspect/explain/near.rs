@@ -5,14 +5,10 @@ use crate::core::facts::observed::ObservedPod;
 use crate::core::labels::Labels;
 use crate::core::selector::Selector;
 use crate::core::work::Work;
-use crate::inspect::text::{listed, plural};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// The number of nearly matching pods that are kept.
 const MOST: usize = 20;
-/// The number of different values that are counted for one label.
-const MOST_VALUES: usize = 1000;
 
 /// The pods of a namespace, as a selector matches them. Takes pods one by one and keeps those that matter.
 #[derive(Clone, Debug)]
@@ -29,11 +25,8 @@ pub struct Pods {
 pub(in crate::inspect) struct Near {
     found: Vec<(u8, NearPod)>,
     total: usize,
-    seen: usize,
-    /// The number of pods by label of the selector and value.
-    values: BTreeMap<String, BTreeMap<String, usize>>,
-    /// The number of pods that meet each of the selector's requirements.
-    met: Vec<usize>,
+    /// Whether any pod meets each of the selector's pairs and then requirements. Empty if there is no pod.
+    met: Vec<bool>,
 }
 
 /// A pod that matches the selector except for one label.
@@ -105,38 +98,27 @@ impl Pods {
 impl Near {
     /// Adds running pods with the same labels, which the selector does not match.
     pub(in crate::inspect) fn see(&mut self, selector: &Selector, labels: &Labels, pods: &[&str]) {
-        self.seen += pods.len();
-        self.met.resize(selector.requirements().count(), 0);
-        let mut meets = true;
-        for (requirement, met) in selector.requirements().zip(&mut self.met) {
-            if requirement.accepts(labels.get(requirement.key)) {
-                *met += pods.len();
-            } else {
-                meets = false;
-            }
+        let pairs = selector.pairs().count();
+        let has = selector
+            .pairs()
+            .map(|(key, wanted)| labels.get(key) == Some(wanted));
+        let meets = selector
+            .requirements()
+            .map(|requirement| requirement.accepts(labels.get(requirement.key)));
+        let meets: Vec<bool> = has.chain(meets).collect();
+        self.met.resize(meets.len(), false);
+        for (met, meets) in self.met.iter_mut().zip(&meets) {
+            *met |= meets;
         }
-        let (mut pairs, mut misses) = (0, Vec::new());
-        for (key, wanted) in selector.pairs() {
-            pairs += 1;
-            let found = labels.get(key);
-            if found != Some(wanted) {
-                misses.push((key, wanted, found));
-            }
-            if let Some(found) = found {
-                let values = self.values.entry(key.to_owned()).or_default();
-                if let Some(count) = values.get_mut(found) {
-                    *count += pods.len();
-                } else if values.len() < MOST_VALUES || found == wanted {
-                    values.insert(found.to_owned(), pods.len());
-                }
-            }
-        }
-        let [(key, wanted, found)] = misses[..] else {
+        // All but one pair, and that one is a miss.
+        let mut misses = (0..).zip(&meets).filter(|(_, meets)| !**meets).map(|(at, _)| at);
+        let (Some(miss), None) = (misses.next(), misses.next()) else {
             return;
         };
-        if !meets {
+        let Some((key, wanted)) = selector.pairs().nth(miss) else {
             return;
-        }
+        };
+        let found = labels.get(key);
         let under = labels.iter().find(|(_, value)| *value == wanted);
         let under = under.map(|(key, _)| key.to_owned());
         let score = match found {
@@ -178,58 +160,24 @@ impl Near {
 
     /// Explains why a selector matches no pod.
     pub(in crate::inspect) fn why_none(&self, selector: &Selector) -> Vec<String> {
-        if self.seen == 0 {
+        if self.met.is_empty() {
             return vec!["there is no running pod in the namespace".to_owned()];
         }
-        let none = BTreeMap::new();
-        let mut reasons = Vec::new();
-        let mut each = Vec::new();
-        for (key, wanted) in selector.pairs() {
-            let values = self.values.get(key).unwrap_or(&none);
-            if let Some(count) = values.get(wanted) {
-                each.push(format!("{} {key}={wanted}", have(*count)));
-                continue;
-            }
-            let mut others: Vec<_> = values.iter().collect();
-            others.sort_by_key(|(value, count)| (!is_like(value, wanted), std::cmp::Reverse(**count)));
-            let others: Vec<_> = others
-                .iter()
-                .map(|(value, count)| format!("{} {key}={value}", have(**count)))
-                .collect();
-            let others: Vec<&str> = others.iter().map(|other| &**other).collect();
-            reasons.push(if others.is_empty() {
-                format!("no pod in the namespace has {key}={wanted}; none has a label {key}")
-            } else {
-                format!(
-                    "no pod in the namespace has {key}={wanted}; {}",
-                    listed(&others, 3)
-                )
-            });
-        }
-        for (requirement, met) in selector.requirements().zip(&self.met) {
+        let pairs = selector.pairs().map(|(key, wanted)| format!("{key}={wanted}"));
+        let requirements = selector.requirements().map(|requirement| {
             let requirement = requirement.to_string();
-            let requirement = Excerpt::value(&requirement);
-            if *met == 0 {
-                reasons.push(format!("no pod in the namespace meets {requirement}"));
-            } else {
-                let verb = if *met == 1 { "meets" } else { "meet" };
-                each.push(format!("{} {verb} {requirement}", plural(*met, "pod")));
-            }
+            Excerpt::value(&requirement).to_string()
+        });
+        let conditions = pairs.chain(requirements).zip(&self.met);
+        let mut reasons: Vec<String> = conditions
+            .filter(|(_, met)| !**met)
+            .map(|(condition, _)| format!("no pod in the namespace has {condition}"))
+            .collect();
+        if reasons.is_empty() {
+            reasons.push("no pod meets all of the selector".to_owned());
         }
-        if !reasons.is_empty() {
-            return reasons;
-        }
-        vec![if each.is_empty() {
-            "no pod in the namespace meets the selector".to_owned()
-        } else {
-            format!("no pod meets all of the selector: {}", each.join(", "))
-        }]
+        reasons
     }
-}
-
-fn have(count: usize) -> String {
-    let verb = if count == 1 { "has" } else { "have" };
-    format!("{} {verb}", plural(count, "pod"))
 }
 
 /// Returns whether one text may be a typo of the other.
@@ -291,27 +239,15 @@ mod tests {
         let web = [("app", "web"), ("tier", "b")];
         assert_eq!(
             why_none("app=web,tier in (a,c)", &[&web]),
-            ["no pod in the namespace meets tier in (a,c)"]
+            ["no pod in the namespace has tier in (a,c)"]
         );
         assert_eq!(
             why_none("app=api,tier in (a,c)", &[&web, &[("tier", "a")]]),
-            ["no pod in the namespace has app=api; 1 pod has app=web"]
+            ["no pod in the namespace has app=api"]
         );
         assert_eq!(
             why_none("app=web,tier in (a,c)", &[&web, &[("app", "api"), ("tier", "a")]]),
-            ["no pod meets all of the selector: 1 pod has app=web, 1 pod meets tier in (a,c)"]
-        );
-    }
-
-    #[test]
-    fn the_value_of_the_selector_is_counted_among_any_number_of_others() {
-        let many: Vec<String> = (0..2 * MOST_VALUES).map(|n| format!("v{n}")).collect();
-        let mut pods: Vec<_> = many.iter().map(|value| vec![("app", &**value)]).collect();
-        pods.push(vec![("app", "web")]);
-        let pods: Vec<&[(&str, &str)]> = pods.iter().map(|pod| &**pod).collect();
-        assert_eq!(
-            why_none("app=web,tier=front", &pods),
-            ["no pod in the namespace has tier=front; none has a label tier"]
+            ["no pod meets all of the selector"]
         );
     }
 

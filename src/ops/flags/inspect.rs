@@ -106,7 +106,7 @@ pub(crate) struct AuditArgs {
     pub color: Colour,
 
     /// Format of the findings
-    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json", "yaml"], default_value = "table")]
+    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
     pub output: String,
 
     /// How long to wait before differences are checked again; only those that remain are reported, since a controller
@@ -159,7 +159,7 @@ pub(crate) struct ExplainArgs {
     pub connection: ConnectionArgs,
 
     /// Format of the explanation
-    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json", "yaml"], default_value = "text")]
+    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
     pub output: String,
 
     /// How long to wait before a Service that is out of sync is looked at again; only what remains is reported, since a

@@ -229,7 +229,7 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
 
     for (args, says) in [
         (&["audit"][..], "not a pod"),
-        (&["audit", "--output=xml"], "yaml"),
+        (&["audit", "--output=xml"], "json"),
         (&["audit", "--settle=-1s"], "--settle"),
         (&["audit", "--controllers=deployment"], "endpointslice-controller"),
         (&["audit", "--leader-elect"], "--leader-elect"),

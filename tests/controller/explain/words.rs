@@ -149,10 +149,7 @@ async fn a_slip_in_the_selector() {
     let world = settled(&json!({"spec": {"selector": {"app": "wbe"}}}), &pods).await;
     let found = said(&world).await;
     assert!(found.pods.is_empty());
-    assert_eq!(
-        found.warnings,
-        ["no pod in the namespace has app=wbe; 3 pods have app=web"]
-    );
+    assert_eq!(found.warnings, ["no pod in the namespace has app=wbe"]);
     assert_eq!((found.nearly.len(), found.nearly_total), (3, 3));
     let text = anstream::adapter::strip_str(&found.to_text(false)).to_string();
     assert!(text.contains("0 pods match\n"), "{text}");
@@ -212,10 +209,7 @@ async fn labels_that_no_pod_has_together() {
     ];
     let over = json!({"spec": {"selector": {"app": "web", "tier": "front"}}});
     let found = said(&settled(&over, &pods).await).await;
-    assert_eq!(
-        found.warnings,
-        ["no pod meets all of the selector: 1 pod has app=web, 1 pod has tier=front"]
-    );
+    assert_eq!(found.warnings, ["no pod meets all of the selector"]);
     let found = said(&settled(&over, &[]).await).await;
     assert_eq!(found.warnings, ["there is no running pod in the namespace"]);
     let world = settled(&over, &pods).await;
@@ -227,10 +221,7 @@ async fn labels_that_no_pod_has_together() {
         )
         .await;
     let found = said(&world).await;
-    assert_eq!(
-        found.warnings,
-        ["no pod in the namespace has role=x; none has a label role"]
-    );
+    assert_eq!(found.warnings, ["no pod in the namespace has role=x"]);
 }
 
 #[tokio::test(start_paused = true)]
