@@ -38,11 +38,7 @@ use tokio::runtime::{Builder, Runtime};
 /// }
 /// ```
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Invocation {
-        cli,
-        ignored,
-        program,
-    } = match ops::flags::parse(args) {
+    let Invocation { cli, program } = match ops::flags::parse(args) {
         Ok(invocation) => invocation,
         Err(error) => {
             // Failing to print, to a closed pipe for example, is no other error.
@@ -77,7 +73,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let open_files = raise_limit();
     let code = runtime.block_on(async {
         match cli.command {
-            Command::Run(args) => ops::run::start(*args, &ignored, open_files).await,
+            Command::Run(args) => ops::run::start(*args, open_files).await,
             Command::Audit(args) => ops::inspect::audit(args).await,
             Command::Explain(args) => ops::inspect::explain(args).await,
             Command::Top(args) => ops::top::run(args).await,

@@ -344,8 +344,7 @@ async fn parts_that_need_nothing_else_run_on_a_server_in_memory() {
     assert_eq!(good.status.code(), Some(0), "{out}{err}");
     let (scenarios, others) = out.split_once('\n').unwrap();
     assert!(
-        scenarios.contains("passed")
-            && scenarios.contains("protobuf: 1 of 1 (default); JSON: 1 of 1 (default)"),
+        scenarios.contains("passed") && scenarios.contains("endpointd: 1 of 1 (default)"),
         "{out}"
     );
     assert!(others.contains("1 of each under churn"), "{out}");
@@ -354,10 +353,10 @@ async fn parts_that_need_nothing_else_run_on_a_server_in_memory() {
 
     let (out, err) = text(&bad);
     assert_eq!(bad.status.code(), Some(1), "{out}{err}");
-    assert!(out.contains("protobuf: 0 of 1 (default)"), "{out}");
+    assert!(out.contains("endpointd: 0 of 1 (default)"), "{out}");
     assert!(err.contains("clusterip: differs (- recorded, + found)"), "{err}");
     assert!(
-        report.contains("JSON, default, clusterip: clusterip: differs"),
+        report.contains("endpointd, default, clusterip: clusterip: differs"),
         "{report}"
     );
 }

@@ -4,13 +4,11 @@ mod admin;
 mod controllers;
 mod dry_run;
 mod election;
-mod foreign;
 mod inspect;
 mod publishing;
 mod top;
 mod watching;
 
-use crate::cluster::codec::Encoding;
 use crate::cluster::connect::kubeconfig::ConfigFile;
 use crate::cluster::connect::{Target, plugin_errors};
 use crate::core::golang;
@@ -19,7 +17,7 @@ pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
@@ -108,8 +106,6 @@ pub(crate) enum Command {
 pub(crate) struct Invocation {
     /// The command and its flags.
     pub cli: Cli,
-    /// Flags of kube-controller-manager that were given and have no meaning here.
-    pub ignored: Vec<String>,
     /// The name that the program was called by, as a user types it.
     pub program: &'static str,
 }
@@ -135,19 +131,22 @@ fn program(args: &[OsString]) -> &'static str {
 ///
 /// When the command line is invalid, and when help or the version is asked for.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
+    let args: Vec<OsString> = args.into_iter().collect();
     let program = program(&args);
     let mut command = Cli::command().bin_name(program);
-    let mut ignored = Vec::new();
-    if args.get(1).is_some_and(|arg| arg == RUN) {
-        let flags = args.split_off(2);
-        let run = command
-            .find_subcommand(RUN)
-            .expect("the subcommand is named after its variant");
-        let split = foreign::split(flags, |name| takes_argument(run, name))
-            .map_err(|error| command.error(ErrorKind::ValueValidation, error))?;
-        args.extend(split.own);
-        ignored = split.ignored;
+    // Builds it, so that it has --help too.
+    command.build();
+    if let Some(run) = command.find_subcommand(RUN)
+        && let [_, name, flags @ ..] = &args[..]
+        && name == RUN
+    {
+        let unknown = unknown_flags(run, flags);
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            let message =
+                format!("unknown flags: {unknown}; {program} {RUN} --help lists those that there are\n");
+            return Err(clap::Error::raw(ErrorKind::UnknownArgument, message));
+        }
     }
     let matches = command.try_get_matches_from_mut(args)?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -189,24 +188,50 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
             return Err(command.error(ErrorKind::ValueValidation, error));
         }
     }
-    Ok(Invocation {
-        cli,
-        ignored,
-        program,
-    })
+    Ok(Invocation { cli, program })
 }
 
 /// The name of [`Command::Run`].
 const RUN: &str = "run";
 
-/// Returns whether a long flag takes the next argument if it is given without `=`.
-fn takes_argument(command: &clap::Command, name: &str) -> bool {
-    let mut flags = command.get_arguments();
-    flags
-        .find(|flag| {
+/// Returns the flags that a command does not have, each once. The parser would name the first alone, and a command line that
+/// is copied from kube-controller-manager has many.
+fn unknown_flags(command: &clap::Command, args: &[OsString]) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let mut args = args.iter().take_while(|arg| *arg != "--");
+    while let Some(arg) = args.next() {
+        let arg = arg.to_string_lossy();
+        let (name, value) = match arg.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (&*arg, None),
+        };
+        if !name.starts_with('-') {
+            continue;
+        }
+        match command.get_arguments().find(|flag| is_called(flag, name)) {
+            Some(flag) => {
+                let takes_next = flag.get_action().takes_values() && !flag.is_require_equals_set();
+                if takes_next && value.is_none() {
+                    args.next();
+                }
+            }
+            None if unknown.iter().any(|known| known == name) => {}
+            None => unknown.push(name.to_owned()),
+        }
+    }
+    unknown
+}
+
+/// Returns whether a flag has this name, which begins with a hyphen.
+fn is_called(flag: &Arg, name: &str) -> bool {
+    match name.strip_prefix("--") {
+        Some(name) => {
             flag.get_long() == Some(name) || flag.get_all_aliases().is_some_and(|all| all.contains(&name))
-        })
-        .is_some_and(|flag| flag.get_action().takes_values() && !flag.is_require_equals_set())
+        }
+        None => flag
+            .get_short()
+            .is_some_and(|short| name[1..].chars().eq([short])),
+    }
 }
 
 /// The flags of `endpointd run`. Where kube-controller-manager has a flag of the same meaning, it has the same
@@ -323,6 +348,10 @@ pub(crate) struct RunArgs {
     #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
+    /// Has no effect: protobuf is used, and JSON where the server does not speak it
+    #[arg(long, value_name = "TYPE", hide = true)]
+    pub kube_api_content_type: Option<String>,
+
     /// Log level (error, warn, info, debug or trace), or a filter such as `info,endpointd::cluster=debug`
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_log_level)]
     pub log_level: String,
@@ -344,19 +373,6 @@ pub(crate) struct ConnectionArgs {
     /// Context of the kubeconfig to use, instead of its current context
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-
-    /// Encoding of what is read from the API server and written to it; where it does not speak protobuf, JSON is used
-    #[arg(
-        long = "kube-api-content-type",
-        value_name = "TYPE",
-        default_value = "application/vnd.kubernetes.protobuf",
-        value_parser = clap::builder::PossibleValuesParser::new([
-            "application/vnd.kubernetes.protobuf",
-            "application/json",
-        ])
-        .map(|name| content_type(&name))
-    )]
-    pub encoding: Encoding,
 
     /// When the credential plugin of the kubeconfig fails, show the last lines of its standard error; they may hold
     /// secrets
@@ -394,13 +410,6 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
-}
-
-fn content_type(name: &str) -> Encoding {
-    match name {
-        "application/json" => Encoding::Json,
-        _ => Encoding::Protobuf,
-    }
 }
 
 fn parse_qps(text: &str) -> Result<f64, String> {

@@ -219,7 +219,7 @@ async fn reader(
         };
         eprintln!("waiting for the API server to answer: {what}; {until} (--request-timeout)");
     };
-    let reader = Reader::new(client, Encodings::new(connection.encoding))
+    let reader = Reader::new(client, Encodings::default())
         .waiting(limit)
         .telling(SLOW, Arc::new(told));
     Ok(Opened {

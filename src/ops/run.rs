@@ -70,11 +70,11 @@ pub enum RunError {
     Fatal(String),
 }
 
-/// Runs `endpointd run`: the controller, and around it the logs, the admin server and the signals of a process. `ignored` are flags
-/// that have no meaning here, and `open_files` is the limit of open files. Returns the exit code.
-pub(crate) async fn start(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> ExitCode {
+/// Runs `endpointd run`: the controller, and around it the logs, the admin server and the signals of a process. `open_files` is the
+/// limit of open files. Returns the exit code.
+pub(crate) async fn start(args: RunArgs, open_files: Option<u64>) -> ExitCode {
     start_logging(&args);
-    warn_of_flags(&args, ignored);
+    warn_of_flags(&args);
     let target = args.connection.target();
     let admin = match admin(&args.admin, &target).await {
         Ok(admin) => admin,

@@ -114,7 +114,7 @@ async fn scrape(scraper: Scraper, every: Duration, tell: mpsc::Sender<News>) {
 
 /// Reads the Lease at each interval and follows the slices, until the receiver is dropped.
 async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
-    let encodings = Encodings::new(args.connection.encoding);
+    let encodings = Encodings::default();
     let (client, server) =
         match connect_and_tell(&args.connection.target_of_tool(), None, Some(PLUGIN_DEADLINE)).await {
             Ok(connected) => connected,

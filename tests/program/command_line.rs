@@ -22,7 +22,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 async fn errors_say_what_would_be_right() {
     for (args, line) in [
         (
-            &["run", "--controllers=nonsense"][..],
+            &["run", "--cluster-cidr", "10.0.0.0/8", "--profiling", "-v=2"][..],
+            "unknown flags: --cluster-cidr, --profiling, -v; endpointd run --help lists those that there are",
+        ),
+        (
+            &["run", "--controllers=nonsense"],
             "invalid value 'nonsense' for '--controllers <LIST>': \"nonsense\" is not in the list of known controllers: \
              endpoints-controller, endpointslice-controller, endpointslice-mirroring-controller, \
              custom-selector-controller, and those of kube-controller-manager 1.36",

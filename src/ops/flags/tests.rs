@@ -197,42 +197,20 @@ fn bools_are_those_of_go_and_take_no_argument() {
     parse(&["--legacy-tolerate-unready-annotation="]).unwrap_err();
 }
 
-/// As kubeadm writes it, and a little more.
 #[test]
-fn a_copied_command_line_is_read() {
-    let invocation = invoke(&[
-        "--allocate-node-cidrs=true",
-        "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
-        "--authorization-kubeconfig=/etc/kubernetes/controller-manager.conf",
+fn what_is_taken_over_from_kube_controller_manager_is_read() {
+    let args = parse(&[
         "--bind-address=127.0.0.1",
-        "--client-ca-file=/etc/kubernetes/pki/ca.crt",
-        "--cluster-cidr=10.244.0.0/16",
-        "--cluster-name=kubernetes",
-        "--cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt",
-        "--cluster-signing-key-file=/etc/kubernetes/pki/ca.key",
         "--controllers=*,bootstrapsigner,tokencleaner",
-        "--enable-hostpath-provisioner=true",
         "--kubeconfig=/etc/kubernetes/controller-manager.conf",
         "--leader-elect=true",
-        "--requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt",
-        "--root-ca-file=/etc/kubernetes/pki/ca.crt",
-        "--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
-        "--service-cluster-ip-range=10.96.0.0/12",
-        "--use-service-account-credentials=true",
         "--kube-api-qps=40",
-        "--profiling",
-        "--concurrent-service-endpoint-syncs",
-        "10",
+        "--kube-api-content-type=application/json",
         "--max-endpoints-per-slice",
         "200",
         "--logging-format=json",
-        "-v",
-        "2",
     ]);
-    let Invocation { cli, ignored, .. } = invocation.unwrap();
-    let Command::Run(args) = cli.command else {
-        panic!("the command is `run`");
-    };
+    let args = args.unwrap();
     assert_eq!(
         args.connection.target(),
         Target::Kubeconfig("/etc/kubernetes/controller-manager.conf".into())
@@ -246,8 +224,35 @@ fn a_copied_command_line_is_read() {
     assert_eq!(args.publishing.max_endpoints_per_slice, 200);
     assert_eq!(args.log_format, LogFormat::Json);
     assert_eq!(args.admin.address(), Some("127.0.0.1:10270".parse().unwrap()));
-    assert_eq!(ignored.len(), 17, "{ignored:?}");
-    assert_eq!((&*ignored[0], &*ignored[16]), ("--allocate-node-cidrs", "-v"));
+}
+
+#[test]
+fn unknown_flags_are_named_all_at_once() {
+    for (args, unknown) in [
+        (
+            &[
+                "--allocate-node-cidrs=true",
+                "--kube-api-burst=none",
+                "--concurrent-service-endpoint-syncs",
+                "10",
+                "--leader_elect=true",
+                "--allocate-node-cidrs",
+                "-v",
+                "2",
+                "--controllers",
+                "-endpoint",
+                "--profiling",
+                "--",
+                "--other",
+            ][..],
+            "--allocate-node-cidrs, --concurrent-service-endpoint-syncs, --leader_elect, -v, --profiling",
+        ),
+        (&["--nonsense", "--help", "-h"], "--nonsense"),
+    ] {
+        let line =
+            format!("error: unknown flags: {unknown}; endpointd run --help lists those that there are\n");
+        assert_eq!(parse(args).unwrap_err(), line, "{args:?}");
+    }
 }
 
 #[test]
@@ -272,7 +277,7 @@ fn election_is_on_with_upstreams_times_and_a_name_of_its_own() {
         "--leader-elect-retry-period=5s",
         "--leader-elect-resource-lock=leases",
         "--leader-elect-resource-name=a",
-        "--leader_elect_resource_namespace=b",
+        "--leader-elect-resource-namespace=b",
     ];
     let candidacy = election(&args).unwrap().candidacy().unwrap();
     assert_eq!(candidacy.timing, timing(60, 40, 5));
@@ -321,42 +326,19 @@ fn the_admin_server_listens_where_upstreams_flags_say() {
     address(&["--bind-address=localhost"]).unwrap_err();
 }
 
-/// A flag that comes to mean something must leave the list.
 #[test]
-fn no_flag_of_ours_is_ignored() {
-    let command = Cli::command();
-    for flag in command.find_subcommand(RUN).unwrap().get_arguments() {
-        for name in flag
-            .get_long()
-            .into_iter()
-            .chain(flag.get_all_aliases().unwrap_or_default())
-        {
-            assert!(!foreign::is_ignored(name), "--{name}");
-        }
+fn help_and_the_version_are_no_errors() {
+    let kind = |args: &[&str]| super::parse(args.iter().map(OsString::from)).map_err(|error| error.kind());
+    for (args, expected) in [
+        (&["endpointd", "run", "--help"][..], ErrorKind::DisplayHelp),
+        (&["endpointd", "run", "-h"], ErrorKind::DisplayHelp),
+        (&["endpointd", "--version"], ErrorKind::DisplayVersion),
+        (&["endpointd", "audit", "--profiling"], ErrorKind::UnknownArgument),
+    ] {
+        assert_eq!(kind(args).err(), Some(expected), "{args:?}");
     }
-}
-
-#[test]
-fn only_the_command_that_runs_has_flags_of_others() {
-    let read = |args: &[&str]| super::parse(args.iter().map(OsString::from)).map_err(|error| error.kind());
-    assert_eq!(
-        read(&["endpointd", "--profiling", "run"]).err(),
-        Some(ErrorKind::UnknownArgument)
-    );
-    assert_eq!(
-        read(&["endpointd", "run", "--help"]).err(),
-        Some(ErrorKind::DisplayHelp)
-    );
-    assert_eq!(
-        read(&["endpointd", "run", "--profiling", "-h"]).err(),
-        Some(ErrorKind::DisplayHelp)
-    );
-    assert_eq!(
-        read(&["endpointd", "--version"]).err(),
-        Some(ErrorKind::DisplayVersion)
-    );
-    assert!(read(&["endpointd"]).is_err());
-    assert!(read(&[]).is_err());
+    assert!(kind(&["endpointd"]).is_err());
+    assert!(kind(&[]).is_err());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Connect, Options, Renewing, RunMode};
 use crate::actors::drift::DriftTracker;
 use crate::actors::writer::Pacing;
+use crate::cluster::codec::Encoding;
 use crate::cluster::connect::{Target, connect};
 use crate::core::namespace::Settings;
 use crate::ops::admin::{Admin, Tls};
@@ -18,7 +19,7 @@ pub(super) fn options(args: &RunArgs, seed: u64) -> Options {
             clear_managed_fields: args.clear_managed_fields,
             ..args.publishing.settings(seed)
         },
-        encoding: args.connection.encoding,
+        encoding: Encoding::default(),
         pacing: Pacing {
             qps: args.kube_api_qps,
             burst: args.kube_api_burst,
@@ -53,11 +54,10 @@ pub(super) fn mode(args: &RunArgs, target: Target) -> RunMode {
 }
 
 /// Logs the flags that have no effect.
-pub(super) fn warn_of_flags(args: &RunArgs, ignored: &[String]) {
-    if !ignored.is_empty() {
+pub(super) fn warn_of_flags(args: &RunArgs) {
+    if args.kube_api_content_type.is_some() {
         tracing::warn!(
-            flags = ignored.join(" "),
-            "these flags of kube-controller-manager have no meaning here and are ignored"
+            "--kube-api-content-type has no effect: protobuf is used, and JSON where the API server does not speak it"
         );
     }
     let elsewhere = args.publishing.controllers_elsewhere();

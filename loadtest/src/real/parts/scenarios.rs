@@ -27,7 +27,7 @@ const SHOWN: usize = 3;
 /// A controller whose states are compared with the recorded ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contestant {
-    Endpointd { encoding: &'static str },
+    Endpointd,
     Upstream,
 }
 
@@ -57,12 +57,9 @@ enum Running {
     Upstream(Process),
 }
 
-/// endpointd, in both encodings.
+/// endpointd.
 pub(super) async fn endpointd(work: &Work) -> anyhow::Result<Outcome> {
-    let contestants = [
-        Contestant::Endpointd { encoding: "protobuf" },
-        Contestant::Endpointd { encoding: "JSON" },
-    ];
+    let contestants = [Contestant::Endpointd];
     let played = play(work, "scenarios", &contestants).await?;
     let words = words(&contestants, &played);
     Ok(match wrong(&played) {
@@ -245,18 +242,13 @@ async fn lane(
 async fn start(cluster: &mut Cluster, contestant: Contestant, batch: &Batch) -> anyhow::Result<Running> {
     let max = batch.max_endpoints;
     Ok(match contestant {
-        Contestant::Endpointd { encoding } => {
+        Contestant::Endpointd => {
             let controllers = if batch.custom {
                 "--controllers=*,custom-selector-controller"
             } else {
                 "--controllers=*"
             };
-            let content_type = match encoding {
-                "JSON" => "--kube-api-content-type=application/json",
-                _ => "--kube-api-content-type=application/vnd.kubernetes.protobuf",
-            };
-            let flags = [controllers, content_type];
-            Running::Endpointd(cluster.start_endpointd("endpointd", max, &flags).await?)
+            Running::Endpointd(cluster.start_endpointd("endpointd", max, &[controllers]).await?)
         }
         Contestant::Upstream => {
             let max = format!("--max-endpoints-per-slice={max}");
@@ -332,7 +324,7 @@ fn wrong(played: &[Played]) -> Option<String> {
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Endpointd { encoding } => encoding,
+            Self::Endpointd => "endpointd",
             Self::Upstream => "kube-controller-manager",
         })
     }
