@@ -5,7 +5,6 @@
 
 use crate::clock;
 use crate::core::log_shares::{LeftOut, LogShares};
-use crate::metrics::LogMetrics;
 use parking_lot::Mutex;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,14 +15,7 @@ const TICK: Duration = Duration::from_secs(5);
 
 struct Shared {
     start: Instant,
-    shares: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    shares: [LogShares; Topic::ALL.len()],
-    /// Suppressed lines that the metric does not count yet.
-    uncounted: u64,
+    shares: Mutex<[LogShares; Topic::ALL.len()]>,
 }
 
 static LOG: LazyLock<Shared> = LazyLock::new(|| Shared {
@@ -79,43 +71,27 @@ pub(crate) fn admits(namespace: &str) -> bool {
 
 /// Does what [`admits`] does, for a line about this topic.
 pub(crate) fn admits_about(namespace: &str, topic: Topic) -> bool {
-    let mut state = LOG.shares.lock();
-    let admitted = state.shares[topic as usize].take(namespace, now());
-    state.uncounted += u64::from(!admitted);
-    admitted
+    LOG.shares.lock()[topic as usize].take(namespace, now())
 }
 
 /// Counts lines that were left out before it was asked whether they may be logged.
 pub(crate) fn leave_out(namespace: &str, topic: Topic, lines: u64) {
-    let mut state = LOG.shares.lock();
-    state.shares[topic as usize].leave_out(namespace, lines, now());
-    state.uncounted += lines;
+    LOG.shares.lock()[topic as usize].leave_out(namespace, lines, now());
 }
 
 /// Logs once a minute how many lines about a namespace were suppressed. Never returns.
 pub(crate) async fn keep() {
-    let metrics = LogMetrics::new();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let (left_out, uncounted) = {
-            let mut state = LOG.shares.lock();
-            let left_out = Topic::ALL.map(|topic| state.shares[topic as usize].summaries(now()));
-            (left_out, std::mem::take(&mut state.uncounted))
-        };
-        metrics.left_out(uncounted);
-        say(left_out);
+        say(LOG.shares.lock().each_mut().map(|shares| shares.summaries(now())));
     }
 }
 
 /// Logs the suppressed lines that were not reported yet, when the process ends.
 pub(crate) fn finish() {
-    let left_out = {
-        let mut state = LOG.shares.lock();
-        Topic::ALL.map(|topic| state.shares[topic as usize].finish())
-    };
-    say(left_out);
+    say(LOG.shares.lock().each_mut().map(LogShares::finish));
 }
 
 /// Logs how many lines were suppressed of each topic, in the order of [`Topic::ALL`].

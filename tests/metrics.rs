@@ -160,12 +160,10 @@ fn check_figures(all: &Scrape) {
     let (services, pods) = (SERVICES as f64, f64::from(PODS));
     for (name, labels, value) in [
         ("endpointd_pods", &[][..], pods),
-        ("endpointd_services", &[], services),
         ("endpointd_label_sets", &[], 1.0),
         ("endpointd_shards", &[], 1.0),
         ("endpointd_lease_held", &[], 1.0),
         ("leader_election_master_status", &[("name", "endpointd")], 1.0),
-        ("endpointd_leader_terms_total", &[], 1.0),
         (
             "endpoint_slice_controller_endpoints_desired",
             &[],
@@ -238,7 +236,6 @@ fn check_figures(all: &Scrape) {
     }
     for name in [
         "endpointd_throttled_seconds_total",
-        "rest_client_rate_limiter_duration_seconds_sum",
         "process_resident_memory_bytes",
         "process_open_fds",
         "process_start_time_seconds",
@@ -278,7 +275,6 @@ async fn empty(api: &Api, address: SocketAddr) {
     }
     let sums = [
         "endpointd_pods",
-        "endpointd_services",
         "endpointd_label_sets",
         "endpoint_slice_controller_endpoints_desired",
         "endpoint_slice_controller_num_endpoint_slices",
@@ -341,7 +337,6 @@ async fn the_documented_metrics_are_served_and_no_others() {
     let mut all = until(address, "the changes are written", |scrape| {
         in_sync(scrape)
             && is(scrape.sum("endpointd_pods", &[]), pods - 1.0)
-            && is(scrape.sum("endpointd_services", &[]), services - 1.0)
             && scrape.sum("endpoint_slice_controller_endpoints_removed_per_sync_sum", &[]) >= services - 1.0
             && scrape.sum("endpoint_slice_controller_changes", &[("operation", "update")]) >= services - 1.0
     })

@@ -147,7 +147,6 @@ impl Actor for Events {
             state.send(now, &myself);
         }
         state.metrics.dropped(state.log.take_given_up());
-        state.metrics.observe(state.log.waiting());
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use super::codec::Encoding;
 use crate::clock;
 use crate::core::namespace::Kind;
-use crate::metrics::FallbackMetrics;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,23 +74,12 @@ struct State {
     resources: [KindEncoding; Kind::COUNT],
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct KindEncoding {
     /// The time until which JSON is used, in milliseconds since the start; 0 after an answer in protobuf.
     json_until: AtomicU64,
     /// Set once the log says so.
     told: AtomicBool,
-    metrics: FallbackMetrics,
-}
-
-impl KindEncoding {
-    fn new(kind: Kind) -> Self {
-        Self {
-            json_until: AtomicU64::new(0),
-            told: AtomicBool::new(false),
-            metrics: FallbackMetrics::new(kind),
-        }
-    }
 }
 
 impl Encodings {
@@ -100,7 +88,7 @@ impl Encodings {
         Self(Arc::new(State {
             preferred,
             start: Instant::now(),
-            resources: Kind::ALL.map(KindEncoding::new),
+            resources: Default::default(),
         }))
     }
 
@@ -149,7 +137,6 @@ impl Encodings {
         let other = code.is_success() && given.is_some_and(|given| given.starts_with(json));
         let resource = &self.0.resources[kind.index()];
         if refused || other {
-            resource.metrics.set(true);
             let until = self.now() + AGAIN.as_millis() as u64;
             resource.json_until.store(until, Ordering::Relaxed);
             if !resource.told.swap(true, Ordering::Relaxed) {
@@ -164,7 +151,6 @@ impl Encodings {
             let until = resource.json_until.load(Ordering::Relaxed);
             if until > 0 && until <= self.now() {
                 resource.json_until.store(0, Ordering::Relaxed);
-                resource.metrics.set(false);
             }
         }
         refused
@@ -180,21 +166,10 @@ impl Default for Encodings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metrics_exporter_prometheus::PrometheusBuilder;
 
     #[tokio::test(start_paused = true)]
-    async fn the_metric_shows_for_which_resources_json_is_used() {
-        let recorder = PrometheusBuilder::new().build_recorder();
-        let rendered = recorder.handle();
-        let shows = |kind: Kind, value: u8| {
-            let line = format!(
-                "endpointd_json_fallback{{resource=\"{}\"}} {value}\n",
-                kind.as_str()
-            );
-            let text = rendered.render();
-            assert!(text.contains(&line), "{line} is not in {text}");
-        };
-        let encodings = metrics::with_local_recorder(&recorder, Encodings::default);
+    async fn json_is_used_for_an_hour_for_what_is_not_answered_in_protobuf() {
+        let encodings = Encodings::default();
         let protobuf = Encoding::Protobuf;
         let answer = |kind, given: Encoding| {
             encodings.learn(
@@ -204,7 +179,6 @@ mod tests {
                 Some(given.media_type().as_bytes()),
             )
         };
-        shows(Kind::Pod, 0);
 
         let refusal = StatusCode::NOT_ACCEPTABLE;
         assert!(encodings.learn(Kind::Pod, protobuf, refusal, None));
@@ -213,15 +187,15 @@ mod tests {
             !answer(Kind::Pod, protobuf),
             "it was asked for before the refusal"
         );
-        shows(Kind::Pod, 1);
-        shows(Kind::Node, 1);
-        shows(Kind::Service, 0);
         assert_eq!(encodings.of(Kind::Pod), Encoding::Json);
+        assert_eq!(encodings.of(Kind::Node), Encoding::Json);
+        assert_eq!(encodings.of(Kind::Service), protobuf);
 
         tokio::time::advance(AGAIN).await;
         assert_eq!(encodings.of(Kind::Pod), protobuf);
         assert!(!answer(Kind::Pod, protobuf));
-        shows(Kind::Pod, 0);
-        shows(Kind::Node, 1);
+        // A later answer in JSON counts anew.
+        assert!(!answer(Kind::Pod, Encoding::Json));
+        assert_eq!(encodings.of(Kind::Pod), Encoding::Json);
     }
 }

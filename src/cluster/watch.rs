@@ -221,7 +221,6 @@ impl<L: Item, W: Item> Followed for OneKind<L, W> {
     }
 
     fn watch(&mut self, from: u64, seconds: u32) -> Work<Body> {
-        self.reader.metrics.watches.increment(1);
         self.reader.clone().watch(from, seconds).boxed()
     }
 

@@ -492,11 +492,6 @@ impl EventLog {
     pub fn take_given_up(&mut self) -> u64 {
         std::mem::take(&mut self.given_up)
     }
-
-    /// Returns the number of Events to be written.
-    pub fn waiting(&self) -> usize {
-        self.queue.len()
-    }
 }
 
 impl ObjectLog {

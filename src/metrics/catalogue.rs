@@ -87,22 +87,6 @@ const REQUEST_SECONDS: Buckets = Buckets {
     text: "0.005 to 60, 12 steps",
     bounds: &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0],
 };
-const REQUEST_BYTES: Buckets = Buckets {
-    text: "64 to 16777216, 11 steps",
-    bounds: &[
-        64.0,
-        256.0,
-        512.0,
-        1024.0,
-        4096.0,
-        16384.0,
-        65536.0,
-        262_144.0,
-        1_048_576.0,
-        4_194_304.0,
-        16_777_216.0,
-    ],
-};
 
 const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
     let kind = Type::Counter;
@@ -198,19 +182,11 @@ const QUEUE: &[Metric] = &[
 const KNOWN: &[Metric] = &[
     gauge("endpointd_shards", &[], "Namespaces that have an actor, because they hold at least one object."),
     gauge("endpointd_pods", &[], "Pods in memory."),
-    gauge("endpointd_services", &[], "Services in memory."),
     gauge("endpointd_label_sets", &[], "Distinct sets of selectors that match pods, summed over namespaces."),
-    counter("endpointd_listed_objects_total", &["resource"], "Objects received from lists."),
     counter("endpointd_watch_events_total", &["resource"], "Events received from watches, without bookmarks."),
     gauge("endpointd_watch_lag_seconds", &["resource"], "Seconds since an event, a bookmark (the server sends one a minute) or a part of a list was last received, or a version was read that shows that nothing is missing; or since it was to be listed first. That a watch was opened does not count. 0 while the resource is not followed."),
     counter("endpointd_decode_failures_total", &["resource"], "Objects that could not be decoded and were left out."),
     counter("endpointd_lists_total", &["resource"], "Lists started."),
-    counter("endpointd_watches_total", &["resource"], "Watches started."),
-    gauge(
-        "endpointd_json_fallback",
-        &["resource"],
-        "1 while JSON is used because the API server did not answer in protobuf.",
-    ),
 ];
 
 #[rustfmt::skip]
@@ -218,8 +194,6 @@ const LEASE: &[Metric] = &[
     gauge("leader_election_master_status", &["name"], "1 while this process is the leader, otherwise 0; name is the name of the Lease. Absent without leader election."),
     gauge("endpointd_lease_held", &[], "1 while this process may write, otherwise 0: it holds the Lease and the renew deadline has not passed, or leader election is off."),
     gauge("endpointd_lease_renewal_age_seconds", &[], "Seconds since the last accepted renewal of the Lease was sent. 0 if this process does not hold the Lease."),
-    counter("endpointd_leader_terms_total", &[], "Times this process became the leader."),
-    counter("endpointd_lease_requests_total", &["outcome"], "Requests for the Lease, by outcome: ok, conflict, unknown."),
 ];
 
 #[rustfmt::skip]
@@ -230,10 +204,8 @@ const DRY_RUN: &[Metric] = &[
 
 #[rustfmt::skip]
 const EVENTS: &[Metric] = &[
-    gauge("endpointd_events_waiting", &[], "Kubernetes Events that wait to be written."),
     counter("endpointd_event_requests_total", &["outcome"], "Requests for Kubernetes Events, by outcome: ok, refused, unknown."),
     counter("endpointd_events_dropped_total", &[], "Kubernetes Events that were dropped. They are written only if they happen again."),
-    counter("endpointd_log_lines_left_out_total", &[], "Log lines that were left out because their namespace had caused too many. Once a minute, a summary in the log counts them by namespace."),
 ];
 
 #[rustfmt::skip]
@@ -278,9 +250,6 @@ const WORK_QUEUES: &[Metric] = &[
 const CLIENT: &[Metric] = &[
     counter("rest_client_requests_total", &["code", "method", "host"], "Requests by status code, method and host. The code is <error> if there was no answer."),
     histogram("rest_client_request_duration_seconds", &REQUEST_SECONDS, &["verb", "host"], "Seconds from sending a request to the beginning of its response, without watches. The label verb holds the HTTP method."),
-    histogram("rest_client_rate_limiter_duration_seconds", &REQUEST_SECONDS, &["verb", "host"], "Seconds that a write was ready but waited for --kube-api-qps, or for a pause that the API server asked for."),
-    histogram("rest_client_request_size_bytes", &REQUEST_BYTES, &["verb", "host"], "Size of request bodies in bytes."),
-    histogram("rest_client_response_size_bytes", &REQUEST_BYTES, &["verb", "host"], "Size of response bodies in bytes, without watches."),
 ];
 
 #[rustfmt::skip]

@@ -13,7 +13,6 @@ use std::time::Duration;
 pub(crate) struct ShardMetrics {
     shards: Gauge,
     pods: Gauge,
-    services: Gauge,
     label_sets: Gauge,
     endpoints: Gauge,
     slices: Gauge,
@@ -88,7 +87,6 @@ impl ShardMetrics {
         Self {
             shards: gauge!("endpointd_shards"),
             pods: gauge!("endpointd_pods"),
-            services: gauge!("endpointd_services"),
             label_sets: gauge!("endpointd_label_sets"),
             endpoints: gauge!("endpoint_slice_controller_endpoints_desired"),
             slices: gauge!("endpoint_slice_controller_num_endpoint_slices"),
@@ -182,7 +180,6 @@ impl ShardPart {
         }
         for (gauge, old, new) in [
             (&m.pods, old_sizes.pods, sizes.pods),
-            (&m.services, old_sizes.services, sizes.services),
             (&m.label_sets, old_sizes.label_sets, sizes.label_sets),
             (&m.endpoints, old_totals.endpoints, totals.endpoints),
             (&m.slices, old_totals.slices, totals.slices),

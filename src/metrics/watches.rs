@@ -18,16 +18,12 @@ static SEEN: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::
 #[derive(Clone, Debug)]
 pub(crate) struct WatchMetrics {
     kind: Kind,
-    /// Objects listed.
-    pub listed: Counter,
     /// Events watched.
     pub watched: Counter,
     /// Objects that could not be decoded.
     pub undecodable: Counter,
     /// Lists begun.
     pub lists: Counter,
-    /// Watches begun.
-    pub watches: Counter,
 }
 
 impl WatchMetrics {
@@ -36,11 +32,9 @@ impl WatchMetrics {
         let resource = kind.as_str();
         Self {
             kind,
-            listed: counter!("endpointd_listed_objects_total", "resource" => resource),
             watched: counter!("endpointd_watch_events_total", "resource" => resource),
             undecodable: counter!("endpointd_decode_failures_total", "resource" => resource),
             lists: counter!("endpointd_lists_total", "resource" => resource),
-            watches: counter!("endpointd_watches_total", "resource" => resource),
         }
     }
 
@@ -65,24 +59,6 @@ impl WatchMetrics {
 /// Returns the counter of followed Leases that could not be decoded.
 pub(crate) fn undecodable_leases() -> Counter {
     counter!("endpointd_decode_failures_total", "resource" => "leases")
-}
-
-/// Shows whether JSON is used for a kind because the server did not answer in protobuf.
-#[derive(Debug)]
-pub(crate) struct FallbackMetrics(Gauge);
-
-impl FallbackMetrics {
-    /// Registers the metric of a kind.
-    pub(crate) fn new(kind: Kind) -> Self {
-        let gauge = gauge!("endpointd_json_fallback", "resource" => kind.as_str());
-        gauge.set(0.0);
-        Self(gauge)
-    }
-
-    /// Records whether JSON is used instead of protobuf.
-    pub(crate) fn set(&self, json: bool) {
-        self.0.set(f64::from(u8::from(json)));
-    }
 }
 
 /// Gauges of the lag of each kind's watch.

@@ -40,8 +40,6 @@ pub(crate) struct WriterMetrics {
     mirrored: [Counter; 3],
     stale: Counter,
     failed: Counter,
-    /// By method, in the order of [`METHODS`].
-    limited: [Histogram; 4],
     /// When the oldest change of an object was noticed that is not in flight yet.
     noticed: HashedMap<ObjectKey, Duration>,
     /// The times of the objects in flight; the queue has their number. They are not in the publisher, because its states
@@ -56,7 +54,7 @@ pub(crate) struct WriterMetrics {
     debtors: Gauge,
     watchers: Gauge,
     sent_to_watchers: Counter,
-    /// The limit that holds back writes, since when any has, and up to when that time has been counted.
+    /// The limit that holds back writes, and up to when that time has been counted.
     held_back: Option<HeldBack>,
 }
 
@@ -64,14 +62,9 @@ pub(crate) struct WriterMetrics {
 #[derive(Clone, Copy, Debug)]
 struct HeldBack {
     limit: Limit,
-    /// Since when limits that count as throttling hold back writes, without a pause.
-    since: Option<Duration>,
     /// Up to when this has been counted.
     counted: Duration,
 }
-
-/// The HTTP methods of [`VERBS`].
-const METHODS: [&str; 4] = ["POST", "PUT", "DELETE", "GET"];
 
 /// Metrics of a work queue, as client-go has them.
 #[derive(Debug)]
@@ -108,8 +101,6 @@ impl QueueMetrics {
 #[derive(Debug)]
 struct InFlight {
     since: Duration,
-    /// How long the limits held it back.
-    limited: Duration,
     /// When the oldest change that it carries was noticed.
     carries: Option<Duration>,
     /// Its index in [`VERBS`], once it has been sent.
@@ -119,7 +110,6 @@ struct InFlight {
 impl WriterMetrics {
     /// Registers the metrics.
     pub(crate) fn new() -> Self {
-        let host = super::client::host();
         let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
         let outcomes =
             |outcome: &'static str| counter!("endpointd_request_outcomes_total", "outcome" => outcome);
@@ -132,7 +122,6 @@ impl WriterMetrics {
         };
         let mirrored = |operation: &'static str| counter!("endpoint_slice_mirroring_controller_changes", "operation" => operation);
         let syncs = |result: &'static str| counter!("endpoint_slice_controller_syncs", "result" => result);
-        let limited = |method: &'static str| histogram!("rest_client_rate_limiter_duration_seconds", "verb" => method, "host" => host);
         Self {
             waiting: gauge!("endpointd_queue_waiting"),
             in_flight: gauge!("endpointd_requests_in_flight"),
@@ -155,7 +144,6 @@ impl WriterMetrics {
             mirrored: ["create", "update", "delete"].map(mirrored),
             stale: syncs("stale"),
             failed: syncs("error"),
-            limited: METHODS.map(limited),
             noticed: HashedMap::default(),
             times_in_flight: HashedMap::default(),
             echoes: Output::ALL
@@ -255,12 +243,7 @@ impl WriterMetrics {
     /// Records which limit holds back a write from now on, if one does.
     pub(crate) fn held_back(&mut self, now: Duration, limit: Option<Limit>) {
         self.count_held_back(now);
-        let since = self.held_back.and_then(|held| held.since);
-        self.held_back = limit.map(|limit| HeldBack {
-            limit,
-            since: limit.throttles().then(|| since.unwrap_or(now)),
-            counted: now,
-        });
+        self.held_back = limit.map(|limit| HeldBack { limit, counted: now });
     }
 
     /// Counts the time in which writes have been held back.
@@ -279,14 +262,11 @@ impl WriterMetrics {
         age: Duration,
         now: Duration,
     ) {
-        let since = self.held_back.and_then(|held| held.since);
-        let limited = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         self.held_back(now, None);
         self.age[priority as usize].record(age);
         self.queues[key.object.output as usize].waited.record(age);
         let times = InFlight {
             since: now,
-            limited: limited.min(age),
             carries: None,
             verb: None,
         };
@@ -306,7 +286,6 @@ impl WriterMetrics {
             self.changes.record(f64::from(changes));
         }
         if let Some(times) = self.times_in_flight.get_mut(key) {
-            self.limited[at].record(times.limited);
             times.verb = Some(at);
             // A read carries no changes: they go on waiting.
             if at < GET {

@@ -177,7 +177,6 @@ impl Elector {
     }
 
     fn answered(&mut self, reply: Reply) {
-        self.metrics.answered(&reply);
         self.election.answered(reply, self.clock.now(), self.random.f64());
         if self.election.take_turn() {
             tracing::warn!(

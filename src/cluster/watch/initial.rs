@@ -63,7 +63,6 @@ impl<T: Item> Listing<T> {
     fn take(&mut self, reader: &Reader, items: Part<T>, errors: &[Undecodable]) {
         reader.complain(errors);
         reader.metrics.alive();
-        reader.metrics.listed.increment(items.len() as u64);
         self.objects += items.len();
         match self.passing {
             Some(epoch) => T::hand_on(&*reader.handler, reader.source.kind, items, Seen::now(epoch)),

@@ -21,7 +21,6 @@ pub(super) struct EventQueue {
     /// The Events that may be written only later.
     delayed: BTreeMap<Due, Arc<Key>>,
     sequence: u64,
-    len: usize,
 }
 
 impl EventQueue {
@@ -30,7 +29,6 @@ impl EventQueue {
         self.sequence += 1;
         let due = (from, self.sequence);
         self.delayed.insert(due, key);
-        self.len += 1;
         due
     }
 
@@ -39,7 +37,6 @@ impl EventQueue {
         if self.delayed.remove(&due).is_none() {
             self.ready.remove(tenant(key), ALL, due);
         }
-        self.len -= 1;
     }
 
     /// Removes and returns an Event that may be written now, of the namespace whose turn it is.
@@ -50,7 +47,6 @@ impl EventQueue {
         }
         let tenant = self.ready.head(|_| true)?;
         let (_, key) = self.ready.take(tenant, true)?;
-        self.len -= 1;
         Some(key)
     }
 
@@ -60,10 +56,6 @@ impl EventQueue {
             return Some(Duration::ZERO);
         }
         self.delayed.first_key_value().map(|((from, _), _)| *from)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
     }
 }
 
