@@ -1,4 +1,4 @@
-//! Runs a server until it is interrupted: `cargo run -p memory-apiserver --features kubectl --example serve -- [PORT [no-gc]]`.
+//! Runs a server until it is interrupted: `cargo run -p memory-apiserver --example serve -- [PORT [no-gc]]`.
 
 use std::error::Error;
 

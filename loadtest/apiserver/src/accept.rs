@@ -182,7 +182,7 @@ fn offered(clause: &str, offer: Offer) -> Option<(u16, Accepted)> {
             "q" => weight = thousandths(value),
             "as" if value == "PartialObjectMetadata" => form = Form::Metadata,
             "as" if value == "PartialObjectMetadataList" => form = Form::MetadataList,
-            "as" if value == "Table" => form = Form::Table(Style::ASKED?),
+            "as" if value == "Table" => form = Form::Table(Style::ASKED),
             "as" => return None,
             "g" => group = value,
             "v" => version = value,
@@ -274,8 +274,7 @@ mod tests {
 
     #[test]
     fn alternatives() {
-        let table = Style::ASKED.map(|style| (Form::Table(style), Media::Json));
-        let whole = Some((Form::Whole, Media::Json));
+        let table = Some((Form::Table(Style::ASKED), Media::Json));
         let both = format!("{PROTOBUF},{JSON}");
         let metadata = |form, media| Some((form, media));
         // Accept, and what built-in kinds, custom resources, and a server with JSON alone make of it.
@@ -330,7 +329,7 @@ mod tests {
             ),
             (&format!("{PROTOBUF}{TABLE}"), [None; 3]),
             (&format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"), [table; 3]),
-            (&format!("{JSON}{TABLE},{JSON}"), [table.or(whole); 3]),
+            (&format!("{JSON}{TABLE},{JSON}"), [table; 3]),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", [None; 3]),
             (
                 &format!("{JSON};q=0.5,{JSON}{PARTIAL}"),

@@ -1,5 +1,5 @@
 //! The table of kinds: one row for each kind that every server serves. A kind is added here, its type in
-//! `schema.txt`, its columns in `kubectl/table/columns.rs`, and what only it does in a module that its row names.
+//! `schema.txt`, its columns in `kubectl/cells.rs`, and what only it does in a module that its row names.
 
 use crate::kinds::{Facts, Kind, NameRule, PLAIN, Role, Selectable};
 use crate::registry::{

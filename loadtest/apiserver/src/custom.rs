@@ -71,7 +71,6 @@ fn facts(spec: &Value, version: &Value) -> Facts {
         subresources: if has_status { &["status"] } else { &[] },
         role: Role::Custom,
         schema: "CustomResource",
-        custom: Some(Box::leak(Box::new(version.clone()))),
         unconditional_update: false,
         fields: Vec::leak(fields.collect()),
         create: if has_status { create_without_status } else { create },

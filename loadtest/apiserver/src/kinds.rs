@@ -32,9 +32,6 @@ pub(crate) struct Facts {
     pub(crate) name_rule: NameRule,
     /// A type of `schema.txt`.
     pub(crate) schema: &'static str,
-    /// The version of a custom resource, as its definition has it.
-    pub(crate) custom: Option<&'static Value>,
-
     pub(crate) create_on_update: bool,
     pub(crate) unconditional_update: bool,
     /// A delete answers with the object instead of a Status.
@@ -110,7 +107,6 @@ pub(crate) const PLAIN: Facts = Facts {
     role: Role::Plain,
     name_rule: NameRule::Subdomain,
     schema: "",
-    custom: None,
     create_on_update: false,
     unconditional_update: true,
     returns_deleted: false,

@@ -19,17 +19,8 @@
 //!
 //! The effects of writes on thousands of watchers are not played but modelled, in [`fanout`].
 //!
-//! What only kubectl asks for comes with the feature `kubectl`.
-//!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "kubectl"),
-    allow(
-        dead_code,
-        reason = "the tables of kinds and types have fields that only kubectl's requests need"
-    )
-)]
 
 mod accept;
 mod access;
@@ -47,7 +38,6 @@ mod fixtures;
 mod gc;
 mod json;
 mod kinds;
-#[cfg_attr(not(feature = "kubectl"), path = "without_kubectl.rs")]
 mod kubectl;
 mod list;
 mod listener;

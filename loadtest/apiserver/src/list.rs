@@ -6,6 +6,7 @@ use crate::accept::{Accepted, Form, Media};
 use crate::body::ResponseBody;
 use crate::cause::Faults;
 use crate::kinds::Kind;
+use crate::kubectl;
 use crate::object::Object;
 use crate::query::Query;
 use crate::route::ObjectTarget;
@@ -300,8 +301,8 @@ impl List {
             let metadata_only = form == Form::MetadataList;
             return Ok(message::body(self, &format!("{{{metadata}}}"), metadata_only));
         }
-        if let Form::Table(style) = form {
-            style.open(&mut out, self.kind, &metadata, true);
+        if let Form::Table(_) = form {
+            kubectl::open(&mut out, self.kind, &metadata, true);
         } else {
             out.extend_from_slice(
                 format!(

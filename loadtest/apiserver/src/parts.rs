@@ -69,8 +69,7 @@ pub(crate) fn scale(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Repl
         }
         Method::PATCH => {
             // The two are the same for a scale, which has no lists.
-            let accepted: Vec<&str> = [MERGE].into_iter().chain(STRATEGIC).collect();
-            media_type(parts, &accepted)?;
+            media_type(parts, &[MERGE, STRATEGIC])?;
             let mut wanted = current;
             // Metadata that the patch does not name stays; a version counts only where the patch names one.
             wanted["metadata"] = json!({});

@@ -9,6 +9,7 @@ use crate::faults::{
     Active, Ask, Caller, Ending, Failure, Fate, FaultPlan, FaultRecord, Faults, answer, attend, cut, faulty,
     lost, no_streaming_lists,
 };
+use crate::kubectl::Style;
 use crate::list::{self, not_future, parse_version};
 use crate::listener::{Arrival, Listener};
 use crate::object::key_of;
@@ -416,7 +417,7 @@ impl ApiServer {
         let streams = parts.method == Method::GET && target.name.is_empty();
         let mut accepted = negotiate(&parts.headers, offer, streams)?;
         if let Form::Table(style) = &mut accepted.form {
-            *style = style.with_options(query.text("includeObject"), self.store.clock.now())?;
+            *style = Style::of(query.text("includeObject"), self.store.clock.now())?;
         }
         if let Some((access, user)) = &admitted
             && matches!(parts.method, Method::PUT | Method::PATCH)

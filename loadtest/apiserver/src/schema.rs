@@ -165,11 +165,6 @@ impl<'a> Place<'a> {
         };
         Place { shape, field: None }
     }
-
-    /// The field that is here, unless it is the root or an item.
-    pub(crate) fn field(self) -> Option<&'a Field> {
-        self.field
-    }
 }
 
 impl Struct {

@@ -4,6 +4,7 @@ use crate::accept::{Accepted, Form, Media};
 use crate::body::ResponseBody;
 use crate::cause::Faults;
 use crate::kinds::Kind;
+use crate::kubectl;
 use crate::list::{not_future, parse_version};
 use crate::object::Object;
 use crate::protobuf::{self, Encoder, Type};
@@ -287,7 +288,9 @@ impl Watcher {
         out.extend_from_slice(b"\",\"object\":");
         let object = object.shown_as(self.kind);
         if let Form::Table(style) = self.form {
-            style.single_at(self.store.clock.now(), out, &object, !self.columns_told);
+            style
+                .at(self.store.clock.now())
+                .single(out, &object, !self.columns_told);
             self.columns_told = true;
         } else {
             object.write(out, self.form == Form::Metadata);
@@ -349,7 +352,7 @@ impl Watcher {
             return out.freeze();
         }
         let object = match self.form {
-            Form::Table(style) => style.bookmark(rv, &object),
+            Form::Table(_) => kubectl::bookmark(rv, &object),
             _ => object,
         };
         Bytes::from(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n"))

@@ -151,7 +151,7 @@ fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     Err(Refusal::terminating(kind, own, name))
 }
 
-/// Refuses to create an object beyond a ResourceQuota on the number of its kind, such as `count/endpointslices.discovery.k8s.io`.
+/// Refuses to create an object beyond a `ResourceQuota` on the number of its kind, such as `count/endpointslices.discovery.k8s.io`.
 fn check_quota(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     let state = store.read();
     let namespace = text(value, "/metadata/namespace");

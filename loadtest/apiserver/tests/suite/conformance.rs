@@ -272,12 +272,8 @@ async fn as_stored(api: &Api, body: &str, with_version: bool) -> String {
 async fn unknown_media_are_refused_with_what_is_accepted() {
     let api = api().await;
     let want = capture("post.unsupported-media.json");
-    let patches = if cfg!(feature = "kubectl") {
-        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
-         application/apply-patch+yaml"
-    } else {
-        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-    };
+    let patches = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
+         application/apply-patch+yaml";
     for (method, path, media, accepted) in [
         (
             "POST",

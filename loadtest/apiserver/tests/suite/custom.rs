@@ -94,17 +94,6 @@ async fn a_definition_is_established_and_discovered() {
     assert_eq!(resources["resources"][1]["name"], "widgets/status");
 }
 
-#[cfg(feature = "kubectl")]
-#[tokio::test(start_paused = true)]
-async fn the_schema_of_a_definition_is_told_in_openapi() {
-    let api = Api::plain().await;
-    api.create(CRDS, widgets()).await;
-    let document = api.get("/openapi/v3/apis/example.com/v1").await;
-    let schema = &document["components"]["schemas"]["com.example.v1.Widget"];
-    assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
-    assert_eq!(schema["properties"]["spec"]["type"], "object");
-}
-
 #[tokio::test(start_paused = true)]
 async fn objects_are_created_listed_watched_patched_and_deleted() {
     let api = served().await;
@@ -249,35 +238,6 @@ async fn each_version_shows_the_same_objects() {
         api.refused("POST", &beta, widget("b")).await["reason"],
         "BadRequest"
     );
-}
-
-#[cfg(feature = "kubectl")]
-#[tokio::test(start_paused = true)]
-async fn columns_and_selectable_fields_are_those_of_the_definition() {
-    let api = served().await;
-    let mut one = widget("a");
-    one["spec"] = json!({"size": 3, "color": "red", "note": "n"});
-    api.create(WIDGETS, one).await;
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    api.patch(&format!("{WIDGETS}/a/status"), status).await;
-    api.create(WIDGETS, widget("b")).await;
-    let table = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")];
-    let table = api.raw("GET", WIDGETS, &table, b"").await.body;
-    let columns = table["columnDefinitions"].as_array().unwrap();
-    let names: Vec<_> = columns
-        .iter()
-        .map(|c| (&c["name"], &c["type"], &c["priority"]))
-        .collect();
-    assert_eq!(names[1], (&json!("Size"), &json!("integer"), &json!(0)));
-    assert_eq!(names[3], (&json!("Note"), &json!("string"), &json!(1)));
-    assert_eq!(table["rows"][0]["cells"], json!(["a", 3, "True", "n"]));
-    assert_eq!(table["rows"][1]["cells"], json!(["b", 1, null, null]));
-    let red = api
-        .get(&format!("{WIDGETS}?fieldSelector=spec.color%3Dred"))
-        .await;
-    assert_eq!(red["items"].as_array().unwrap().len(), 1);
-    let unknown = format!("{WIDGETS}?fieldSelector=spec.size%3D1");
-    assert_eq!(api.call("GET", &unknown, Value::Null).await.status, 400);
 }
 
 #[tokio::test(start_paused = true)]

@@ -228,12 +228,7 @@ async fn forms_of_an_answer() {
         (PODS.to_owned(), single, 406),
         (format!("{PODS}/a"), list, 406),
         (PODS.to_owned(), list, 200),
-        // A client that accepts nothing but tables is refused where there are none.
-        (
-            PODS.to_owned(),
-            table,
-            if cfg!(feature = "kubectl") { 200 } else { 406 },
-        ),
+        (PODS.to_owned(), table, 200),
         (PODS.to_owned(), both.as_str(), 200),
         (PODS.to_owned(), "application/vnd.kubernetes.protobuf", 200),
         (PODS.to_owned(), "application/vnd.kubernetes.protobuf, */*", 200),

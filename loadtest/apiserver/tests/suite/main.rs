@@ -14,11 +14,9 @@ mod fault_requests;
 mod fault_sockets;
 mod fault_watches;
 mod fixtures;
-#[cfg(feature = "kubectl")]
 mod kubectl;
 mod library;
 mod lists;
-#[cfg(feature = "kubectl")]
 mod openapi;
 mod parts;
 mod patches;
@@ -28,12 +26,8 @@ mod protobuf_faults;
 mod refusals;
 mod replay;
 mod services;
-#[cfg(feature = "kubectl")]
 mod stored;
-#[cfg(feature = "kubectl")]
 mod tables;
 mod watches;
 mod wire;
-#[cfg(not(feature = "kubectl"))]
-mod without_kubectl;
 mod writes;

@@ -1,12 +1,9 @@
 //! Patches of all kinds, and strictness.
 
-use crate::client::{Api, PODS, pod, version};
-#[cfg(feature = "kubectl")]
-use crate::client::{SERVICES, SLICES, slice};
+use crate::client::{Api, PODS, SERVICES, SLICES, pod, slice, version};
 use serde_json::{Value, json};
 
 const JSON: &str = "application/json-patch+json";
-#[cfg(feature = "kubectl")]
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 #[allow(
@@ -21,7 +18,6 @@ async fn patch(api: &Api, media: &str, path: &str, body: Value) -> (u16, Value) 
     (answer.status, answer.body)
 }
 
-#[cfg(feature = "kubectl")]
 #[tokio::test(start_paused = true)]
 async fn strategic_merge_patches() {
     let api = Api::plain().await;
