@@ -37,8 +37,6 @@ pub(crate) struct Accepted {
 pub(crate) enum Offer {
     /// JSON and protobuf.
     All,
-    /// JSON, and protobuf of metadata and of refusals, which have a message in every group: custom resources.
-    MetadataInProtobuf,
     /// JSON. An Accept without it is refused.
     JsonOnly,
     /// JSON, also for clients that ask for protobuf.
@@ -79,8 +77,7 @@ impl Offer {
         match protobuf {
             Protobuf::Unsupported(resources) if resources.contains(kind) => Self::JsonOnly,
             Protobuf::AcceptIgnored => Self::JsonForAll,
-            _ if protobuf::has_message(kind) => Self::All,
-            _ => Self::MetadataInProtobuf,
+            _ => Self::All,
         }
     }
 
@@ -194,9 +191,7 @@ fn offered(clause: &str, offer: Offer) -> Option<(u16, Accepted)> {
     }
     let media = match (media, form, offer) {
         (Media::Protobuf, _, Offer::JsonForAll) => Media::Json,
-        (Media::Protobuf, Form::Table(_), _) | (Media::Protobuf, Form::Whole, Offer::MetadataInProtobuf) => {
-            return None;
-        }
+        (Media::Protobuf, Form::Table(_), _) => return None,
         (media, ..) => media,
     };
     (weight > 0).then_some((weight, Accepted { form, media }))
@@ -205,10 +200,6 @@ fn offered(clause: &str, offer: Offer) -> Option<(u16, Accepted)> {
 /// In what a refusal is written: the first of the accepted media types that do not ask for another form, since a Status has
 /// none.
 pub(crate) fn of_refusals(headers: &HeaderMap, offer: Offer) -> StatusForm {
-    let offer = match offer {
-        Offer::MetadataInProtobuf => Offer::All,
-        offer => offer,
-    };
     let mut asked = false;
     let mut best: Option<(u16, Media)> = None;
     for clause in clauses(headers) {
@@ -252,8 +243,8 @@ fn thousandths(weight: &str) -> u16 {
 mod tests {
     use super::*;
 
-    /// An Accept header, and what is chosen of three offers.
-    type Case<'a> = (&'a str, [Option<(Form, Media)>; 3]);
+    /// An Accept header, and what is chosen of two offers.
+    type Case<'a> = (&'a str, [Option<(Form, Media)>; 2]);
 
     const PROTOBUF: &str = protobuf::MEDIA;
     const JSON: &str = "application/json";
@@ -277,80 +268,73 @@ mod tests {
         let table = Some((Form::Table(Style::ASKED), Media::Json));
         let both = format!("{PROTOBUF},{JSON}");
         let metadata = |form, media| Some((form, media));
-        // Accept, and what built-in kinds, custom resources, and a server with JSON alone make of it.
+        // Accept, and what a server with protobuf and one with JSON alone make of it.
         let cases: &[Case<'_>] = &[
-            (JSON, [Some((Form::Whole, Media::Json)); 3]),
-            ("*/*", [Some((Form::Whole, Media::Json)); 3]),
-            ("application/*", [Some((Form::Whole, Media::Json)); 3]),
+            (JSON, [Some((Form::Whole, Media::Json)); 2]),
+            ("*/*", [Some((Form::Whole, Media::Json)); 2]),
+            ("application/*", [Some((Form::Whole, Media::Json)); 2]),
             (
                 "application/json;stream=watch",
-                [Some((Form::Whole, Media::Json)); 3],
+                [Some((Form::Whole, Media::Json)); 2],
             ),
-            (PROTOBUF, [Some((Form::Whole, Media::Protobuf)), None, None]),
+            (PROTOBUF, [Some((Form::Whole, Media::Protobuf)), None]),
             (
                 &both,
                 [
                     Some((Form::Whole, Media::Protobuf)),
                     Some((Form::Whole, Media::Json)),
-                    Some((Form::Whole, Media::Json)),
                 ],
             ),
             (
                 &format!("{JSON},{PROTOBUF}"),
-                [Some((Form::Whole, Media::Json)); 3],
+                [Some((Form::Whole, Media::Json)); 2],
             ),
             (
                 &format!("{JSON};q=0.5,{PROTOBUF}"),
                 [
                     Some((Form::Whole, Media::Protobuf)),
                     Some((Form::Whole, Media::Json)),
-                    Some((Form::Whole, Media::Json)),
                 ],
             ),
             (
                 &format!("{PROTOBUF}{PARTIAL}"),
-                [
-                    metadata(Form::Metadata, Media::Protobuf),
-                    metadata(Form::Metadata, Media::Protobuf),
-                    None,
-                ],
+                [metadata(Form::Metadata, Media::Protobuf), None],
             ),
             (
                 &format!("{PROTOBUF}{PARTIALS},{JSON}{PARTIALS}"),
                 [
-                    metadata(Form::MetadataList, Media::Protobuf),
                     metadata(Form::MetadataList, Media::Protobuf),
                     metadata(Form::MetadataList, Media::Json),
                 ],
             ),
             (
                 &format!("{PROTOBUF};drop=metadata.managedFields"),
-                [Some((Form::Whole, Media::Protobuf)), None, None],
+                [Some((Form::Whole, Media::Protobuf)), None],
             ),
-            (&format!("{PROTOBUF}{TABLE}"), [None; 3]),
-            (&format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"), [table; 3]),
-            (&format!("{JSON}{TABLE},{JSON}"), [table; 3]),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", [None; 3]),
+            (&format!("{PROTOBUF}{TABLE}"), [None; 2]),
+            (&format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"), [table; 2]),
+            (&format!("{JSON}{TABLE},{JSON}"), [table; 2]),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", [None; 2]),
             (
                 &format!("{JSON};q=0.5,{JSON}{PARTIAL}"),
-                [Some((Form::Metadata, Media::Json)); 3],
+                [Some((Form::Metadata, Media::Json)); 2],
             ),
             (
                 &format!("{JSON}{PARTIALS}"),
-                [Some((Form::MetadataList, Media::Json)); 3],
+                [Some((Form::MetadataList, Media::Json)); 2],
             ),
             (
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v2",
-                [None; 3],
+                [None; 2],
             ),
-            ("application/cbor", [None; 3]),
+            ("application/cbor", [None; 2]),
             (
                 "application/cbor,application/json",
-                [Some((Form::Whole, Media::Json)); 3],
+                [Some((Form::Whole, Media::Json)); 2],
             ),
         ];
         for (accept, wanted) in cases {
-            let offers = [Offer::All, Offer::MetadataInProtobuf, Offer::JsonOnly];
+            let offers = [Offer::All, Offer::JsonOnly];
             for (offer, wanted) in offers.into_iter().zip(wanted) {
                 assert_eq!(accepted(accept, offer), *wanted, "{accept} of {offer:?}");
             }
@@ -368,11 +352,6 @@ mod tests {
         for (accept, offer, wanted) in [
             (JSON.to_owned(), Offer::All, StatusForm::Json),
             (PROTOBUF.to_owned(), Offer::All, StatusForm::Protobuf),
-            (
-                PROTOBUF.to_owned(),
-                Offer::MetadataInProtobuf,
-                StatusForm::Protobuf,
-            ),
             (PROTOBUF.to_owned(), Offer::JsonOnly, StatusForm::Indented),
             (PROTOBUF.to_owned(), Offer::JsonForAll, StatusForm::Json),
             (

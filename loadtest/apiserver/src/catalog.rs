@@ -1,15 +1,25 @@
-//! The table of kinds: one row for each kind that every server serves. A kind is added here, its type in
+//! The table of kinds: one row for each kind. A kind is added here, its type in
 //! `schema.txt`, its columns in `kubectl/cells.rs`, and what only it does in a module that its row names.
 
 use crate::kinds::{Facts, Kind, NameRule, PLAIN, Role, Selectable};
-use crate::registry::{
-    configmap, definition, deployment, endpoints, event, lease, namespace, node, pod, secret, service, slice,
-};
+use crate::registry::{deployment, endpoints, event, lease, namespace, node, pod, service, slice};
 
 /// All rows, as kinds, in the order in which discovery lists their groups.
 pub(crate) fn all() -> Vec<Kind> {
     KINDS.iter().map(Kind::new).collect()
 }
+
+/// The kind of KEP-6116, which is not merged: only a server that is told to serves it.
+pub(crate) const ENDPOINT_SELECTOR: Kind = Kind::new(&Facts {
+    api_version: "discovery.k8s.io/v1alpha1",
+    resource: "endpointselectors",
+    singular: "endpointselector",
+    kind: "EndpointSelector",
+    schema: "EndpointSelector",
+    storage_hash: "AAAAAAAAAAE=",
+    bookmark_rest: r#","spec":{"selector":{}}"#,
+    ..PLAIN
+});
 
 /// The kind of this name in a group.
 #[cfg(test)]
@@ -18,17 +28,7 @@ pub(crate) fn kind(name: &str) -> Kind {
     found.unwrap_or_else(|| panic!("the table has no {name}"))
 }
 
-static KINDS: [Facts; 14] = [
-    Facts {
-        resource: "configmaps",
-        singular: "configmap",
-        kind: "ConfigMap",
-        schema: "ConfigMap",
-        short_names: &["cm"],
-        storage_hash: "qFsyl6wFWjQ=",
-        check: configmap::check,
-        ..PLAIN
-    },
+static KINDS: [Facts; 11] = [
     Facts {
         resource: "endpoints",
         singular: "endpoints",
@@ -155,17 +155,6 @@ static KINDS: [Facts; 14] = [
         ..PLAIN
     },
     Facts {
-        resource: "secrets",
-        singular: "secret",
-        kind: "Secret",
-        schema: "Secret",
-        storage_hash: "S6u1pOWzb84=",
-        fields: &[Selectable::new("type")],
-        default: secret::default,
-        check: secret::check,
-        ..PLAIN
-    },
-    Facts {
         resource: "services",
         singular: "service",
         kind: "Service",
@@ -236,28 +225,6 @@ static KINDS: [Facts; 14] = [
         ..PLAIN
     },
     Facts {
-        api_version: "apiextensions.k8s.io/v1",
-        resource: "customresourcedefinitions",
-        singular: "customresourcedefinition",
-        kind: "CustomResourceDefinition",
-        schema: "CustomResourceDefinition",
-        short_names: &["crd", "crds"],
-        categories: &["api-extensions"],
-        role: Role::Definition,
-        namespaced: false,
-        subresources: &["status"],
-        storage_hash: "jfWCUB31mvA=",
-        bookmark_rest: concat!(
-            r#","spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},"#,
-            r#""status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}"#
-        ),
-        default: definition::default,
-        create: definition::create,
-        update: definition::update,
-        check: definition::check,
-        ..PLAIN
-    },
-    Facts {
         api_version: "coordination.k8s.io/v1",
         resource: "leases",
         singular: "lease",
@@ -290,10 +257,8 @@ static KINDS: [Facts; 14] = [
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::kinds::GROUPS;
     use crate::schema::SCHEMA;
     use crate::store::Store;
-    use std::collections::BTreeSet;
 
     #[test]
     fn every_row_is_whole_and_found() {
@@ -308,11 +273,5 @@ mod tests {
         }
         assert_eq!(state.find_kind("apps/v1", "ReplicaSet"), None);
         assert_eq!(state.find("apps", "v2", "deployments"), None);
-    }
-
-    #[test]
-    fn the_groups_are_those_of_the_kinds() {
-        let groups: BTreeSet<String> = all().iter().map(|kind| kind.group().to_owned()).collect();
-        assert_eq!(groups, GROUPS.map(str::to_owned).into());
     }
 }

@@ -2,9 +2,6 @@
 
 use crate::access::Access;
 use crate::resources::Protobuf;
-use crate::yaml;
-use serde::Serialize;
-use serde_json::Value;
 
 /// The settings of a server: those of `Config::default()`, changed one by one.
 ///
@@ -29,7 +26,6 @@ pub struct Config {
     pub(crate) managed_fields: bool,
     pub(crate) protobuf: Protobuf,
     pub(crate) access: Option<Access>,
-    pub(crate) objects: Vec<Value>,
 }
 
 impl Default for Config {
@@ -49,7 +45,6 @@ impl Default for Config {
             managed_fields: false,
             protobuf: Protobuf::Enabled,
             access: None,
-            objects: Vec::new(),
         }
     }
 }
@@ -151,30 +146,5 @@ impl Config {
             access: Some(access),
             ..self
         }
-    }
-
-    /// An object that is there from the start, for instance a `CustomResourceDefinition`. [`crate::ApiServer::load`] says
-    /// how it is stored.
-    ///
-    /// # Panics
-    ///
-    /// For what is no JSON value, such as a map whose keys are no texts.
-    pub fn object(mut self, object: &impl Serialize) -> Self {
-        let object = serde_json::to_value(object).expect("objects of the API are JSON values");
-        self.objects.push(object);
-        self
-    }
-
-    /// The objects of a YAML text of one or more documents that are there from the start.
-    ///
-    /// # Panics
-    ///
-    /// When the text is not YAML.
-    pub fn objects(mut self, text: &str) -> Self {
-        match yaml::documents(text) {
-            Ok(documents) => self.objects.extend(documents),
-            Err(why) => panic!("the objects of the configuration are not YAML: {why}"),
-        }
-        self
     }
 }

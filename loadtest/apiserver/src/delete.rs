@@ -6,12 +6,12 @@ use crate::json::{list, number, text, texts};
 use crate::kinds::{Kind, Role};
 use crate::list::{List, collect};
 use crate::object::{Draft, Object, format_uid, key_of};
+use crate::protobuf;
 use crate::query::Query;
 use crate::route::ObjectTarget;
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::validate::finalizers;
-use crate::{protobuf, registry};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -106,7 +106,6 @@ pub(crate) fn delete(store: &Store, target: &ObjectTarget, options: &Options) ->
         check_preconditions(&old, options)?;
         let step = match target.kind.role {
             Role::Namespace => namespace(store, &old, options)?,
-            Role::Definition => definition(store, &old, options),
             _ => object(store, &old, options),
         };
         if let Some(deleted) = step {
@@ -298,29 +297,6 @@ fn namespace(store: &Store, old: &Arc<Object>, options: &Options) -> Answer<Opti
         return Ok(Some(Deleted::Pending(current)));
     }
     Ok(store.remove(&current).map(Deleted::Gone))
-}
-
-/// Deletes the objects of a definition, which then goes too: at once, or with the last that has a finalizer.
-fn definition(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted> {
-    if old.deleting {
-        return Some(Deleted::Pending(Arc::clone(old)));
-    }
-    let mut value = old.value();
-    registry::definition::terminate(&mut value, &store.clock.time());
-    let draft = Draft::new(old.kind, &value);
-    if options.dry {
-        return Some(Deleted::Pending(draft.seal(old.rv)));
-    }
-    let current = store.replace(old, draft)?;
-    // Also of a definition none of whose versions is served.
-    let kind = store.read().stored_kind(old.name());
-    let objects = kind.map(|kind| store.read().range(kind, ""));
-    for object in objects.into_iter().flatten() {
-        // One that is gone by now is as good.
-        let _ = delete(store, &ObjectTarget::of(&object), &Options::default());
-    }
-    store.write().finish_definition(old.name());
-    Some(Deleted::Pending(current))
 }
 
 /// The Status that says an object is gone.

@@ -3,8 +3,6 @@
 use crate::access::Review;
 use crate::kinds::Kind;
 use crate::route::Plain;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 const REVIEWS: [(&str, &str); 2] = [("authentication.k8s.io", "v1"), ("authorization.k8s.io", "v1")];
@@ -125,7 +123,7 @@ fn entries(kind: Kind) -> Vec<Value> {
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": verbs,
-        "storageVersionHash": storage_hash(kind),
+        "storageVersionHash": kind.storage_hash,
     });
     if !kind.short_names.is_empty() {
         main["shortNames"] = kind.short_names.into();
@@ -159,14 +157,4 @@ fn entries(kind: Kind) -> Vec<Value> {
         entries.push(entry);
     }
     entries
-}
-
-/// Tells one way of storing a kind from another; of a custom resource it is made of its name.
-fn storage_hash(kind: Kind) -> String {
-    if !kind.storage_hash.is_empty() {
-        return kind.storage_hash.to_owned();
-    }
-    let name = format!("{}/{}", kind.api_version, kind.kind);
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    BASE64_STANDARD.encode(name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_be_bytes())
 }

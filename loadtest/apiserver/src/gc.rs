@@ -9,7 +9,6 @@ use crate::route::ObjectTarget;
 use crate::store::{Presence, Store};
 use crate::validate::finalizers;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 
@@ -28,12 +27,12 @@ pub(crate) async fn run(store: Weak<Store>, notify: Arc<Notify>) {
 async fn sweep(store: &Store) {
     let mut done = 0;
     loop {
-        let (work, gone) = {
+        let work = {
             let mut state = store.write();
             let gone = std::mem::take(&mut state.gone);
             let mut work = std::mem::take(&mut state.suspects);
-            work.extend(gone.keys().flat_map(|uid| state.dependents(*uid)));
-            (work, gone)
+            work.extend(gone.iter().flat_map(|uid| state.dependents(*uid)));
+            work
         };
         if work.is_empty() {
             return;
@@ -41,7 +40,7 @@ async fn sweep(store: &Store) {
         for (kind, key) in work {
             let mut tries = 0;
             // An object that changes under the collector is looked at again.
-            while !examine(store, kind, &key, &gone) && tries < 8 {
+            while !examine(store, kind, &key) && tries < 8 {
                 tries += 1;
             }
             done += 1;
@@ -53,12 +52,12 @@ async fn sweep(store: &Store) {
 }
 
 /// Does what is due for an object; false when it changed meanwhile.
-fn examine(store: &Store, kind: Kind, key: &str, gone: &BTreeMap<u128, Kind>) -> bool {
+fn examine(store: &Store, kind: Kind, key: &str) -> bool {
     let Some(object) = store.get(kind, key) else {
         return true;
     };
     if !object.deleting {
-        return collect(store, &object, gone);
+        return collect(store, &object);
     }
     if kind.role == Role::Namespace {
         return empty(store, &object);
@@ -76,11 +75,11 @@ fn examine(store: &Store, kind: Kind, key: &str, gone: &BTreeMap<u128, Kind>) ->
 
 /// Deletes an object all of whose owners are absent; takes absent owners off one that has others. As upstream, it leaves
 /// an object alone as long as the presence of one of its owners is unknown.
-fn collect(store: &Store, object: &Arc<Object>, gone: &BTreeMap<u128, Kind>) -> bool {
+fn collect(store: &Store, object: &Arc<Object>) -> bool {
     let owners: Vec<Presence> = {
         let state = store.read();
         let owners = object.owners.iter();
-        owners.map(|owner| state.presence(object, owner, gone)).collect()
+        owners.map(|owner| state.presence(object, owner)).collect()
     };
     if owners.contains(&Presence::Unknown) {
         return true;

@@ -1,15 +1,11 @@
-//! A kind of object as a row of data: everything in which one kind differs from another.
-//!
-//! The rows of the kinds that the server brings along stand in `catalog.rs`; those of custom resources are made of their
-//! `CustomResourceDefinition`s (`custom.rs`).
+//! A kind of object as a row of data: everything in which one kind differs from another. The rows stand in `catalog.rs`.
 
 use crate::cause::Faults;
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::ops::Deref;
 
-/// A kind that a server serves. Two are equal when they are the same resource of the same group, in whatever version:
-/// the objects of a resource lie in one table.
+/// A kind that a server serves. Two are equal when they are the same resource of the same group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind(&'static Facts);
 
@@ -22,8 +18,6 @@ pub(crate) struct Facts {
     pub(crate) resource: &'static str,
     pub(crate) singular: &'static str,
     pub(crate) kind: &'static str,
-    /// The kind of its lists; empty for the kind's name with `List`.
-    pub(crate) list_kind: &'static str,
     pub(crate) short_names: &'static [&'static str],
     pub(crate) categories: &'static [&'static str],
     pub(crate) namespaced: bool,
@@ -67,10 +61,6 @@ pub(crate) enum Role {
     Service,
     /// Its objects are emptied before they go.
     Namespace,
-    /// Its objects define further kinds.
-    Definition,
-    /// Such a further kind.
-    Custom,
 }
 
 /// How a kind's names are formed.
@@ -99,7 +89,6 @@ pub(crate) const PLAIN: Facts = Facts {
     resource: "",
     singular: "",
     kind: "",
-    list_kind: "",
     short_names: &[],
     categories: &[],
     namespaced: true,
@@ -144,21 +133,9 @@ impl Kind {
         self.subresources.contains(&"status")
     }
 
-    pub(crate) fn is_custom(self) -> bool {
-        self.role == Role::Custom
-    }
-
-    /// Whether the `CustomResourceDefinition` of this name defines the kind.
-    pub(crate) fn is_defined_by(self, definition: &str) -> bool {
-        self.is_custom() && self.qualified_resource() == definition
-    }
-
     /// `EndpointSliceList`.
     pub(crate) fn list(self) -> String {
-        match self.list_kind {
-            "" => format!("{}List", self.kind),
-            named => named.to_owned(),
-        }
+        format!("{}List", self.kind)
     }
 
     /// `endpointslices.discovery.k8s.io`, as messages name a resource.
@@ -249,13 +226,3 @@ impl Selectable {
         value.unwrap_or_else(|| self.absent.into())
     }
 }
-
-/// The API groups of the kinds that every server has.
-pub(crate) const GROUPS: [&str; 6] = [
-    "",
-    "apiextensions.k8s.io",
-    "apps",
-    "coordination.k8s.io",
-    "discovery.k8s.io",
-    "events.k8s.io",
-];

@@ -1,7 +1,6 @@
 //! An in-memory Kubernetes API server.
 //!
-//! It keeps objects of the kinds that most controllers live on, and of any `CustomResourceDefinition` it is given, and
-//! answers for them as a real kube-apiserver does: one global resource version, optimistic concurrency, list pages from
+//! It keeps objects of the kinds that endpoints follow from, and answers for them as a real kube-apiserver does: one global resource version, optimistic concurrency, list pages from
 //! one snapshot, watches replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There
 //! is no etcd and no admission chain; RBAC applies if it is configured ([`Access`]).
 //!
@@ -12,8 +11,7 @@
 //!                                                        watch <─ store (objects, history, versions)
 //! ```
 //!
-//! The differences between kinds are data: a row of the table in `catalog.rs`, or one that `custom.rs` makes of a
-//! `CustomResourceDefinition`.
+//! The differences between kinds are data: rows of the table in `catalog.rs`.
 //!
 //! A [`FaultPlan`] makes it fail: between the gate and the verbs, and within watches ([`ApiServer::set_faults`]).
 //!
@@ -29,7 +27,6 @@ mod catalog;
 mod cause;
 mod clock;
 mod config;
-mod custom;
 mod delete;
 mod discovery;
 pub mod fanout;
@@ -42,7 +39,6 @@ mod kubectl;
 mod list;
 mod listener;
 mod managed;
-mod names;
 mod object;
 mod parts;
 mod pass;
@@ -72,7 +68,6 @@ pub use self::faults::{
     After, Ending, ErrorEvent, Failure, Fault, FaultPlan, FaultRecord, Latency, Matcher, Over, Rule, Stage,
     Verb, Verbs, WatchFault,
 };
-pub use self::fixtures::WaitError;
 pub use self::listener::Arrival;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
 pub use self::protobuf::{event_of, object_of, split_events};

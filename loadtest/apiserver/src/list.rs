@@ -198,7 +198,7 @@ impl Found {
         let mut matching = objects.filter(|(_, o)| selection.matches(o));
         let mut last = None;
         for (i, object) in matching.by_ref() {
-            items.push(object.shown_as(self.kind));
+            items.push(object);
             if items.len() == limit {
                 last = Some(i);
                 break;

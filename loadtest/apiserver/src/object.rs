@@ -217,9 +217,9 @@ impl Draft {
 }
 
 fn write_entry(out: &mut Vec<u8>, field: &str, part: &Value) {
-    // Fields of custom resources have any names.
-    serde_json::to_writer(&mut *out, field).expect("a text always serialises");
-    out.push(b':');
+    out.push(b'"');
+    out.extend_from_slice(field.as_bytes());
+    out.extend_from_slice(b"\":");
     serde_json::to_writer(out, part).expect("a JSON value always serialises");
 }
 
@@ -293,22 +293,6 @@ impl Object {
         value
     }
 
-    /// The same state as another version of its kind's group shows it.
-    pub(crate) fn shown_as(self: &Arc<Self>, kind: Kind) -> Arc<Self> {
-        if kind.api_version == self.kind.api_version {
-            return Arc::clone(self);
-        }
-        let rest = &self.bytes[prefix_len(self.kind)..];
-        let shift = |at: usize| at + prefix_len(kind) - prefix_len(self.kind);
-        Arc::new(Self {
-            kind,
-            bytes: [prefix(kind).as_bytes(), rest].concat().into(),
-            rv_at: shift(self.rv_at),
-            meta_end: shift(self.meta_end),
-            ..Self::clone(self)
-        })
-    }
-
     /// The same state at another version: how a deletion is told.
     pub(crate) fn at_version(&self, rv: u64) -> Arc<Self> {
         let old = self.rv.to_string().len();
@@ -379,8 +363,7 @@ impl Object {
 
     /// Writes the object as an item of a list, where the real server leaves kind and version out.
     pub(crate) fn write_item(&self, out: &mut BytesMut, metadata_only: bool) {
-        // Lists of custom resources say of each item what it is.
-        if metadata_only || self.kind.is_custom() {
+        if metadata_only {
             self.write(out, metadata_only);
         } else {
             out.extend_from_slice(b"{");

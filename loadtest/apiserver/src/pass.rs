@@ -91,19 +91,14 @@ impl ApiServer {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, if it spawns; and when an object of the configuration is refused.
+    /// Outside of a tokio runtime, if it spawns.
     pub fn new(mut config: Config) -> Self {
         let collects = config.gc || config.empties_namespaces();
         let access = config.access.take().map(Arc::new);
-        let objects = std::mem::take(&mut config.objects);
         let store = Arc::new(Store::new(config, catalog::all()));
         let first = ["default", "kube-node-lease", "kube-public", "kube-system"]
             .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
-        for objects in [&first[..], &objects] {
-            if let Err(error) = seed::load(&store, objects) {
-                panic!("the configuration has an object that cannot be stored: {error}");
-            }
-        }
+        seed::load(&store, &first).expect("an empty store takes namespaces");
         if collects {
             tokio::spawn(gc::run(Arc::downgrade(&store), Arc::clone(&store.collector)));
         }
@@ -189,6 +184,11 @@ impl ApiServer {
     /// The version of the last change.
     pub fn resource_version(&self) -> u64 {
         self.store.read().rv
+    }
+
+    /// Serves `EndpointSelectors` from now on (KEP-6116, which is not merged), as if their definition had been created.
+    pub fn serve_endpoint_selectors(&self) {
+        self.store.write().serve(catalog::ENDPOINT_SELECTOR);
     }
 
     /// Forgets the history, as a compaction of the real server's store: watches and continued lists of older versions
@@ -429,11 +429,10 @@ impl ApiServer {
             // A PUT or PATCH of an absent object would create it, so it needs the right to create as well.
             access.authorise(user, &Attributes::of(parts).with_verb("create"))?;
         }
-        let reply = match self.object(parts, &target, &query, (offer, accepted), body)? {
-            Reply::Object(status, object) => Reply::Object(status, object.shown_as(target.kind)),
-            reply => reply,
-        };
-        respond(reply, accepted)
+        respond(
+            self.object(parts, &target, &query, (offer, accepted), body)?,
+            accepted,
+        )
     }
 
     fn review(

@@ -16,12 +16,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// Reads the patch of a request.
 pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Answer<Change> {
-    // It is not defined how the lists of a custom resource are merged.
-    let media = if kind.is_custom() {
-        media_type(parts, &[JSON, MERGE, APPLY])?
-    } else {
-        media_type(parts, &[JSON, MERGE, STRATEGIC, APPLY])?
-    };
+    let media = media_type(parts, &[JSON, MERGE, STRATEGIC, APPLY])?;
     if media == APPLY {
         if query.text("fieldManager").is_empty() {
             let why = "Required value: is required for apply patch";

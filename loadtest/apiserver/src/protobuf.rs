@@ -21,7 +21,6 @@ pub(crate) use self::spoil::{malformed, wrong_type};
 pub(crate) use self::wire::{Fault, field_len, metadata_of, put_field, put_field_head};
 
 use crate::json::text;
-use crate::kinds::Kind;
 use crate::schema::SCHEMA;
 use crate::status::Refusal;
 use bytes::{Bytes, BytesMut};
@@ -39,12 +38,6 @@ const MADE: [&str; 4] = [
     "SubjectAccessReview",
     "SelfSubjectAccessReview",
 ];
-
-/// Whether a kind has a message: custom resources and their definitions have none here.
-pub(crate) fn has_message(kind: Kind) -> bool {
-    let root = &SCHEMA.structs[SCHEMA.root(kind)];
-    root.field("metadata").is_some_and(|field| field.tag.is_some())
-}
 
 /// The message of something that is not stored; none when it has no message.
 pub(crate) fn made(value: &Value) -> Option<Bytes> {

@@ -1,7 +1,5 @@
 //! An object on its way in: read, defaulted, prepared, checked; each with what its kind does of its own.
 
-pub(crate) mod configmap;
-pub(crate) mod definition;
 pub(crate) mod deployment;
 pub(crate) mod endpoints;
 pub(crate) mod event;
@@ -10,7 +8,6 @@ pub(crate) mod namespace;
 pub(crate) mod node;
 mod normal;
 pub(crate) mod pod;
-pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod slice;
 

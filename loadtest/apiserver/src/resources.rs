@@ -3,8 +3,7 @@
 use crate::kinds::Kind;
 use std::fmt;
 
-/// A set of kinds by their plural names; `events` means the events of both groups, `*` everything. A custom resource is
-/// named with its group: `widgets.example.com`.
+/// A set of kinds by their plural names; `events` means the events of both groups, `*` everything.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Resources(pub(crate) Vec<String>);
 
@@ -43,8 +42,7 @@ impl fmt::Debug for Resources {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protobuf {
-    /// As kube-apiserver: built-in kinds are answered and taken in protobuf, custom resources are not, but their metadata
-    /// is answered in it.
+    /// As kube-apiserver: all kinds are answered and taken in protobuf.
     #[default]
     Enabled,
     /// These resources have JSON alone, as those of an aggregated API server may: an Accept header that names protobuf and

@@ -16,22 +16,17 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Text,
-    /// Bytes, which JSON has in base64.
-    Bytes,
     /// A whole number of 32 bits.
     Integer,
     /// A whole number of 64 bits.
     Long,
     Boolean,
-    Number,
     IntegerOrText,
     Quantity,
     Time,
     MicroTime,
     /// Taken as one.
     Any,
-    /// Taken as it comes: objects field by field, all else as one.
-    Free,
     List(Box<Shape>),
     Map(Box<Shape>),
     Struct(usize),
@@ -64,8 +59,6 @@ pub(crate) struct Struct {
     pub(crate) fields: Vec<Field>,
     /// Taken as one where its parts could have owners of their own.
     pub(crate) atomic: bool,
-    /// Has fields beyond those listed.
-    pub(crate) open: bool,
 }
 
 /// How a field is merged: with patches, and with what others own.
@@ -117,8 +110,6 @@ pub(crate) enum Form<'a> {
 
 /// The shape of an unknown field, which is taken as a value of any type.
 static UNKNOWN: Shape = Shape::Any;
-/// The shape of a custom resource, whose fields are not listed.
-static FREE: Shape = Shape::Free;
 
 impl Place<'static> {
     /// The whole object.
@@ -137,7 +128,7 @@ impl<'a> Place<'a> {
             (Some(Merge::Set), _) => Form::Set,
             (Some(Merge::Keyed { .. }), _) => self.field.map_or(Form::Leaf, Form::Keyed),
             (_, Shape::Struct(index)) if !SCHEMA.structs[*index].atomic => Form::Struct,
-            (_, Shape::Map(_) | Shape::Free) => Form::Map,
+            (_, Shape::Map(_)) => Form::Map,
             _ => Form::Leaf,
         }
     }
@@ -147,11 +138,9 @@ impl<'a> Place<'a> {
         let (shape, field) = match self.shape {
             Shape::Struct(index) => match SCHEMA.structs[*index].field(name) {
                 Some(field) => (&field.shape, Some(field)),
-                None if SCHEMA.structs[*index].open => (&FREE, None),
                 None => (&UNKNOWN, None),
             },
             Shape::Map(item) => (&**item, None),
-            Shape::Free => (&FREE, None),
             _ => (&UNKNOWN, None),
         };
         Place { shape, field }
@@ -275,15 +264,12 @@ impl Schema {
             }
         };
         let structs = rows.iter().map(|(name, words)| {
-            let open = words.contains(&"...");
-            let words = words.iter().filter(|word| **word != "...");
-            let mut fields: Vec<Field> = words.map(field).collect();
+            let mut fields: Vec<Field> = words.iter().map(field).collect();
             fields.sort_by_key(|f| f.name);
             Struct {
                 name,
                 fields,
                 atomic: false,
-                open,
             }
         });
         let mut structs: Vec<Struct> = structs.collect();
@@ -329,10 +315,7 @@ fn parse_tag(tag: &str, shape: &Shape, rule: Rule) -> Tag {
         Some((within, number)) => (Some(read(within)), read(number)),
         None => (None, read(number)),
     };
-    let scalar = matches!(
-        shape,
-        Shape::Text | Shape::Integer | Shape::Long | Shape::Boolean | Shape::Number
-    );
+    let scalar = matches!(shape, Shape::Text | Shape::Integer | Shape::Long | Shape::Boolean);
     let always = match &tag[tag.len() - 1..] {
         "!" => true,
         "?" => false,
@@ -349,17 +332,14 @@ fn parse_shape(shape: &str, index: &BTreeMap<&str, usize>) -> Shape {
     let inner = |shape: &str| Box::new(parse_shape(&shape[1..shape.len() - 1], index));
     match shape {
         "s" => Shape::Text,
-        "y" => Shape::Bytes,
         "i" => Shape::Integer,
         "i64" => Shape::Long,
         "b" => Shape::Boolean,
-        "f" => Shape::Number,
         "x" => Shape::IntegerOrText,
         "q" => Shape::Quantity,
         "t" => Shape::Time,
         "m" => Shape::MicroTime,
         "any" => Shape::Any,
-        "free" => Shape::Free,
         list if list.starts_with('[') => Shape::List(inner(list)),
         map if map.starts_with('{') => Shape::Map(inner(map)),
         name => Shape::Struct(*index.get(name).expect("each type the table names is in it")),

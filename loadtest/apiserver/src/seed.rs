@@ -36,11 +36,11 @@ pub(crate) fn strip(value: &mut Value, fields: &[&str]) {
     }
 }
 
-/// Stores objects, and the items of lists. Namespaces and definitions go first, all others in their order, but for what
+/// Stores objects, and the items of lists. Namespaces go first, all others in their order, but for what
 /// names another of them by its UID: that comes after it, and names it by its new UID.
 pub(crate) fn load(store: &Store, objects: &[Value]) -> Result<(), LoadError> {
     let mut pending: Vec<&Value> = objects.iter().flat_map(items).collect();
-    pending.sort_by_key(|object| rank(object));
+    pending.sort_by_key(|object| text(object, "/kind") != "Namespace");
     let mut uids = BTreeMap::new();
     while !pending.is_empty() {
         let awaited: BTreeSet<&str> = pending.iter().map(|object| uid_of(object)).collect();
@@ -70,15 +70,6 @@ fn items(object: &Value) -> Vec<&Value> {
         list(object, "/items").iter().flat_map(items).collect()
     } else {
         vec![object]
-    }
-}
-
-/// Namespaces go before definitions, and these before all that may be of their kinds.
-fn rank(object: &Value) -> u8 {
-    match (text(object, "/apiVersion"), text(object, "/kind")) {
-        ("v1", "Namespace") => 0,
-        (_, "CustomResourceDefinition") => 1,
-        _ => 2,
     }
 }
 

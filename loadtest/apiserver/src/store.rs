@@ -4,7 +4,6 @@
 //! outside of it, and a commit only compares, numbers and files the result.
 
 mod allocate;
-mod definitions;
 mod owners;
 mod ring;
 mod wake;
@@ -14,7 +13,6 @@ pub(crate) use self::owners::Presence;
 pub(crate) use self::ring::{Change, Event, Ring};
 pub(crate) use self::wake::Woken;
 
-use self::definitions::Names;
 use self::wake::Wake;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -40,23 +38,18 @@ pub(crate) struct Table {
 pub(crate) struct State {
     /// The version of the last change, of any kind.
     pub(crate) rv: u64,
-    /// Served, in each version; those that every server serves come first.
     kinds: Vec<Kind>,
-    /// Also of kinds that are no longer served; these are empty.
     tables: BTreeMap<Kind, Table>,
     /// How much history a table keeps.
     history: usize,
     namespaces: Kind,
     pub(crate) rng: fastrand::Rng,
     pub(crate) allocator: Allocator,
-    clock: Clock,
-    /// The names of the definitions, by the definitions' own.
-    definitions: BTreeMap<Arc<str>, Names>,
     /// The objects by their UIDs, for owner references.
     live: BTreeMap<u128, (Kind, Arc<str>)>,
     dependents: BTreeMap<u128, BTreeSet<(Kind, Arc<str>)>>,
     /// Owners whose dependents are to be looked at.
-    pub(crate) gone: BTreeMap<u128, Kind>,
+    pub(crate) gone: BTreeSet<u128>,
     /// Objects to be looked at by the collector themselves.
     pub(crate) suspects: BTreeSet<(Kind, Arc<str>)>,
     /// Dependents of absent owners are collected.
@@ -91,11 +84,9 @@ impl Store {
             history,
             rng,
             allocator: Allocator::default(),
-            clock,
-            definitions: BTreeMap::new(),
             live: BTreeMap::new(),
             dependents: BTreeMap::new(),
-            gone: BTreeMap::new(),
+            gone: BTreeSet::new(),
             suspects: BTreeSet::new(),
             collects: config.gc,
             empties: config.empties_namespaces(),
@@ -124,9 +115,6 @@ impl Store {
     pub(crate) fn insert(&self, draft: Draft) -> Answer<Arc<Object>> {
         let kind = draft.kind();
         let mut state = self.write();
-        if !state.kinds.contains(&kind) {
-            return Err(Refusal::no_such_path());
-        }
         if let Some(there) = state.table(kind).objects.get(draft.key()) {
             return Err(Refusal::exists(kind, there.name()));
         }
@@ -212,7 +200,7 @@ impl Table {
         }
     }
 
-    /// Told when there is more history, and dropped when the kind is served no more.
+    /// Told when there is more history.
     pub(crate) fn subscribe(&self) -> Woken {
         self.wake.subscribe()
     }
@@ -223,9 +211,15 @@ impl Table {
 }
 
 impl State {
-    /// Returns the kinds that are served, in each version.
+    /// Returns the kinds that are served.
     pub(crate) fn kinds(&self) -> &[Kind] {
         &self.kinds
+    }
+
+    /// Serves another kind from now on.
+    pub(crate) fn serve(&mut self, kind: Kind) {
+        self.kinds.push(kind);
+        self.tables.insert(kind, Table::new(self.history));
     }
 
     /// The kind that a path names.
@@ -252,13 +246,13 @@ impl State {
     pub(crate) fn table(&self, kind: Kind) -> &Table {
         self.tables
             .get(&kind)
-            .expect("each kind that was ever served has a table")
+            .expect("each kind that is served has a table")
     }
 
     fn table_mut(&mut self, kind: Kind) -> &mut Table {
         self.tables
             .get_mut(&kind)
-            .expect("each kind that was ever served has a table")
+            .expect("each kind that is served has a table")
     }
 
     /// All objects of kinds that have a namespace or have none, in storage order.
@@ -320,10 +314,7 @@ impl State {
 
     fn put(&mut self, draft: Draft, old: Option<Arc<Object>>) -> Arc<Object> {
         self.rv += 1;
-        let mut object = draft.seal(self.rv);
-        if object.kind.role == Role::Definition {
-            object = self.define(object);
-        }
+        let object = draft.seal(self.rv);
         if let Some(old) = &old {
             self.unlink(old);
         }
@@ -336,9 +327,6 @@ impl State {
             Change::Added
         };
         table.ring.push(Event::new(change, Arc::clone(&object), old));
-        if object.kind.role == Role::Definition {
-            self.reconsider_names(&object);
-        }
         object
     }
 
@@ -354,11 +342,6 @@ impl State {
         table
             .ring
             .push(Event::new(Change::Deleted, Arc::clone(&object), previous));
-        match old.kind.role {
-            Role::Definition => self.undefine(old),
-            Role::Custom => self.finish_definition(&old.kind.qualified_resource()),
-            _ => {}
-        }
         object
     }
 }

@@ -222,8 +222,7 @@ impl Watcher {
             let wake_at = bookmark_at.map_or(self.deadline, |at| at.min(self.deadline));
             tokio::select! {
                 biased;
-                changed = self.woken.changed() => {
-                    changed.ok()?;
+                () = self.woken.changed() => {
                     // If there are many writers, they go first, and what they wrote is told at once.
                     tokio::task::yield_now().await;
                 }
@@ -286,11 +285,10 @@ impl Watcher {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        let object = object.shown_as(self.kind);
         if let Form::Table(style) = self.form {
             style
                 .at(self.store.clock.now())
-                .single(out, &object, !self.columns_told);
+                .single(out, object, !self.columns_told);
             self.columns_told = true;
         } else {
             object.write(out, self.form == Form::Metadata);

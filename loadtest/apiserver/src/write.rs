@@ -128,17 +128,13 @@ fn adopt_namespace(kind: Kind, value: &mut Value, namespace: &str) -> Answer<()>
     Ok(())
 }
 
-/// Refuses to create an object in a namespace that is not there or on its way out, or of a kind that is on its way out.
+/// Refuses to create an object in a namespace that is not there or on its way out.
 fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
-    let name = text(value, "/metadata/namespace");
-    let state = store.read();
-    if state.is_terminating(kind) {
-        let why = "create not allowed while custom resource definition is terminating";
-        return Err(Refusal::not_now(why));
-    }
     if !kind.namespaced {
         return Ok(());
     }
+    let name = text(value, "/metadata/namespace");
+    let state = store.read();
     match state.namespace(name) {
         None => return Err(Refusal::not_found(state.namespaces(), name)),
         Some(namespace) if !namespace.deleting => return Ok(()),
@@ -367,7 +363,7 @@ fn changed(
         }
         Change::Json(patch) => {
             // It may look at kind and version too.
-            let mut value = old.shown_as(kind).value();
+            let mut value = old.value();
             json_patch::patch(&mut value, patch).map_err(|_| Refusal::unprocessable(kind, old.name()))?;
             // So kubectl takes over what it owned before it applied on the server's side.
             handed_over = value.pointer(OWNERS) != old_value.pointer(OWNERS);

@@ -3,8 +3,6 @@
 use super::table::{MESSAGES, Message, Numbers, Target, wire_of};
 use super::wire::{Fault, LENGTH, Raw, Reader};
 use crate::schema::{Field, Rule, Shape};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -156,7 +154,7 @@ fn entry(item: &Shape, bytes: &[u8], wrong: impl Fn() -> Fault) -> Result<(Strin
         }
     }
     let empty = || match item {
-        Shape::Text | Shape::Bytes => "".into(),
+        Shape::Text => "".into(),
         Shape::Integer | Shape::Long => 0.into(),
         Shape::Boolean => false.into(),
         item => zero(item).unwrap_or_default(),
@@ -181,9 +179,7 @@ fn value(shape: &Shape, raw: Raw<'_>) -> Result<Option<Value>, Fault> {
         (Shape::Integer, Raw::Number(number)) => i64::from(number as i32).into(),
         (Shape::Long, Raw::Number(number)) => number.cast_signed().into(),
         (Shape::Boolean, Raw::Number(number)) => (number != 0).into(),
-        (Shape::Number, Raw::Double(bits)) => f64::from_bits(bits).into(),
         (Shape::Text, Raw::Bytes(bytes)) => text(bytes).into(),
-        (Shape::Bytes, Raw::Bytes(bytes)) => BASE64_STANDARD.encode(bytes).into(),
         (Shape::IntegerOrText, Raw::Bytes(bytes)) => return integer_or_text(bytes).map(Some),
         (Shape::Quantity, Raw::Bytes(bytes)) => {
             let text = text(single(bytes, "String_")?);
@@ -192,7 +188,7 @@ fn value(shape: &Shape, raw: Raw<'_>) -> Result<Option<Value>, Fault> {
         (Shape::Time | Shape::MicroTime, Raw::Bytes(bytes)) => {
             return time(bytes, matches!(shape, Shape::MicroTime));
         }
-        (Shape::Any | Shape::Free, Raw::Bytes(bytes)) => {
+        (Shape::Any, Raw::Bytes(bytes)) => {
             let json = single(bytes, "Raw")?;
             if json.is_empty() {
                 return Ok(None);

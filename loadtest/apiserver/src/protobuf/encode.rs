@@ -7,8 +7,6 @@ use super::table::{Key, MESSAGES, Message, put_absent, wire_of};
 use super::time::{self, YEAR_ONE};
 use super::wire::{LENGTH, Raw, Reader, put_varint, varint_len};
 use crate::schema::Shape;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -264,7 +262,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if matches!(self.shape, Shape::Any | Shape::Free) {
+        if matches!(self.shape, Shape::Any) {
             let raw = <&RawValue>::deserialize(deserializer)?.get();
             if raw != "null" {
                 let start = open(&mut self.encoder.out, self.key);
@@ -287,10 +285,6 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.shape {
             Shape::Text => self.encoder.put_bytes(self.key, text.as_bytes()),
-            Shape::Bytes => {
-                let bytes = BASE64_STANDARD.decode(text).unwrap_or_default();
-                self.encoder.put_bytes(self.key, &bytes);
-            }
             Shape::IntegerOrText => self.encoder.put_integer_or_text(self.key, Err(text)),
             Shape::Quantity => {
                 let start = open(&mut self.encoder.out, self.key);
@@ -307,7 +301,6 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         match self.shape {
             Shape::Integer | Shape::Long => self.encoder.put_number(self.key, number as u64),
             Shape::IntegerOrText => self.encoder.put_integer_or_text(self.key, Ok(number)),
-            Shape::Number => return self.visit_f64(number as f64),
             _ => {}
         }
         Ok(())
@@ -317,11 +310,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         self.visit_i64(number.cast_signed())
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        if let Shape::Number = self.shape {
-            self.encoder.out.extend_from_slice(self.key.bytes());
-            self.encoder.out.extend_from_slice(&number.to_le_bytes());
-        }
+    fn visit_f64<E: Error>(self, _number: f64) -> Result<(), E> {
         Ok(())
     }
 

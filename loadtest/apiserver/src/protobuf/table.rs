@@ -1,6 +1,6 @@
 //! The messages of the API's types, made from the table of types.
 
-use super::wire::{FIXED64, LENGTH, VARINT, key, put_field, put_varint};
+use super::wire::{LENGTH, VARINT, key, put_field, put_varint};
 use crate::schema::{Field, SCHEMA, Shape};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -180,7 +180,6 @@ fn at(numbers: &mut Numbers, number: u32) -> &mut Target {
 pub(super) fn wire_of(shape: &Shape) -> u8 {
     match shape {
         Shape::Integer | Shape::Long | Shape::Boolean => VARINT,
-        Shape::Number => FIXED64,
         Shape::List(item) => wire_of(item),
         _ => LENGTH,
     }
@@ -193,11 +192,7 @@ pub(super) fn put_absent(out: &mut Vec<u8>, number: u32, shape: &Shape) {
             put_varint(out, key(number, VARINT));
             out.push(0);
         }
-        Shape::Number => {
-            put_varint(out, key(number, FIXED64));
-            out.extend_from_slice(&[0; 8]);
-        }
-        Shape::Text | Shape::Bytes | Shape::Time | Shape::MicroTime => put_field(out, number, b""),
+        Shape::Text | Shape::Time | Shape::MicroTime => put_field(out, number, b""),
         Shape::IntegerOrText => put_field(out, number, b"\x08\0\x10\0\x1a\0"),
         Shape::Quantity => put_field(out, number, b"\x0a\x010"),
         Shape::Struct(index) => {
@@ -205,7 +200,7 @@ pub(super) fn put_absent(out: &mut Vec<u8>, number: u32, shape: &Shape) {
             put_zero(&mut inner, *index);
             put_field(out, number, &inner);
         }
-        Shape::Any | Shape::Free | Shape::List(_) | Shape::Map(_) => {}
+        Shape::Any | Shape::List(_) | Shape::Map(_) => {}
     }
 }
 

@@ -62,7 +62,6 @@ pub(super) struct Reader<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Raw<'a> {
     Number(u64),
-    Double(u64),
     Bytes(&'a [u8]),
     /// A value of a wire type that no field of Kubernetes has; it has been skipped.
     Other(u8),
@@ -72,7 +71,6 @@ impl Raw<'_> {
     pub(super) fn wire(self) -> u8 {
         match self {
             Self::Number(_) => VARINT,
-            Self::Double(_) => FIXED64,
             Self::Bytes(_) => LENGTH,
             Self::Other(wire) => wire,
         }
@@ -112,9 +110,8 @@ impl<'a> Reader<'a> {
         Ok(match wire {
             VARINT => Raw::Number(self.varint()?),
             FIXED64 => {
-                let (bytes, rest) = self.rest.split_first_chunk::<8>().ok_or(Fault::Eof)?;
-                self.rest = rest;
-                Raw::Double(u64::from_le_bytes(*bytes))
+                self.rest = self.rest.get(8..).ok_or(Fault::Eof)?;
+                Raw::Other(wire)
             }
             LENGTH => Raw::Bytes(self.bytes()?),
             FIXED32 => {

@@ -5,8 +5,6 @@
 use crate::kinds::Kind;
 use crate::schema::{Field, Rule, SCHEMA, Schema, Shape, go_name};
 use crate::status::{Answer, Refusal};
-use base64::prelude::BASE64_STANDARD;
-use base64::{DecodeError, Engine};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -77,7 +75,6 @@ impl Schema {
                     };
                     match self.structs[*index].field(name) {
                         Some(field) => self.find_unknown(value, &field.shape, &path, unknown),
-                        None if self.structs[*index].open => {}
                         None => unknown.push(path),
                     }
                 }
@@ -107,7 +104,7 @@ impl Schema {
                 return true;
             }
             let Ok(found) = kind.fields.binary_search_by(|f| f.name.cmp(name)) else {
-                return kind.open && name != "kind" && name != "apiVersion";
+                return false;
             };
             let field = &kind.fields[found];
             if value.is_null() {
@@ -136,10 +133,9 @@ impl Schema {
 
     fn normalise(&self, value: &mut Value, shape: &Shape) -> Result<(), Fault> {
         match (shape, &mut *value) {
-            (Shape::Any | Shape::Free, _)
+            (Shape::Any, _)
             | (Shape::Text | Shape::IntegerOrText, Value::String(_))
-            | (Shape::Boolean, Value::Bool(_))
-            | (Shape::Number, Value::Number(_)) => Ok(()),
+            | (Shape::Boolean, Value::Bool(_)) => Ok(()),
             (Shape::Integer | Shape::Long | Shape::IntegerOrText, Value::Number(number))
                 if number.is_i64() =>
             {
@@ -170,7 +166,6 @@ impl Schema {
                 *text = time(text, matches!(shape, Shape::MicroTime))?;
                 Ok(())
             }
-            (Shape::Bytes, Value::String(text)) => base64(text),
             (Shape::Quantity, Value::Number(number)) => {
                 *value = number.to_string().into();
                 Ok(())
@@ -183,14 +178,12 @@ impl Schema {
     fn go_type(&self, shape: &Shape) -> String {
         match shape {
             Shape::Text | Shape::Quantity => "string".to_owned(),
-            Shape::Bytes => "[]uint8".to_owned(),
             Shape::Integer | Shape::IntegerOrText => "int32".to_owned(),
             Shape::Long => "int64".to_owned(),
             Shape::Boolean => "bool".to_owned(),
-            Shape::Number => "float64".to_owned(),
             Shape::Time => "v1.Time".to_owned(),
             Shape::MicroTime => "v1.MicroTime".to_owned(),
-            Shape::Any | Shape::Free => "interface {}".to_owned(),
+            Shape::Any => "interface {}".to_owned(),
             Shape::List(item) => format!("[]{}", self.go_type(item)),
             Shape::Map(item) => format!("map[string]{}", self.go_type(item)),
             Shape::Struct(index) => format!("v1.{}", go_name(self.structs[*index].name)),
@@ -233,14 +226,12 @@ fn is_empty(value: &Value, field: &Field) -> bool {
 
 fn zero(shape: &Shape) -> Value {
     match shape {
-        Shape::Text | Shape::Bytes => "".into(),
-        Shape::Integer | Shape::Long | Shape::IntegerOrText | Shape::Number => 0.into(),
+        Shape::Text => "".into(),
+        Shape::Integer | Shape::Long | Shape::IntegerOrText => 0.into(),
         Shape::Boolean => false.into(),
         Shape::Quantity => "0".into(),
         Shape::Struct(_) => Map::new().into(),
-        Shape::Time | Shape::MicroTime | Shape::Any | Shape::Free | Shape::List(_) | Shape::Map(_) => {
-            Value::Null
-        }
+        Shape::Time | Shape::MicroTime | Shape::Any | Shape::List(_) | Shape::Map(_) => Value::Null,
     }
 }
 
@@ -262,17 +253,6 @@ fn time(text: &str, micros: bool) -> Result<String, Fault> {
     }
     let micro = at.as_microsecond().rem_euclid(1_000_000);
     Ok(format!("{}.{micro:06}Z", whole.to_string().trim_end_matches('Z')))
-}
-
-/// Go's decoder skips line breaks.
-fn base64(text: &mut String) -> Result<(), Fault> {
-    text.retain(|c| !matches!(c, '\r' | '\n'));
-    let at = match BASE64_STANDARD.decode(&text) {
-        Ok(_) => return Ok(()),
-        Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. }) => at,
-        Err(_) => text.len(),
-    };
-    Err(said(format!("illegal base64 data at input byte {at}")))
 }
 
 fn quantity(text: &str) -> Result<(), Fault> {

@@ -3,7 +3,6 @@
 use super::State;
 use crate::kinds::{Kind, Role};
 use crate::object::{Object, Owner};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The state of an object's owner.
@@ -17,11 +16,9 @@ pub(crate) enum Presence {
 }
 
 impl State {
-    /// The state of an owner of an object. `gone` has the kinds of owners that were removed lately: with a definition
-    /// also their kind goes, and they count as absent all the same.
-    pub(crate) fn presence(&self, object: &Object, owner: &Owner, gone: &BTreeMap<u128, Kind>) -> Presence {
-        let served = self.kinds.iter().find(|kind| owner.is_of(**kind));
-        let Some(kind) = served.or_else(|| gone.get(&owner.uid?)) else {
+    /// The state of an owner of an object.
+    pub(crate) fn presence(&self, object: &Object, owner: &Owner) -> Presence {
+        let Some(kind) = self.kinds.iter().find(|kind| owner.is_of(**kind)) else {
             return Presence::Unknown;
         };
         if kind.namespaced && object.namespace().is_empty() {
@@ -56,7 +53,7 @@ impl State {
                 self.dependents.entry(uid).or_default().insert(id.clone());
             }
             // Born without its owner.
-            if self.collects && self.presence(object, owner, &self.gone) == Presence::Absent {
+            if self.collects && self.presence(object, owner) == Presence::Absent {
                 self.suspects.insert(id.clone());
             }
         }
@@ -90,7 +87,7 @@ impl State {
         }
         if self.collects {
             if self.dependents.contains_key(&object.uid) {
-                self.gone.insert(object.uid, object.kind);
+                self.gone.insert(object.uid);
             }
             self.suspect_owners(object);
         }

@@ -2,10 +2,10 @@
 //! replayed. (tokio's `watch` wakes its receivers in a random order.)
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// The side that tells. The side that waits is told when it is dropped, too.
+/// The side that tells.
 #[derive(Debug, Default)]
 pub(super) struct Wake(Arc<Rounds>);
 
@@ -13,7 +13,6 @@ pub(super) struct Wake(Arc<Rounds>);
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     count: AtomicU64,
-    ended: AtomicBool,
     notify: Notify,
 }
 
@@ -23,10 +22,6 @@ pub(crate) struct Woken {
     rounds: Arc<Rounds>,
     seen: u64,
 }
-
-/// The end of the side that tells: no more is told.
-#[derive(Debug)]
-pub(crate) struct Ended;
 
 impl Rounds {
     pub(super) fn wake(&self) {
@@ -48,13 +43,6 @@ impl Wake {
     }
 }
 
-impl Drop for Wake {
-    fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::Release);
-        self.0.notify.notify_waiters();
-    }
-}
-
 impl Woken {
     /// Marks what was told until now as known.
     pub(crate) fn mark_unchanged(&mut self) {
@@ -62,17 +50,14 @@ impl Woken {
     }
 
     /// Waits until there is more than is known.
-    pub(crate) async fn changed(&mut self) -> Result<(), Ended> {
+    pub(crate) async fn changed(&mut self) {
         loop {
             // It is told what happens from here on, though it is not polled yet.
             let told = self.rounds.notify.notified();
             let count = self.rounds.count.load(Ordering::Acquire);
             if count != self.seen {
                 self.seen = count;
-                return Ok(());
-            }
-            if self.rounds.ended.load(Ordering::Acquire) {
-                return Err(Ended);
+                return;
             }
             told.await;
         }
@@ -91,21 +76,14 @@ mod tests {
         assert!(early.changed().now_or_never().is_none());
         wake.rounds().wake();
         let mut late = wake.subscribe();
-        assert!(early.changed().now_or_never().unwrap().is_ok());
+        assert!(early.changed().now_or_never().is_some());
         for woken in [&mut early, &mut late] {
             assert!(woken.changed().now_or_never().is_none());
         }
         wake.rounds().wake();
         late.mark_unchanged();
         assert!(late.changed().now_or_never().is_none());
-        drop(wake);
-        assert!(
-            early.changed().now_or_never().unwrap().is_ok(),
-            "more came before the end"
-        );
-        for woken in [&mut early, &mut late] {
-            assert!(woken.changed().now_or_never().unwrap().is_err());
-        }
+        assert!(early.changed().now_or_never().is_some());
     }
 
     #[tokio::test]
@@ -115,7 +93,7 @@ mod tests {
         for number in 0..20 {
             let (mut woken, order) = (wake.subscribe(), order.clone());
             tokio::spawn(async move {
-                woken.changed().await.unwrap();
+                woken.changed().await;
                 order.lock().push(number);
             });
         }

@@ -411,7 +411,7 @@ async fn reviews_answer_from_the_same_tables() {
     let (_, said) = ask(&server, "t-operator", "POST", own, body.clone()).await;
     assert_eq!(said["status"]["allowed"], false);
     let (_, groups) = ask(&server, "t-reader", "GET", "/apis", Value::Null).await;
-    assert_eq!(groups["groups"].as_array().unwrap().len(), 7);
+    assert_eq!(groups["groups"].as_array().unwrap().len(), 6);
     // Without access control there is no user to review.
     server.set_access(None);
     assert_eq!(ask(&server, "t-reader", "POST", own, body).await.0, 404);

@@ -6,8 +6,6 @@ mod applies;
 mod client;
 mod collector;
 mod conformance;
-mod custom;
-mod definitions;
 mod deletion;
 mod fault_plans;
 mod fault_requests;

@@ -2,24 +2,10 @@
 
 use crate::client::{Answer, Api, PODS, SERVICES, SLICES, pod, service, slice};
 use crate::conformance::clean;
-use crate::protobuf::{
-    BENCH, METADATA, METADATA_LIST, NAME, PROTOBUF, WATCH, bench, get, message, send, stream, write,
-};
-use crate::wire::{self, all, at, envelope, event, frames, open};
+use crate::protobuf::{BENCH, METADATA_LIST, NAME, PROTOBUF, WATCH, bench, get, message, send, write};
+use crate::wire::{self, all, at, envelope, open};
 use memory_apiserver::{Config, Protobuf};
 use serde_json::{Value, json};
-
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
-const WIDGET: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.com}
-spec:
-  group: example.com
-  scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
-";
 
 /// Objects that have a bit of everything.
 async fn zoo(api: &Api) -> Vec<String> {
@@ -49,14 +35,6 @@ async fn zoo(api: &Api) -> Vec<String> {
         (PODS.to_owned(), rich),
         (SERVICES.to_owned(), service("s")),
         (SLICES.to_owned(), slice("s")),
-        (
-            format!("{core}/secrets"),
-            json!({"metadata": {"name": "s"}, "data": {"a": "AAEC/w==", "b": ""}, "stringData": {"c": "text"}}),
-        ),
-        (
-            format!("{core}/configmaps"),
-            json!({"metadata": {"name": "c"}, "data": {"a": "x\ny"}, "binaryData": {"b": "//79"}}),
-        ),
         (
             format!("{core}/endpoints"),
             json!({"metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 1}]}]}),
@@ -216,52 +194,12 @@ async fn bodies_that_are_none() {
     let known = wire::field(1, &wire::field(1, b"c"));
     let body = envelope(
         "v1",
-        "ConfigMap",
+        "Endpoints",
         &[known, b"\x7a\x01x\xf8\x07\x01".to_vec()].concat(),
     );
-    let path = "/api/v1/namespaces/ns/configmaps?fieldValidation=Strict";
+    let path = "/api/v1/namespaces/ns/endpoints?fieldValidation=Strict";
     let answer = send(&api, "POST", path, "*/*", &body).await;
     assert_eq!(answer.status, 201, "{}", answer.body);
-}
-
-#[tokio::test(start_paused = true)]
-async fn custom_resources_have_metadata_alone() {
-    let api = Api::new(Config::default().gc(false).seed(1).objects(WIDGET)).await;
-    api.create(
-        WIDGETS,
-        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}),
-    )
-    .await;
-    let one = format!("{WIDGETS}/w");
-    for path in [WIDGETS, &one, &format!("{WIDGETS}?watch=1&timeoutSeconds=1")] {
-        let answer = get(&api, path, PROTOBUF).await;
-        assert_eq!((answer.status, answer.media.as_str()), (406, PROTOBUF), "{path}");
-        let both = get(&api, path, &format!("{PROTOBUF},application/json")).await;
-        assert_eq!(
-            (both.status, both.media.as_str()),
-            (200, "application/json"),
-            "{path}"
-        );
-    }
-    let partial = get(&api, &one, METADATA).await;
-    assert_eq!((partial.status, partial.media.as_str()), (200, PROTOBUF));
-    assert_eq!(wire::text(open(&partial.raw).1, &[1, 1]), "w");
-    let list = get(&api, WIDGETS, METADATA_LIST).await;
-    assert_eq!(wire::text(open(&list.raw).1, &[2, 1, 1]), "w");
-    let bytes = stream(&api, &format!("{WIDGETS}?watch=1&timeoutSeconds=1"), METADATA).await;
-    assert_eq!(wire::text(event(frames(&bytes).0[0]).2, &[1, 1]), "w");
-    let body = envelope("example.com/v1", "Widget", b"");
-    for (method, path) in [("POST", WIDGETS), ("PUT", &one)] {
-        let answer = send(&api, method, path, "application/json", &body).await;
-        assert_eq!(answer.status, 415, "{}", answer.body);
-    }
-    let options = envelope("meta.k8s.io/v1", "DeleteOptions", b"");
-    assert_eq!(
-        send(&api, "DELETE", &one, "application/json", &options)
-            .await
-            .status,
-        200
-    );
 }
 
 #[tokio::test(start_paused = true)]
