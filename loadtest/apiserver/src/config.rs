@@ -121,8 +121,8 @@ impl Config {
         Self { max_body, ..self }
     }
 
-    /// Whether `managedFields` are kept for every object, as a cluster keeps them; else, and by default, only for those
-    /// that were applied on the server's side.
+    /// Whether `managedFields` of every object name the managers that wrote it, with their last times; else, and by default,
+    /// only those of objects that were applied on the server's side.
     pub fn managed_fields(self, managed_fields: bool) -> Self {
         Self {
             managed_fields,

@@ -2,7 +2,7 @@
 
 use crate::kinds::Kind;
 use crate::kubectl::STRATEGIC;
-use crate::managed::Applied;
+use crate::managed;
 use crate::query::Query;
 use crate::reply::media_type;
 use crate::status::{Answer, Refusal};
@@ -26,7 +26,7 @@ pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Ans
                 why,
             ));
         }
-        return Ok(Change::Apply(Applied::parse(kind, body, query.flag("force"))?));
+        return Ok(Change::Apply(managed::configuration(kind, body)?));
     }
     if query.get("force").is_some() {
         let why = "Forbidden: may not be specified for non-apply patch";

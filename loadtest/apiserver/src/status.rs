@@ -90,13 +90,6 @@ impl Refusal {
         Box::new(Self::new(409, "Conflict", message).about(kind, name))
     }
 
-    /// An apply that changes fields of other managers.
-    pub(crate) fn apply_conflict(message: String, causes: Vec<Cause>) -> Box<Self> {
-        let mut refusal = Self::general(409, "Conflict", message);
-        refusal.causes = causes;
-        Box::new(refusal)
-    }
-
     /// A patch a client wanted to be read strictly.
     pub(crate) fn invalid_patch(why: &str) -> Box<Self> {
         let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {why}"));

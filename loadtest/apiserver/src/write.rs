@@ -4,7 +4,7 @@ use crate::accept::{Body, Media};
 use crate::cause::Faults;
 use crate::json::{list, number, text};
 use crate::kinds::{Kind, Role};
-use crate::managed::{self, Applied, Writer};
+use crate::managed::{self, Writer};
 use crate::object::{Draft, Object, key_of};
 use crate::query::Query;
 use crate::route::{ObjectTarget, Sub};
@@ -21,16 +21,13 @@ const NAME_TRIES: usize = 8;
 /// The part of a prefix that is kept: five characters follow, and a name has 63.
 const PREFIX: usize = 58;
 
-/// The place where an object says which manager owns what of it.
-const OWNERS: &str = "/metadata/managedFields";
-
 /// How an object is to be changed.
 pub(crate) enum Change {
     Replace(Replacement),
     Merge(Value),
     Strategic(Value),
     Json(json_patch::Patch),
-    Apply(Applied),
+    Apply(Value),
 }
 
 /// An object that takes another's place. It is used up by a try; another try reads it again, which is rare.
@@ -95,13 +92,16 @@ impl Write<'_> {
         self.query.text("fieldValidation") == "Strict"
     }
 
-    fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
-        Writer {
+    /// Notes in an object that it was written.
+    fn note(&self, applies: bool, object: &mut Value) {
+        let writer = Writer {
             manager: self.manager,
             kind: self.target.kind,
             sub: self.target.sub,
-            now,
-        }
+            applies,
+            now: &self.store.clock.time(),
+        };
+        managed::note(writer, object);
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn create(write: Write<'_>, body: Body<'_>) -> Answer<Written> {
     let mut value = registry::decode(target.kind, body, write.is_strict())?;
     adopt_namespace(target.kind, &mut value, &target.namespace)?;
     let dry = is_dry(write.query)?;
-    let object = create_value(write, &value, dry)?;
+    let object = create_value(write, &value, false, dry)?;
     Ok((object, true))
 }
 
@@ -179,7 +179,7 @@ fn check_quota(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     Ok(())
 }
 
-fn create_value(write: Write<'_>, value: &Value, dry: bool) -> Answer<Arc<Object>> {
+fn create_value(write: Write<'_>, value: &Value, applies: bool, dry: bool) -> Answer<Arc<Object>> {
     let (store, kind) = (write.store, write.target.kind);
     check_namespace(store, kind, value)?;
     check_quota(store, kind, value)?;
@@ -196,7 +196,7 @@ fn create_value(write: Write<'_>, value: &Value, dry: bool) -> Answer<Arc<Object
             let kept: String = prefix.chars().take(PREFIX).collect();
             value["metadata"]["name"] = format!("{kept}{}", store.suffix()).into();
         }
-        let made = create_once(write, value, dry);
+        let made = create_once(write, value, applies, dry);
         tries += 1;
         match made {
             Err(refusal) if generates && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
@@ -205,7 +205,7 @@ fn create_value(write: Write<'_>, value: &Value, dry: bool) -> Answer<Arc<Object
     }
 }
 
-fn create_once(write: Write<'_>, mut value: Value, dry: bool) -> Answer<Arc<Object>> {
+fn create_once(write: Write<'_>, mut value: Value, applies: bool, dry: bool) -> Answer<Arc<Object>> {
     let (store, kind) = (write.store, write.target.kind);
     if let Some(metadata) = value["metadata"].as_object_mut() {
         for field in [
@@ -225,8 +225,11 @@ fn create_once(write: Write<'_>, mut value: Value, dry: bool) -> Answer<Arc<Obje
         Role::Service => Some(registry::service::allocate(store, kind, &mut value, None)?),
         _ => None,
     };
-    if store.config.managed_fields && !managed::is_applied(&value) {
-        managed::note_creation(write.writer(&store.clock.time()), &mut value);
+    if applies || store.config.managed_fields {
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        write.note(applies, &mut value);
     }
     let draft = Draft::new(kind, &value);
     if dry {
@@ -313,11 +316,11 @@ fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<
     let target = write.target;
     let kind = target.kind;
     match change {
-        Change::Apply(applied) if target.sub == Sub::Main => {
-            let mut value = managed::create(write.writer(&write.store.clock.time()), applied)?;
+        Change::Apply(config) if target.sub == Sub::Main => {
+            let mut value = registry::decode_value(kind, config.clone())?;
             check_identity(target, &value)?;
             adopt_namespace(kind, &mut value, &target.namespace)?;
-            Ok((create_value(write, &value, dry)?, true))
+            Ok((create_value(write, &value, true, dry)?, true))
         }
         Change::Replace(replacement) if kind.create_on_update && target.sub == Sub::Main => {
             let mut value = replacement.take()?;
@@ -329,34 +332,23 @@ fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<
             {
                 return Err(Refusal::not_found(kind, &target.name));
             }
-            Ok((create_value(write, &value, dry)?, true))
+            Ok((create_value(write, &value, false, dry)?, true))
         }
         _ => Err(Refusal::not_found(kind, &target.name)),
     }
 }
 
-/// The object as a change wants it, and whether the change has given its fields other owners.
-fn changed(
-    write: Write<'_>,
-    old: &Arc<Object>,
-    old_value: &Value,
-    change: &mut Change,
-) -> Answer<(Value, bool)> {
+/// The object as a change wants it.
+fn changed(write: Write<'_>, old: &Arc<Object>, old_value: &Value, change: &mut Change) -> Answer<Value> {
     let kind = write.target.kind;
-    let mut handed_over = false;
     let value = match change {
-        Change::Replace(replacement) => return Ok((replacement.take()?, false)),
-        Change::Apply(applied) => {
-            let applied = managed::apply(write.writer(&write.store.clock.time()), applied, old_value)?;
-            check_identity(write.target, &applied.0)?;
-            return Ok(applied);
-        }
+        Change::Replace(replacement) => return replacement.take(),
         Change::Merge(patch) => {
             let mut value = old_value.clone();
             merge(&mut value, patch.clone());
             value
         }
-        Change::Strategic(patch) => {
+        Change::Strategic(patch) | Change::Apply(patch) => {
             let mut value = old_value.clone();
             kubectl::merge_strategically(kind, &mut value, patch.clone())?;
             value
@@ -365,8 +357,6 @@ fn changed(
             // It may look at kind and version too.
             let mut value = old.value();
             json_patch::patch(&mut value, patch).map_err(|_| Refusal::unprocessable(kind, old.name()))?;
-            // So kubectl takes over what it owned before it applied on the server's side.
-            handed_over = value.pointer(OWNERS) != old_value.pointer(OWNERS);
             value
         }
     };
@@ -377,7 +367,7 @@ fn changed(
     }
     let value = registry::decode_value(kind, value)?;
     check_identity(write.target, &value)?;
-    Ok((value, handed_over))
+    Ok(value)
 }
 
 /// None when the stored object changed meanwhile.
@@ -390,11 +380,16 @@ fn update_once(
     let Write { store, target, .. } = write;
     let kind = target.kind;
     let old_value = old.content();
-    let (mut new, handed_over) = changed(write, old, &old_value, change)?;
+    let mut new = changed(write, old, &old_value, change)?;
     let asked = text(&new, "/metadata/resourceVersion").to_owned();
     check_version(kind, old, &asked)?;
     delete::check_uid(kind, old, text(&new, "/metadata/uid"))?;
+    let is_tracked = managed::is_tracked(&old_value, store.config.managed_fields);
+    let clears = managed::asks_to_clear(&new);
     keep_system_fields(&mut new, &old_value);
+    if clears && let Some(metadata) = new["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
     registry::prepare_update(kind, target.sub, &mut new, &old_value);
     registry::check_update(kind, target.sub, &new, &old_value)?;
     let claims = match (kind.role, target.sub) {
@@ -407,15 +402,14 @@ fn update_once(
         _ => None,
     };
     new["metadata"]["resourceVersion"] = old.rv.to_string().into();
-    let was_tracked = old_value.pointer(OWNERS).is_some();
-    let cleared = managed::clear(&mut new) && was_tracked;
-    if is_unchanged(&mut new, &old_value) && !handed_over && !cleared {
+    // The managers alone are no change.
+    if is_unchanged(&new, &old_value) && !(clears && is_tracked) {
         return Ok(Some(Arc::clone(old)));
     }
     // Once cleared, an object is not tracked until a manager applies it.
-    let tracked = store.config.managed_fields && was_tracked && !cleared;
-    if !matches!(change, Change::Apply(_)) && (tracked || managed::is_applied(&new)) {
-        managed::note(write.writer(&store.clock.time()), &old_value, &mut new);
+    let applies = matches!(change, Change::Apply(_));
+    if applies || (is_tracked && !clears) {
+        write.note(applies, &mut new);
     }
     let draft = Draft::new(kind, &new);
     if dry {
@@ -479,28 +473,22 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
             metadata.insert(field.into(), value.clone());
         }
     }
-    if let (false, Some(fields)) = (metadata.contains_key("managedFields"), old.get("managedFields")) {
-        metadata.insert("managedFields".into(), fields.clone());
+    if let (false, Some(managers)) = (metadata.contains_key("managedFields"), old.get("managedFields")) {
+        metadata.insert("managedFields".into(), managers.clone());
     }
 }
 
-/// Whether nothing but the bookkeeping of field managers differs.
-fn is_unchanged(new: &mut Value, old: &Value) -> bool {
-    let Some(metadata) = new["metadata"].as_object_mut() else {
-        return false;
+/// Whether nothing but `managedFields` differs.
+fn is_unchanged(new: &Value, old: &Value) -> bool {
+    let same = |new: &Value, old: &Value, but: &str| {
+        let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
+            return new == old;
+        };
+        let count = |fields: &Map<String, Value>| fields.len() - usize::from(fields.contains_key(but));
+        let mut fields = new.iter().filter(|(name, _)| *name != but);
+        count(new) == count(old) && fields.all(|(name, value)| old.get(name) == Some(value))
     };
-    let managed = metadata.remove("managedFields");
-    let mut same = metadata.iter().all(|(k, v)| old["metadata"].get(k) == Some(v));
-    if let Some(old) = old["metadata"].as_object() {
-        same &= old.len() - usize::from(old.contains_key("managedFields")) == metadata.len();
-    }
-    if let Some(managed) = managed {
-        metadata.insert("managedFields".into(), managed);
-    }
-    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
-        return false;
-    };
-    same && new.len() == old.len() && new.iter().all(|(k, v)| k == "metadata" || old.get(k) == Some(v))
+    same(new, old, "metadata") && same(&new["metadata"], &old["metadata"], "managedFields")
 }
 
 /// Whether an update removed the last that held up a deletion.

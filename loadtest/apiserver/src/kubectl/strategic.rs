@@ -132,9 +132,12 @@ fn merge_items(kind: Kind, key: &str, items: &mut Vec<Value>, mut patch: Vec<Val
             let why = format!("map: {patch} does not contain declared merge key: {key}");
             return Err(Refusal::internal(&why));
         }
-        let at = items.iter().position(|item| item[key] == *id);
+        // A number may be that of two ports.
+        let protocol = &patch["protocol"];
+        let is_it = |item: &Value| item[key] == *id && (protocol.is_null() || item["protocol"] == *protocol);
+        let at = items.iter().position(is_it);
         match at {
-            _ if patch[DIRECTIVE] == "delete" => items.retain(|item| item[key] != *id),
+            _ if patch[DIRECTIVE] == "delete" => items.retain(|item| !is_it(item)),
             Some(at) => field(kind, "", &mut items[at], patch)?,
             None => {
                 let mut fresh = Value::Null;
