@@ -16,7 +16,6 @@ pub mod demo;
 mod fill;
 mod filled;
 mod generator;
-mod goals;
 mod kinds;
 mod measure;
 mod objects;

@@ -3,7 +3,7 @@
 pub(super) mod claims;
 pub(super) mod watchers;
 
-use super::model::{Budget, Goal, Latency, Process, Report, WriteCounts};
+use super::model::{Budget, Latency, Process, Report, WriteCounts};
 use super::runs::Run;
 use super::spread::{ENOUGH, Spread};
 use super::{flags, format};
@@ -195,11 +195,6 @@ pub(super) fn durations(latency: &Latency) -> [String; 5] {
             format::NONE.to_owned()
         }
     })
-}
-
-/// Whether a goal is met, as text.
-pub(super) fn met(goal: &Goal) -> &'static str {
-    if goal.met { "met" } else { "missed" }
 }
 
 /// The figures of writes as text; long numbers may have to be short.

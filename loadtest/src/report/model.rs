@@ -31,8 +31,6 @@ pub struct Report {
     pub verdict: Verdict,
     /// The phases in their order.
     pub phases: Vec<Phase>,
-    /// The figures that the profile is run for.
-    pub goals: Vec<Goal>,
     /// The changes that were made to pods and Services.
     pub changes: Changes,
     /// From the API server's answer to a change until the slice that shows it arrived at a watching client.
@@ -119,20 +117,6 @@ pub struct Phase {
     pub slices_written: u64,
     /// How often that one of them was written that was written most.
     pub most_writes: u64,
-}
-
-/// A figure that a profile is run for, and the limit that it is held against.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Goal {
-    /// The figure's name.
-    pub name: String,
-    /// The limit, as text.
-    pub limit: String,
-    /// The figure, as text.
-    pub measured: String,
-    /// The limit is kept.
-    pub met: bool,
 }
 
 /// How long the controller held back writes that were ready, because of `--kube-api-qps` or because the API server had

@@ -97,7 +97,7 @@ fn sections(runs: &[Run<'_>]) -> Markup {
             @if is_measured { (rendered(&plots::processes(runs))) } @else { p.explain { "No process was measured." } }
             @if let Some(report) = one.filter(|_| is_measured) { (processes_table(report)) }
         }
-        @if let Some(report) = one { (phases(report)) (goals(report)) }
+        @if let Some(report) = one { (phases(report)) }
         @if one.is_some() {
             section {
                 h2 { "The run" }
@@ -468,30 +468,6 @@ fn phases(report: &Report) -> Markup {
                 @if !restarts.is_empty() {
                     (table("Restarts", "figures", &RESTARTS, &restarts))
                 }
-            }
-        }
-    }
-}
-
-fn goals(report: &Report) -> Markup {
-    const HEAD: [&str; 4] = ["", "measured", "at most", ""];
-    let rows: Vec<_> = report
-        .goals
-        .iter()
-        .map(|goal| {
-            let cells = [&goal.measured, &goal.limit].map(Clone::clone);
-            row(
-                &goal.name,
-                &HEAD,
-                cells.into_iter().chain([figures::met(goal).to_owned()]),
-            )
-        })
-        .collect();
-    html! {
-        @if !rows.is_empty() {
-            section {
-                h2 { "Goals" }
-                (table("Goals", "figures", &HEAD, &rows))
             }
         }
     }

@@ -71,7 +71,6 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     table.processes(report);
     table.rest(report);
     table.rounds(report);
-    table.goals(report);
     table.budgets(report);
     table.verdict(report);
     table.text
@@ -233,17 +232,6 @@ impl Table {
                 "Restarted",
                 cut(&signal, 16)
             ));
-        }
-    }
-
-    fn goals(&mut self, report: &Report) {
-        for goal in &report.goals {
-            let (name, measured, limit) = (clean(&goal.name), clean(&goal.measured), clean(&goal.limit));
-            let paint = if goal.met { Paint::good } else { Paint::bad };
-            let judgement = paint(self.paint, figures::met(goal));
-            self.line("");
-            self.line(&cut(&name, WIDTH));
-            self.line(&format!("  {measured}, at most {limit}: {judgement}"));
         }
     }
 

@@ -14,8 +14,7 @@ use std::time::Duration;
 /// Flags of `loadtest run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Load profile (steady, rolling-update, node-loss, scale, flap, restart, huge-service, many-services,
-    /// service-churn, mix, demo, mirror, leader, sandbox, zone-loss or mega), or a YAML file of phases
+    /// Load profile (steady, rolling-update, restart, demo, sandbox or zone-loss), or a YAML file of phases
     #[arg(value_name = "PROFILE", value_parser = Source::parse)]
     pub(super) source: Source,
     #[command(flatten)]
@@ -45,7 +44,7 @@ pub struct Args {
     /// Title of this run in the report; by default the profile and the size
     #[arg(long)]
     pub(super) title: Option<String>,
-    /// How long the controller may take to be in sync, at its start and after the last change; 60s, or 10m for mega, and at
+    /// How long the controller may take to be in sync, at its start and after the last change; 60s, and at
     /// its start 40ms for each Service if that is longer
     #[arg(long, value_parser = duration)]
     pub(super) time_limit: Option<Duration>,

@@ -1,7 +1,6 @@
 //! Creates everything that a run begins with.
 
 use super::objects;
-use super::sizes::Layout;
 use super::world::{Pod, State, World};
 use crate::api::{self, Http, Resource};
 use memory_apiserver::ApiServer;
@@ -44,13 +43,6 @@ pub(super) async fn fill(
     create_all(http, Resource::Services, bodies, &progress).await?;
     let before = services().count() as u64;
     let progress = |pods| progress(before + pods);
-    if world.layout == Layout::Mirror {
-        let endpoints = world.services.iter().map(|service| {
-            let namespace = world.namespaces[service.namespace].clone();
-            (namespace, objects::endpoints(world, service))
-        });
-        return create_all(http, Resource::Endpoints, endpoints, |_| ()).await;
-    }
     match server.filter(|_| world.layout.has_like_pods()) {
         Some(server) => restore(http, server, world, progress).await,
         None => pods(http, world, progress).await,

@@ -95,7 +95,7 @@ impl Filled {
         let session = self.session().await?;
         let (outputs, services) = {
             let world = self.world.lock();
-            (measure::written(&session, &world), world.outputs())
+            (session.options().outputs, world.outputs())
         };
         let scope = Scope {
             outputs,

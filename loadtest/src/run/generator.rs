@@ -1,8 +1,6 @@
 //! Changes the cluster when changes are due, and has the watch wait for what they lead to.
 
-mod address;
 mod claim;
-mod lead;
 mod services;
 mod tally;
 mod zone;
@@ -159,7 +157,6 @@ impl Generator {
                     join(&mut operations).await?;
                     pace.not_before(Instant::now());
                 }
-                Next::Pause(pause) => pace.not_before(Instant::now() + pause),
                 Next::Done if end.is_none() => break,
                 Next::Done => {
                     join(&mut operations).await?;
@@ -198,11 +195,6 @@ impl Generator {
                     self.put_back(pod);
                 }
             }
-            Operation::Lose(pod) => {
-                if !self.ready(pod) || self.set_ready(pod, false, due).await {
-                    self.put_back(pod);
-                }
-            }
             Operation::Start { group, count } => {
                 self.start(group, due).await;
                 for _ in 1..count {
@@ -224,26 +216,11 @@ impl Generator {
                     self.end(pod, Instant::now()).await;
                 }
             }
-            Operation::Evict(pod) => {
-                if let Some(group) = self.group(pod)
-                    && self.change(pod, State::Gone, due, Change::Delete(0)).await
-                {
-                    self.start(group, Instant::now()).await;
-                }
-            }
             Operation::Empty { namespace, zone } => self.empty(namespace, zone, due).await,
-            Operation::Node { node, up } => {
+            Operation::Silence(node) => {
                 let path = Resource::Nodes.path("", &self.world.lock().nodes[node].name) + "/status";
-                let patch = objects::node_status(up);
+                let patch = objects::node_status(false);
                 self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
-            }
-            Operation::Address(service) => {
-                self.set_address(service, due).await;
-                self.world.lock().services[service].busy = false;
-            }
-            Operation::Lead(service) => {
-                self.lead(service, due).await;
-                self.world.lock().services[service].busy = false;
             }
             Operation::Claim(group) => self.claim(group, phase, due).await,
             Operation::Service(service, edit) => {

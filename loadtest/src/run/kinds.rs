@@ -64,11 +64,6 @@ pub(super) enum Kind {
     ExternalName,
     TwoProtocols,
     Sidecar,
-    /// Has no selector, and Endpoints that another client maintains, which are mirrored. Its pods are only addresses in
-    /// them.
-    Mirrored,
-    /// Has no selector, and an annotation that names a Lease: the pod that holds it is published, and no other.
-    Led,
 }
 
 // === impl Kind ===
@@ -94,10 +89,7 @@ impl Kind {
 
     /// Its slices and its Endpoints follow from its selector.
     pub(super) fn has_selector(self) -> bool {
-        !matches!(
-            self,
-            Self::NoSelector | Self::ExternalName | Self::Mirrored | Self::Led
-        )
+        !matches!(self, Self::NoSelector | Self::ExternalName)
     }
 
     pub(super) fn family_policy(self) -> Option<&'static str> {
@@ -150,8 +142,6 @@ impl Kind {
             Self::ExternalName => "external",
             Self::TwoProtocols => "dns",
             Self::Sidecar => "mesh",
-            Self::Mirrored => "mirrored",
-            Self::Led => "led",
         }
     }
 }

@@ -10,7 +10,7 @@ use super::session::Session;
 use super::sizes::Layout;
 use super::usage::{MeasuredProcess, name_of};
 use super::world::World;
-use super::{fill, goals, objects};
+use super::{fill, objects};
 use crate::api::{Http, Resource};
 use crate::controller::{self, Server};
 use crate::figures::{number, time};
@@ -90,7 +90,7 @@ pub(super) async fn measure_filled(
     let http = Http::new(session.writing.clone());
     let (scope, exceeds_endpoints, followed) = {
         let world = world.lock();
-        let outputs = written(session, &world);
+        let outputs = session.options().outputs;
         let scope = Scope {
             outputs,
             label: Some(world.label()),
@@ -141,7 +141,6 @@ pub(super) async fn measure_filled(
         let finish = async { Ok(watchers.finish(begun, session.time_limit()).await) };
         record::add(&mut report, processes.during(finish).await?);
     }
-    report.goals = goals::goals(&session.plan, &report);
     let pods = world.lock().pod_count();
     Ok(Measured {
         report,
@@ -152,17 +151,9 @@ pub(super) async fn measure_filled(
     })
 }
 
-/// The outputs that the controller writes for a cluster.
-pub(super) fn written(session: &Session<'_>, world: &World) -> Outputs {
-    let mut outputs = session.options().outputs;
-    // There, Endpoints are what the generator changes, and slices what the controller writes.
-    outputs.endpoints &= !matches!(world.layout, Layout::Mirror | Layout::Leader);
-    outputs
-}
-
-/// Returns the written outputs whose latencies are measured.
+/// Returns the outputs whose latencies are measured.
 pub(super) fn followed(session: &Session<'_>, world: &World) -> Outputs {
-    let mut outputs = written(session, world);
+    let mut outputs = session.options().outputs;
     // There, Endpoints may be of several groups, of which it is not known whether they show all.
     outputs.endpoints &= world.layout != Layout::Demo && world.fits_endpoints();
     outputs
@@ -392,7 +383,7 @@ impl Run<'_> {
         stage: &Stage,
         limit: Duration,
     ) -> anyhow::Result<Settled> {
-        let Session { plan, watching, .. } = self.session;
+        let watching = &self.session.watching;
         let options = self.session.options();
         let show = || {
             let [slices, endpoints] = self.seen.present().map(|count| count as u64);
@@ -412,11 +403,7 @@ impl Run<'_> {
             (of_slices && slices < fewest) || (of_endpoints && endpoints < fewest)
         };
         let settling = settle::settle(self.seen, limit, is_missing, async || {
-            if plan.is_mega() {
-                oracle::check_by_namespaces(watching, &options, &self.label).await
-            } else {
-                oracle::check_labelled(watching, &options, &self.label).await
-            }
+            oracle::check_labelled(watching, &options, &self.label).await
         });
         processes.during(every_so_often(show, settling)).await
     }

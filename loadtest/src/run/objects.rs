@@ -5,7 +5,7 @@ use super::sizes::Layout;
 use super::world::{Node, Pod, Selection, Service, State, World};
 use crate::names::LABEL;
 use crate::objects::{ZONE_LABEL, condition, names, namespaced, object, pod_status, seconds};
-use crate::observe::{PodNumber, pod_ip};
+use crate::observe::pod_ip;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -87,54 +87,9 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
                 "service.kubernetes.io/topology-mode": "Auto",
             });
         }
-        Kind::Led => body["metadata"]["annotations"] = json!({ "endpointd.io/leader": service.name }),
         _ => {}
     }
     body
-}
-
-/// The Lease of a Service that follows one, held by a pod from now on. Serves as a patch, too.
-pub(super) fn lease(world: &World, service: &Service, holder: &Pod) -> Value {
-    let mut body = object("Lease", &service.name, json!({ LABEL: world.run }));
-    body["metadata"]["namespace"] = json!(world.namespaces[service.namespace]);
-    body["spec"] = json!({
-        "holderIdentity": format!("{}_{}", pod_name(world, holder), holder.number),
-        // No holder renews it here.
-        "leaseDurationSeconds": 86_400,
-        "renewTime": now_micros(),
-    });
-    body
-}
-
-/// The Endpoints of a Service without a selector, with the addresses of the group that it would select.
-pub(super) fn endpoints(world: &World, service: &Service) -> Value {
-    let labels = service_labels(world, service);
-    let mut body = object("Endpoints", &service.name, labels);
-    body["metadata"]["namespace"] = json!(world.namespaces[service.namespace]);
-    body["subsets"] = subsets(world, service, None);
-    body
-}
-
-/// The subsets of such Endpoints. The readiness of one pod may be given.
-pub(super) fn subsets(world: &World, service: &Service, given: Option<(PodNumber, bool)>) -> Value {
-    let Selection::Group(group) = service.selection else {
-        return json!([]);
-    };
-    let (mut ready, mut others) = (Vec::new(), Vec::new());
-    for pod in world.groups[group]
-        .members
-        .iter()
-        .filter_map(|pod| world.pod(*pod))
-    {
-        let is_ready = match given {
-            Some((number, is_ready)) if number == pod.number => is_ready,
-            _ => pod.ready(),
-        };
-        let addresses = if is_ready { &mut ready } else { &mut others };
-        addresses.extend(pod_ips(world, pod).into_iter().map(|ip| json!({ "ip": ip })));
-    }
-    let ports = json!([{ "name": "http", "port": PORT, "protocol": "TCP" }]);
-    json!([{ "addresses": ready, "notReadyAddresses": others, "ports": ports }])
 }
 
 /// The Service's labels; the patch of a label edit, too.
@@ -353,10 +308,6 @@ pub(super) fn pod_patch(world: &World, pod: &Pod, state: State) -> Value {
         (_, State::Running { ready } | State::Ending { ready }) => readiness(ready),
         (_, State::Pending | State::Gone) => json!({}),
     }
-}
-
-fn now_micros() -> String {
-    format!("{:.6}", Timestamp::now())
 }
 
 fn now() -> String {

@@ -21,34 +21,14 @@ pub(super) enum Profile {
     Steady,
     /// A share of the Services has its pods replaced: new ones first, then old ones are drained, wave by wave.
     RollingUpdate,
-    /// All pods of some nodes stop being ready at once, and later are deleted and replaced on other nodes.
-    NodeLoss,
-    /// From no pods to all, and back to none.
-    Scale,
-    /// A few pods change their readiness fast.
-    Flap,
     /// The controller is ended and started again while the readiness of pods changes.
     Restart,
-    /// One set of pods with a Service that has a cluster IP, and a headless one.
-    HugeService,
-    /// Many Services over the same pods, in one namespace.
-    ManyServices,
-    /// Services are created, edited, deleted, and deleted and created again at once.
-    ServiceChurn,
-    /// Groups of 250, 30 and 5 pods, whose readiness changes, and which are replaced and scaled now and then.
-    Mix,
     /// Services of every sort, whose pods change, are replaced and scaled, and which are edited now and then.
     Demo,
     /// All nodes of one zone fall silent, and their pods are removed, one request for each namespace.
     ZoneLoss,
-    /// Services without a selector: the readiness of addresses in their Endpoints changes, which are mirrored into slices.
-    Mirror,
-    /// Services that publish only the holder of a Lease: the Lease gets another holder.
-    Leader,
     /// In one namespace, pods with Services of their own are made, live for a while, and are deleted with their Services.
     Sandbox,
-    /// A very large cluster: the readiness of pods changes, as in steady, and then a zone is lost, as in zone-loss.
-    Mega,
 }
 
 /// A phase's parameters, as they are given; the others have defaults.
@@ -70,16 +50,6 @@ pub(super) struct Tuning {
     /// rolling-update: share of a Service's pods that one wave replaces, above 0 and up to 1
     #[arg(long)]
     pub(super) surge: Option<f64>,
-    /// node-loss: number of nodes
-    #[arg(long)]
-    pub(super) lost_nodes: Option<usize>,
-    /// node-loss: time until the pods of lost nodes are replaced
-    #[arg(long, value_parser = parse::duration)]
-    #[serde(deserialize_with = "duration")]
-    pub(super) outage: Option<Duration>,
-    /// flap: number of pods
-    #[arg(long)]
-    pub(super) flapping: Option<usize>,
     /// sandbox: time from when a sandbox is ready until it is deleted
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
@@ -107,9 +77,6 @@ pub(super) struct Phase {
     pub(super) duration: Option<Duration>,
     pub(super) share: f64,
     pub(super) surge: f64,
-    pub(super) lost_nodes: usize,
-    pub(super) outage: Duration,
-    pub(super) flapping: usize,
     pub(super) life: Duration,
     pub(super) ready_after: Duration,
     pub(super) others_every: Option<usize>,
@@ -122,13 +89,7 @@ impl Profile {
     /// How a cluster is dealt out for it.
     pub(super) fn layout(self) -> Layout {
         match self {
-            Self::HugeService => Layout::HugeService,
-            Self::ManyServices => Layout::ManyServices,
-            Self::Mix => Layout::Mix,
             Self::Demo => Layout::Demo,
-            Self::Mega => Layout::Mega,
-            Self::Mirror => Layout::Mirror,
-            Self::Leader => Layout::Leader,
             Self::Sandbox => Layout::Sandbox,
             _ => Layout::Even,
         }
@@ -136,12 +97,9 @@ impl Profile {
 
     fn default_rate(self) -> u32 {
         match self {
-            Self::Steady | Self::Flap | Self::Restart | Self::Mix | Self::Leader | Self::Sandbox => 100,
-            Self::RollingUpdate | Self::HugeService | Self::ServiceChurn | Self::Mirror => 50,
-            Self::NodeLoss | Self::Scale => 500,
-            Self::ManyServices => 5,
+            Self::Steady | Self::Restart | Self::Sandbox => 100,
+            Self::RollingUpdate => 50,
             Self::Demo => 200,
-            Self::Mega => 1_000,
             // As fast as the server takes it.
             Self::ZoneLoss => MAX_RATE,
         }
@@ -150,16 +108,11 @@ impl Profile {
     /// Profiles without a duration of their own end when they are through.
     fn default_duration(self) -> Option<Duration> {
         match self {
-            Self::RollingUpdate | Self::NodeLoss | Self::Scale | Self::ZoneLoss => None,
-            Self::Mega | Self::Sandbox => Some(Duration::from_secs(60)),
+            Self::RollingUpdate | Self::ZoneLoss => None,
+            Self::Sandbox => Some(Duration::from_secs(60)),
             Self::Demo => Some(Duration::from_secs(15)),
-            _ => Some(Duration::from_secs(30)),
+            Self::Steady | Self::Restart => Some(Duration::from_secs(30)),
         }
-    }
-
-    /// The profile deletes Services and creates others, for which they must be dealt out as it needs them.
-    pub(super) fn replaces_services(self) -> bool {
-        matches!(self, Self::ServiceChurn | Self::Sandbox)
     }
 }
 
@@ -181,9 +134,6 @@ impl Tuning {
         };
         only(self.share.is_some(), "share", Profile::RollingUpdate)?;
         only(self.surge.is_some(), "surge", Profile::RollingUpdate)?;
-        only(self.lost_nodes.is_some(), "lost-nodes", Profile::NodeLoss)?;
-        only(self.outage.is_some(), "outage", Profile::NodeLoss)?;
-        only(self.flapping.is_some(), "flapping", Profile::Flap)?;
         only(self.every.is_some(), "every", Profile::Restart)?;
         only(self.life.is_some(), "life", Profile::Sandbox)?;
         only(self.ready_after.is_some(), "ready-after", Profile::Sandbox)?;
@@ -218,29 +168,12 @@ impl Tuning {
             );
             Ok(share)
         };
-        let lost_nodes = self.lost_nodes.unwrap_or_else(|| (sizes.nodes / 10).max(1));
-        if profile == Profile::NodeLoss {
-            ensure!(
-                (1..sizes.nodes).contains(&lost_nodes),
-                "of {} nodes, {lost_nodes} cannot be lost: one must be left, and one lost",
-                sizes.nodes
-            );
-        }
-        let flapping = self.flapping.unwrap_or(10.min(sizes.pods));
-        ensure!(
-            (1..=sizes.pods).contains(&flapping),
-            "of {} pods, {flapping} cannot flap",
-            sizes.pods
-        );
         Ok(Phase {
             profile,
             rate,
             duration: self.duration.or_else(|| profile.default_duration()),
             share: share(self.share, 0.2, "share")?,
             surge: share(self.surge, 0.25, "surge")?,
-            lost_nodes,
-            outage: self.outage.unwrap_or(Duration::from_secs(2)),
-            flapping,
             life: self.life.unwrap_or(Duration::from_secs(10)),
             ready_after: self.ready_after.unwrap_or(Duration::from_millis(200)),
             others_every: self.others_every,
@@ -289,11 +222,6 @@ impl Phase {
                 all.push(("share", self.share.to_string()));
                 all.push(("surge", self.surge.to_string()));
             }
-            Profile::NodeLoss => {
-                all.push(("lost-nodes", self.lost_nodes.to_string()));
-                all.push(("outage", span(self.outage)));
-            }
-            Profile::Flap => all.push(("flapping", self.flapping.to_string())),
             Profile::Restart => all.push(("every", span(self.every))),
             Profile::Sandbox => {
                 all.push(("life", span(self.life)));

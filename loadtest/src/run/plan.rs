@@ -33,9 +33,6 @@ struct File {
     cluster_ip: bool,
     #[serde(default)]
     layout: Layout,
-    /// Begins without pods.
-    #[serde(default)]
-    empty: bool,
     phases: Vec<Tuning>,
 }
 
@@ -46,7 +43,6 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) sizes: Sizes,
     pub(super) layout: Layout,
-    pub(super) empty: bool,
     pub(super) phases: Vec<Phase>,
 }
 
@@ -87,8 +83,7 @@ impl Plan {
                     seed: seed(None),
                     sizes,
                     layout,
-                    empty: *profile == Profile::Scale,
-                    phases: phases(*profile, tuning, &sizes)?,
+                    phases: vec![tuning.phase(*profile, &sizes)?],
                 })
             }
             Source::File(path) => {
@@ -147,17 +142,8 @@ impl Plan {
                 bail!("phase {number} has no profile");
             };
             ensure!(
-                profile != Profile::Mega,
-                "phase {number}: {profile} is a run of its own"
-            );
-            ensure!(
-                !profile.replaces_services() || file.layout == profile.layout(),
-                "phase {number}: {profile} needs the layout {}",
-                if profile == Profile::Sandbox {
-                    "sandbox"
-                } else {
-                    "even"
-                }
+                profile != Profile::Sandbox || file.layout == Layout::Sandbox,
+                "phase {number}: {profile} needs the layout sandbox"
             );
             phases.push(
                 tuning
@@ -170,7 +156,6 @@ impl Plan {
             seed,
             sizes,
             layout: file.layout,
-            empty: file.empty,
             phases,
         })
     }
@@ -181,22 +166,12 @@ impl Plan {
         if self.layout == Layout::Sandbox {
             return format!("{}, {} alive", self.name, number(pods as u64));
         }
-        let what = if self.layout == Layout::Mirror {
-            "addresses"
-        } else {
-            "pods"
-        };
         let (pods, services) = (number(pods as u64), number(services as u64));
-        format!("{}, {pods} {what}, {services} Services", self.name)
+        format!("{}, {pods} pods, {services} Services", self.name)
     }
 
     pub(super) fn has_restarts(&self) -> bool {
         self.phases.iter().any(|phase| phase.profile == Profile::Restart)
-    }
-
-    /// A cluster that is too large for what others can afford: its pods are made in one go, and verified by namespaces.
-    pub(super) fn is_mega(&self) -> bool {
-        self.layout == Layout::Mega
     }
 
     /// Pods have their zone in a label, as Kubernetes gives it to them from 1.35 on.
@@ -204,19 +179,13 @@ impl Plan {
         self.phases.iter().any(|phase| phase.profile == Profile::ZoneLoss)
     }
 
-    /// The flags that a controller is started with before the user's: the default limit of writes is half of the changes
-    /// that a mega cluster makes, and is reached by some hundred sandboxes a second.
+    /// The flags that a controller is started with before the user's: the default limit of writes is reached by some hundred
+    /// sandboxes a second.
     pub(super) fn controller_flags(&self) -> &'static [&'static str] {
         match self.layout {
-            Layout::Mega | Layout::Sandbox => &["--kube-api-qps=0"],
-            Layout::Leader => &["--controllers=*,custom-selector-controller"],
-            _ => &[],
+            Layout::Sandbox => &["--kube-api-qps=0"],
+            Layout::Even | Layout::Demo => &[],
         }
-    }
-
-    /// Services are deleted and created, so that not everything about them is sure.
-    pub(super) fn replaces_services(&self) -> bool {
-        self.phases.iter().any(|phase| phase.profile.replaces_services())
     }
 
     /// How many sandboxes are made, beside those that are there from the beginning, at most.
@@ -261,20 +230,6 @@ impl Plan {
     }
 }
 
-/// The phases of a profile: itself, or those that it is made of.
-fn phases(profile: Profile, tuning: &Tuning, sizes: &Sizes) -> anyhow::Result<Vec<Phase>> {
-    let phase = tuning.phase(profile, sizes)?;
-    if profile != Profile::Mega {
-        return Ok(vec![phase]);
-    }
-    let steady = Phase {
-        profile: Profile::Steady,
-        ..phase
-    };
-    let loss = Tuning::default().phase(Profile::ZoneLoss, sizes)?;
-    Ok(vec![steady, loss])
-}
-
 /// The first line of a message; parsers go on to show the place.
 fn one_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
@@ -294,19 +249,19 @@ mod tests {
     fn a_file_combines_profiles_in_phases() {
         let plan = file(
             "pods: 200\nnamespaces: 2\nservices: 4\nphases:\n- profile: steady\n  rate: 50\n  duration: 3s\n\
-             - profile: node-loss\n  lost-nodes: 2\n  outage: 500ms\n",
+             - profile: rolling-update\n  surge: 0.5\n",
         )
         .unwrap();
         assert_eq!(
             (plan.sizes.pods, plan.sizes.services, plan.sizes.nodes),
             (200, 4, 3)
         );
-        let [steady, loss] = plan.phases.as_slice() else {
+        let [steady, update] = plan.phases.as_slice() else {
             panic!("{plan:?}")
         };
         assert_eq!((steady.rate, steady.duration), (50, Some(Duration::from_secs(3))));
-        assert_eq!((loss.lost_nodes, loss.outage), (2, Duration::from_millis(500)));
-        assert_eq!(plan.parameters()["2.node-loss.lost-nodes"], "2");
+        assert_eq!((update.surge, update.duration), (0.5, None));
+        assert_eq!(plan.parameters()["2.rolling-update.surge"], "0.5");
     }
 
     #[test]
@@ -324,10 +279,6 @@ mod tests {
             ),
             ("pods: 0\nphases: [{profile: steady}]", "0 pods"),
             (
-                "nodes: 2\nphases: [{profile: node-loss, lost-nodes: 2}]",
-                "cannot be lost",
-            ),
-            (
                 "services: 2\nphases: [{profile: steady}]",
                 "too few for 10 namespaces",
             ),
@@ -336,12 +287,11 @@ mod tests {
                 "a share of 1.5",
             ),
             (
-                "layout: mix\nphases: [{profile: service-churn}]",
-                "needs the layout even",
+                "layout: demo\nphases: [{profile: sandbox}]",
+                "needs the layout sandbox",
             ),
             ("phases: [{profile: steady, duration: 5}]", "expected a time"),
             ("phases: [{profile: steady, speed: 5}]", "speed"),
-            ("phases: [{profile: mega}]", "mega is a run of its own"),
             (
                 "phases: [{profile: zone-loss, duration: 5s}]",
                 "--duration means nothing to zone-loss",

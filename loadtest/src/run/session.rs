@@ -2,7 +2,6 @@
 
 use super::args::Args;
 use super::plan::Plan;
-use super::sizes::Layout;
 use super::usage;
 use crate::api::Http;
 use crate::target::Target;
@@ -18,7 +17,6 @@ const LARGE_HISTORY: usize = 50_000;
 const LARGE: usize = 20_000;
 /// How long a controller may take to be in sync.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-const MEGA_TIME_LIMIT: Duration = Duration::from_secs(600);
 /// How much longer a controller may take at its start for each Service, of which it writes a slice and Endpoints: ten times
 /// what two writes take at its default limit.
 const TIME_FOR_SERVICE: Duration = Duration::from_millis(40);
@@ -50,14 +48,6 @@ impl<'a> Session<'a> {
         ensure!(
             spawn || !plan.has_restarts(),
             "only a controller that was started here can be started again: give --spawn"
-        );
-        ensure!(
-            plan.layout != Layout::Mirror || args.controller.outputs.outputs() == oracle::Outputs::ALL,
-            "mirrored slices follow from Endpoints: --outputs means nothing here"
-        );
-        ensure!(
-            plan.layout != Layout::Leader || args.controller.outputs.outputs().slices,
-            "only slices are published for Services that follow a Lease: --outputs=endpoints means nothing here"
         );
         ensure!(
             args.watchers.watchers.is_none() || args.controller.outputs.outputs().slices,
@@ -92,12 +82,7 @@ impl<'a> Session<'a> {
 
     /// How long the controller may take to be in sync after the last change.
     pub(super) fn time_limit(&self) -> Duration {
-        let default = if self.plan.is_mega() {
-            MEGA_TIME_LIMIT
-        } else {
-            TIME_LIMIT
-        };
-        self.args.time_limit.unwrap_or(default)
+        self.args.time_limit.unwrap_or(TIME_LIMIT)
     }
 
     /// How long the controller may take at its start. It writes all that there is to write; what the user said is taken as
@@ -127,9 +112,9 @@ impl<'a> Session<'a> {
             outputs: self.args.controller.outputs.outputs(),
             max_endpoints_per_slice: self.args.controller.max_endpoints_per_slice.into(),
             // Here alone Services are made, and their cluster IPs stay. A sandbox's name never comes back.
-            headless_label: self.plan.layout == Layout::Sandbox || !self.plan.replaces_services(),
-            mirrored: self.plan.layout == Layout::Mirror,
-            custom: self.plan.layout == Layout::Leader,
+            headless_label: true,
+            mirrored: false,
+            custom: false,
         }
     }
 }
@@ -139,7 +124,7 @@ impl<'a> Session<'a> {
 fn server_config(plan: &Plan) -> memory_apiserver::Config {
     let config = memory_apiserver::Config::default().seed(plan.seed);
     let sizes = &plan.sizes;
-    if plan.is_mega() || sizes.pods.max(sizes.services) >= LARGE {
+    if sizes.pods.max(sizes.services) >= LARGE {
         config.history(LARGE_HISTORY).watch_buffer(LARGE_HISTORY)
     } else {
         config

@@ -5,7 +5,7 @@ mod selected;
 use self::selected::Selected;
 use super::kinds::{DISTRIBUTIONS, Kind};
 use super::plan::Plan;
-use super::sizes::{Layout, mix_groups};
+use super::sizes::Layout;
 use crate::names::{LABEL, PREFIX};
 use crate::observe::PodNumber;
 use crate::observe::visible::{SetId, Shown};
@@ -86,8 +86,6 @@ pub(super) struct Service {
     pub(super) exists: bool,
     /// How often it was edited.
     pub(super) edits: u32,
-    /// The pod that holds its Lease, if it follows one.
-    pub(super) holder: Option<PodNumber>,
     /// An operation has it in hand.
     pub(super) busy: bool,
 }
@@ -180,46 +178,20 @@ impl World {
             next_pod: 0,
         };
         world.lay_out(plan);
-        if !plan.empty {
-            world.add_pods();
-        }
+        world.add_pods();
         world
     }
 
     fn lay_out(&mut self, plan: &Plan) {
         let sizes = plan.sizes;
-        let group = |index: usize| (index % sizes.namespaces, format!("app-{index:04}"));
         match plan.layout {
-            Layout::Even | Layout::Mix | Layout::Mirror | Layout::Leader | Layout::Mega => {
-                let kind = match plan.layout {
-                    Layout::Mirror => Kind::Mirrored,
-                    Layout::Leader => Kind::Led,
-                    _ => Kind::Plain,
-                };
-                let groups = if plan.layout == Layout::Mix {
-                    mix_groups(sizes.pods)
-                } else {
-                    let rest = sizes.pods % sizes.services;
-                    let size = |index| sizes.pods / sizes.services + usize::from(index < rest);
-                    (0..sizes.services).map(size).collect()
-                };
-                for (index, size) in groups.into_iter().enumerate() {
-                    let (namespace, name) = group(index);
-                    self.add_group(namespace, name.clone(), kind, size);
-                    self.add_service(namespace, name, kind, Selection::Group(index));
-                }
-            }
-            Layout::HugeService | Layout::ManyServices => {
-                let (namespace, name) = group(0);
-                self.add_group(namespace, name, Kind::Plain, sizes.pods);
+            Layout::Even => {
+                let rest = sizes.pods % sizes.services;
                 for index in 0..sizes.services {
-                    let (name, headless) = match (plan.layout, index) {
-                        (Layout::HugeService, 0) => ("huge".to_owned(), false),
-                        (Layout::HugeService, _) => ("huge-headless".to_owned(), true),
-                        _ => (format!("service-{index:04}"), index % 4 == 3),
-                    };
-                    let kind = if headless { Kind::Headless } else { Kind::Plain };
-                    self.add_service(namespace, name, kind, Selection::Group(0));
+                    let size = sizes.pods / sizes.services + usize::from(index < rest);
+                    let (namespace, name) = (index % sizes.namespaces, format!("app-{index:04}"));
+                    self.add_group(namespace, name.clone(), Kind::Plain, size);
+                    self.add_service(namespace, name, Kind::Plain, Selection::Group(index));
                 }
             }
             Layout::Sandbox => {
@@ -278,7 +250,6 @@ impl World {
             distribution,
             exists: true,
             edits: 0,
-            holder: None,
             busy: false,
         });
     }
@@ -398,11 +369,6 @@ impl World {
         number
     }
 
-    /// The number of the next new pod.
-    pub(super) fn next_number(&self) -> PodNumber {
-        self.next_pod
-    }
-
     pub(super) fn pod(&self, number: PodNumber) -> Option<&Pod> {
         self.pods.get(&number)
     }
@@ -485,8 +451,7 @@ impl World {
             let shown = families.iter().filter(|family| pod_families.contains(family));
             places.extend(shown.map(|family| Place {
                 set: (index, *family),
-                // The contents of mirrored Endpoints are the generator's own doing.
-                in_endpoints: shows_all && *family == families[0] && service.kind != Kind::Mirrored,
+                in_endpoints: shows_all && *family == families[0],
                 not_ready: service.kind.publishes_not_ready(),
             }));
         }
@@ -518,45 +483,6 @@ impl World {
             return None;
         };
         self.pod(*self.groups[group].members.iter().min()?)
-    }
-
-    /// Some other group of the Service's namespace, if it has one.
-    pub(super) fn another_group(&mut self, service: usize) -> Option<usize> {
-        let Service {
-            namespace, selection, ..
-        } = self.services[service];
-        let groups = &self.groups_in[namespace];
-        let own = groups
-            .iter()
-            .position(|group| selection == Selection::Group(*group));
-        // As if its own was taken out, and the last one put in its place.
-        let others = groups.len() - usize::from(own.is_some());
-        let choice = (others > 0).then(|| self.rng.usize(..others))?;
-        Some(if Some(choice) == own {
-            groups[others]
-        } else {
-            groups[choice]
-        })
-    }
-
-    /// The Service selects these pods of its namespace from now on.
-    pub(super) fn select(&mut self, service: usize, selection: Selection) {
-        let Service {
-            namespace,
-            selection: before,
-            ..
-        } = self.services[service];
-        self.selected.remove(service, namespace, before);
-        self.selected.add(service, namespace, selection);
-        self.services[service].selection = selection;
-    }
-
-    /// Some pod of the group that the Service selects, if there is one.
-    pub(super) fn any_selected(&mut self, service: usize) -> Option<PodNumber> {
-        let Selection::Group(group) = self.services[service].selection else {
-            return None;
-        };
-        self.rng.choice(&self.groups[group].members).copied()
     }
 
     /// A Service that no operation has in hand.

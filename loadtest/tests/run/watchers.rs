@@ -78,15 +78,21 @@ fn proxies_see_all_changes_and_none_of_their_watches_ends() {
 #[test]
 fn proxies_ask_for_no_slices_of_headless_services() {
     let report = verified(
-        "huge-service",
-        &["--pods=300", "--rate=40", "--duration=1s", "--watchers=3"],
+        "sandbox",
+        &[
+            "--alive=40",
+            "--cluster-ip",
+            "--rate=20",
+            "--life=300ms",
+            "--duration=2s",
+            "--watchers=3",
+        ],
     );
     let watchers = watchers(&report);
-    // Half of what the observer sees is of a headless Service.
-    let expected = 3 * report.slices.count / 2;
+    // Half of what the observer sees is of headless Services.
+    let all = 3 * report.slices.count;
     assert!(
-        watchers.latency.count.abs_diff(expected) <= 3 * report.slices.overtaken
-            && watchers.latency.count > 0,
+        watchers.latency.count > 0 && watchers.latency.count < all * 3 / 4,
         "{watchers:?}"
     );
     assert_eq!(watchers.latency.never_seen, 0);

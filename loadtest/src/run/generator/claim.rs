@@ -121,7 +121,7 @@ impl Generator {
     async fn delete_services(&self, group: usize) {
         let services = self.world.lock().services_of(group);
         for service in services {
-            self.delete_service(service, Instant::now(), None).await;
+            self.delete_service(service, Instant::now()).await;
         }
     }
 }

@@ -6,71 +6,32 @@ use crate::observe::visible::Shown;
 use crate::oracle::Family;
 use crate::run::objects;
 use crate::run::script::Edit;
-use crate::run::sizes::Layout;
-use crate::run::world::{Selection, State};
+use crate::run::world::State;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 impl Generator {
     pub(super) async fn edit(&self, index: usize, edit: Edit, due: Instant) {
-        let (exists, collection, path) = {
+        let path = {
             let world = self.world.lock();
             let service = &world.services[index];
-            let namespace = &world.namespaces[service.namespace];
-            let path = |name: &str| Resource::Services.path(namespace, name);
-            (service.exists, path(""), path(&service.name))
+            Resource::Services.path(&world.namespaces[service.namespace], &service.name)
         };
-        if !exists {
-            return self.create_service(index, &collection, due).await;
-        }
-        match edit {
-            Edit::Label | Edit::Port | Edit::Narrow => {
-                let patch = self.revise(index, edit);
-                self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
-            }
-            Edit::Selector => {
-                let Some(group) = self.world.lock().another_group(index) else {
-                    return;
-                };
-                let gone = self.expected(index, Some(Shown::Absent));
-                let patch = {
-                    let mut world = self.world.lock();
-                    world.select(index, Selection::Group(group));
-                    json!({ "spec": { "selector": objects::service_selector(&world, &world.services[index]) } })
-                };
-                let come = self.expected(index, None);
-                let expected = gone.into_iter().chain(come).collect();
-                self.send(due, expected, self.http.patch(&path, &patch)).await;
-            }
-            Edit::Delete | Edit::Recreate => {
-                // Its slices are the garbage collector's, and only its Endpoints are the controller's to delete.
-                let mut gone = self.expected(index, Some(Shown::Absent));
-                if let Some(gone) = &mut gone
-                    && edit == Edit::Delete
-                {
-                    gone.slices.clear();
-                }
-                if self.delete_service(index, due, gone).await && edit == Edit::Recreate {
-                    self.create_service(index, &collection, Instant::now()).await;
-                }
-            }
-        }
+        let patch = self.revise(index, edit);
+        self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
     }
 
     /// Deletes a Service, if it exists.
-    pub(super) async fn delete_service(&self, index: usize, due: Instant, gone: Option<Expected>) -> bool {
+    pub(super) async fn delete_service(&self, index: usize, due: Instant) {
         let (exists, path) = {
             let world = self.world.lock();
             let service = &world.services[index];
             let namespace = &world.namespaces[service.namespace];
             (service.exists, Resource::Services.path(namespace, &service.name))
         };
-        let gone = gone.into_iter().collect();
-        let deleted = exists && self.send(due, gone, self.http.delete(&path, 0)).await;
-        if deleted {
+        if exists && self.send(due, Vec::new(), self.http.delete(&path, 0)).await {
             self.world.lock().services[index].exists = false;
         }
-        deleted
     }
 
     /// Edits a Service that goes on to exist, and gives the patch that does so in the server.
@@ -83,13 +44,12 @@ impl Generator {
             service.edits += 1 + u32::from(edit == Edit::Label);
         }
         let service = &world.services[index];
-        // Elsewhere no pod changes meanwhile.
-        if world.layout == Layout::Demo {
-            let mut slices = self.seen.slices.lock();
-            for family in service.kind.families() {
-                slices.blur((index, *family), Instant::now());
-            }
+        // Pods change meanwhile.
+        let mut slices = self.seen.slices.lock();
+        for family in service.kind.families() {
+            slices.blur((index, *family), Instant::now());
         }
+        drop(slices);
         if edit == Edit::Narrow {
             let mut selector = objects::service_selector(&world, service);
             if !service.stable {
@@ -111,7 +71,7 @@ impl Generator {
             service.edits = 0;
             objects::service(&world, &world.services[index])
         };
-        let expected = self.expected(index, None).into_iter().collect();
+        let expected = self.expected(index).into_iter().collect();
         if !self
             .send(due, expected, self.http.create(collection, &body))
             .await
@@ -120,19 +80,15 @@ impl Generator {
         }
     }
 
-    /// The effect of a change of a Service: one pod stands for all, which come and go with it. The pod is shown as it
-    /// is, or as `shown` says. A pod that has no address yet shows nothing.
-    fn expected(&self, service: usize, shown: Option<Shown>) -> Option<Expected> {
+    /// The effect of a new Service: one pod stands for all, which come with it. A pod that has no address yet shows nothing.
+    fn expected(&self, service: usize) -> Option<Expected> {
         let world = self.world.lock();
         let pod = world.first_selected(service)?;
-        if shown.is_none() && pod.state == State::Pending {
+        if pod.state == State::Pending {
             return None;
         }
         let set = (service, Family::V4);
-        let of = |wanted: bool, is: Shown| {
-            let shown = shown.unwrap_or(is);
-            wanted.then_some((set, shown)).into_iter().collect()
-        };
+        let of = |wanted: bool, shown: Shown| wanted.then_some((set, shown)).into_iter().collect();
         Some(Expected {
             pod: pod.number,
             slices: of(self.outputs.slices, pod.state.in_slices(false)),

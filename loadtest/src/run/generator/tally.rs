@@ -41,16 +41,14 @@ impl Operations {
 
     pub(super) fn count(&mut self, operation: &Operation) {
         *match operation {
-            Operation::Flip(_) | Operation::Lose(_) | Operation::Address(_) | Operation::Lead(_) => {
-                &mut self.flips
-            }
-            Operation::Replace(_) | Operation::Evict(_) => &mut self.replacements,
+            Operation::Flip(_) => &mut self.flips,
+            Operation::Replace(_) => &mut self.replacements,
             Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) | Operation::Empty { .. } => {
                 &mut self.scalings
             }
             Operation::Service(..) => &mut self.edits,
             Operation::Claim(_) => &mut self.claims,
-            Operation::Node { .. } => return,
+            Operation::Silence(_) => return,
         } += 1;
     }
 }

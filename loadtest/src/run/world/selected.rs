@@ -14,17 +14,10 @@ pub(super) struct Selected {
 // === impl Selected ===
 
 impl Selected {
-    /// A Service of the namespace selects so from now on.
+    /// A Service of the namespace selects so.
     pub(super) fn add(&mut self, service: usize, namespace: usize, selection: Selection) {
         if let Some(services) = self.services(namespace, selection) {
             services.push(service);
-        }
-    }
-
-    /// A Service of the namespace selected so until now.
-    pub(super) fn remove(&mut self, service: usize, namespace: usize, selection: Selection) {
-        if let Some(services) = self.services(namespace, selection) {
-            services.retain(|other| *other != service);
         }
     }
 
