@@ -78,7 +78,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// When one of these objects is not what a real server would take.
+    /// When one of these objects has not the fields of its kind. A real server checks more than that.
     pub fn from_objects(objects: impl IntoIterator<Item = Value>) -> Result<Self, AccessError> {
         let mut tables = Tables::default();
         for object in objects::every_cluster() {

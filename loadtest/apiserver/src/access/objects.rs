@@ -1,6 +1,6 @@
-//! From RBAC objects to tables, checked as the real server checks them.
+//! From RBAC objects to tables.
 
-use super::rules::{Binding, RBAC, Rule, Subject, Tables};
+use super::rules::{Binding, RBAC, Rule, Tables};
 use crate::json::text;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub enum AccessError {
     /// The text is not YAML.
     #[error("not YAML: {0}")]
     Yaml(String),
-    /// An object is not one the real server would take.
+    /// An object has not the fields of its kind.
     #[error("{kind} {name:?}: {why}")]
     Object {
         /// The object's kind.
@@ -118,7 +118,10 @@ pub(crate) fn add(tables: &mut Tables, mut object: Value) -> Result<(), AccessEr
         return Ok(());
     }
     let name = text(&object, "/metadata/name").to_owned();
-    let mut namespace = text(&object, "/metadata/namespace").to_owned();
+    let namespace = match kind.strip_prefix("Cluster") {
+        Some(_) => String::new(),
+        None => text(&object, "/metadata/namespace").to_owned(),
+    };
     let wrong = |why: String| {
         let name = if namespace.is_empty() {
             name.clone()
@@ -128,39 +131,14 @@ pub(crate) fn add(tables: &mut Tables, mut object: Value) -> Result<(), AccessEr
         let kind = kind.clone();
         AccessError::Object { kind, name, why }
     };
-    if version != format!("{RBAC}/v1") {
-        return Err(wrong(format!("only {RBAC}/v1 is known, not {version}")));
-    }
-    if name.is_empty() {
-        return Err(wrong("metadata.name: Required value".to_owned()));
-    }
-    let cluster = kind.starts_with("Cluster");
-    if !cluster && namespace.is_empty() {
-        return Err(wrong("metadata.namespace: Required value".to_owned()));
-    }
     if roles {
-        if object.get("aggregationRule").is_some() {
-            return Err(wrong(
-                "aggregationRule: roles are not gathered here; give the rules themselves".to_owned(),
-            ));
-        }
         let rules = object.get_mut("rules").map_or_else(|| json!([]), Value::take);
         let rules: Vec<Rule> =
             serde_json::from_value(rules).map_err(|error| wrong(format!("rules: {error}")))?;
-        for (i, rule) in rules.iter().enumerate() {
-            check_rule(rule, cluster).map_err(|why| wrong(format!("rules[{i}]{why}")))?;
-        }
-        if cluster {
-            namespace.clear();
-        }
         tables.roles.insert((namespace, name), rules);
         return Ok(());
     }
     let binding: Binding = serde_json::from_value(object).map_err(|error| wrong(error.to_string()))?;
-    check_binding(&binding, cluster).map_err(wrong)?;
-    if cluster {
-        namespace.clear();
-    }
     tables.bindings.insert((namespace, name), binding);
     Ok(())
 }
@@ -175,90 +153,4 @@ fn without_nulls(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(without_nulls),
         _ => {}
     }
-}
-
-fn check_rule(rule: &Rule, cluster: bool) -> Result<(), String> {
-    let fault = |why: &str| Err(why.to_owned());
-    if rule.verbs.is_empty() {
-        return fault(".verbs: Required value: verbs must contain at least one value");
-    }
-    if !rule.non_resource_urls.is_empty() {
-        if !cluster {
-            return fault(
-                ".nonResourceURLs: Invalid value: namespaced rules cannot apply to non-resource URLs",
-            );
-        }
-        if !(rule.api_groups.is_empty() && rule.resources.is_empty() && rule.resource_names.is_empty()) {
-            return fault(
-                ".nonResourceURLs: Invalid value: rules cannot apply to both regular resources and non-resource URLs",
-            );
-        }
-        return Ok(());
-    }
-    if rule.api_groups.is_empty() {
-        return fault(".apiGroups: Required value: resource rules must supply at least one api group");
-    }
-    if rule.resources.is_empty() {
-        return fault(".resources: Required value: resource rules must supply at least one resource");
-    }
-    Ok(())
-}
-
-fn check_binding(binding: &Binding, cluster: bool) -> Result<(), String> {
-    let role = &binding.role_ref;
-    if !matches!(role.api_group.as_str(), "" | RBAC) {
-        return Err(format!(
-            "roleRef.apiGroup: Unsupported value: \"{}\": supported values: \"{RBAC}\"",
-            role.api_group
-        ));
-    }
-    let kinds: &[&str] = if cluster {
-        &["ClusterRole"]
-    } else {
-        &["Role", "ClusterRole"]
-    };
-    if !kinds.contains(&role.kind.as_str()) {
-        return Err(format!(
-            "roleRef.kind: Unsupported value: \"{}\": supported values: {}",
-            role.kind,
-            kinds
-                .iter()
-                .map(|kind| format!("\"{kind}\""))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ));
-    }
-    if role.name.is_empty() {
-        return Err("roleRef.name: Required value".to_owned());
-    }
-    binding.subjects.iter().enumerate().try_for_each(|(i, subject)| {
-        check_subject(subject, cluster).map_err(|why| format!("subjects[{i}]{why}"))
-    })
-}
-
-fn check_subject(subject: &Subject, cluster: bool) -> Result<(), String> {
-    if subject.name.is_empty() {
-        return Err(".name: Required value".to_owned());
-    }
-    let group = match subject.kind.as_str() {
-        "ServiceAccount" => {
-            if cluster && subject.namespace.is_empty() {
-                return Err(".namespace: Required value".to_owned());
-            }
-            ""
-        }
-        "User" | "Group" => RBAC,
-        kind => {
-            return Err(format!(
-                ".kind: Unsupported value: \"{kind}\": supported values: \"Group\", \"ServiceAccount\", \"User\""
-            ));
-        }
-    };
-    if !subject.api_group.is_empty() && subject.api_group != group {
-        return Err(format!(
-            ".apiGroup: Unsupported value: \"{}\": supported values: \"{group}\"",
-            subject.api_group
-        ));
-    }
-    Ok(())
 }

@@ -40,20 +40,14 @@ pub(crate) struct Binding {
 
 /// The role of a binding.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RoleRef {
-    #[serde(default)]
-    pub(crate) api_group: String,
     pub(crate) kind: String,
     pub(crate) name: String,
 }
 
 /// A subject that is given a role.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Subject {
-    #[serde(default)]
-    pub(crate) api_group: String,
     pub(crate) kind: String,
     pub(crate) name: String,
     #[serde(default)]

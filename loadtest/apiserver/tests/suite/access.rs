@@ -444,61 +444,20 @@ async fn acting_as_someone_else_is_a_right_of_its_own() {
 }
 
 #[test]
-fn objects_the_real_server_would_refuse() {
+fn objects_that_give_no_access() {
     let api = "rbac.authorization.k8s.io/v1";
     let role = |rules: Value| json!({"apiVersion": api, "kind": "Role", "metadata": {"name": "r", "namespace": "n"}, "rules": rules});
-    let binding = |role: Value, subject: Value| json!({"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": "b"}, "roleRef": role, "subjects": [subject]});
-    let good = json!({"kind": "ClusterRole", "name": "r", "apiGroup": "rbac.authorization.k8s.io"});
+    let misspelt = role(json!([{"apigroups": [""], "verbs": ["get"]}]));
     for (object, want) in [
-        (
-            role(json!([{"apiGroups": [""], "resources": ["pods"]}])),
-            "rules[0].verbs: Required",
-        ),
-        (
-            role(json!([{"resources": ["pods"], "verbs": ["get"]}])),
-            "rules[0].apiGroups: Required",
-        ),
-        (
-            role(json!([{"apiGroups": [""], "verbs": ["get"]}])),
-            "rules[0].resources: Required",
-        ),
-        (
-            role(json!([{"nonResourceURLs": ["/x"], "verbs": ["get"]}])),
-            "namespaced rules cannot apply",
-        ),
-        (
-            role(json!([{"apigroups": [""], "verbs": ["get"]}])),
-            "unknown field `apigroups`",
-        ),
-        (
-            binding(
-                json!({"kind": "Role", "name": "r"}),
-                json!({"kind": "User", "name": "u"}),
-            ),
-            "roleRef.kind: Unsupported value: \"Role\"",
-        ),
-        (
-            binding(good.clone(), json!({"kind": "ServiceAccount", "name": "s"})),
-            "subjects[0].namespace: Required",
-        ),
-        (
-            binding(good.clone(), json!({"kind": "Robot", "name": "s"})),
-            "subjects[0].kind: Unsupported",
-        ),
-        (
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1beta1", "kind": "Role", "metadata": {"name": "r"}}),
-            "only rbac.authorization.k8s.io/v1",
-        ),
+        (misspelt, "unknown field `apigroups`"),
         (json!("text"), "not an object"),
     ] {
-        let error = Access::from_objects([object.clone()]).unwrap_err().to_string();
-        assert!(error.contains(want), "{object}: {error}");
+        let error = Access::from_objects([object]).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
     }
     assert!(matches!(Access::from_yaml("a: [b"), Err(AccessError::Yaml(_))));
     // A list is as good as its items, and null as good as absent.
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
-        role(json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": null}])),
-        binding(good, json!({"kind": "Group", "name": "g"})),
-    ]});
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": null}]);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [role(rules)]});
     Access::from_objects([list]).unwrap();
 }
