@@ -77,11 +77,6 @@ soak *ARGS:
 upgrade REV='HEAD~1':
     .ci/upgrade {{ REV }}
 
-# The report pages in Chromium. Installs what is missing from Debian's packages.
-pages:
-    .ci/browser
-    ENDPOINTD_BROWSER=1 cargo test --workspace --test page --locked
-
 # The checks of the manifests, with their flags held against the program's.
 deploy:
     cargo build

@@ -1,4 +1,4 @@
-"""Kustomize and the chart make the same objects, apart from labels that Helm's habits add."""
+"""Kustomize and the chart make the same objects, apart from labels that Helm's habits add. Needs helm."""
 
 import copy
 import json

@@ -70,16 +70,18 @@ def main():
     """Checks the guard wherever it is, and that mistakes would be found."""
     problems, count = [], 0
     guards = [(source, objects) for source, objects in common.everything() if common.find(objects, "ValidatingAdmissionPolicy")]
-    guards += [(value, common.chart("guard.enabled=true", EXCLUDED, f"controllers='{value}'")) for value in VALUES]
+    guard = common.with_component("base", "guard")
+    guards.append(("the component", guard))
+    if common.HELM:
+        guards += [(value, common.chart("guard.enabled=true", EXCLUDED, f"controllers='{value}'")) for value in VALUES]
+        (policy,) = common.find(guards[-1][1], "ValidatingAdmissionPolicy")
+        if policy["spec"]["variables"][1]["expression"] != "['a', 'b-c']":
+            problems.append(f"excludedNamespaces is {policy['spec']['variables'][1]}")
     for source, objects in guards:
         count += 1
         problems += [f"{source}: {problem}" for problem in problems_of(objects)]
-    excluded = common.chart("guard.enabled=true", EXCLUDED)
-    (policy,) = common.find(excluded, "ValidatingAdmissionPolicy")
-    if policy["spec"]["variables"][1]["expression"] != "['a', 'b-c']":
-        problems.append(f"excludedNamespaces is {policy['spec']['variables'][1]}")
     for name, mutate in MUTATIONS.items():
-        objects = copy.deepcopy(excluded)
+        objects = copy.deepcopy(guard)
         mutate(common.find(objects, "ValidatingAdmissionPolicy")[0])
         if not problems_of(objects):
             problems.append(f"{name}: would not be found")

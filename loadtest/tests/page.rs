@@ -1,27 +1,17 @@
-//! Reports as files and as a browser shows them, and the command that compares them.
-//!
-//! The tests in a browser run where `ENDPOINTD_BROWSER=1` is set, and fail there if there is no Chromium. With
-//! `ENDPOINTD_SCREENSHOTS=DIR` they leave pictures of all pages in that directory.
+//! Reports as files, and the command that compares them.
 #![allow(
     clippy::unwrap_used,
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
 use loadtest::report::{self, model};
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::io::{self, Write};
-use std::net::TcpListener;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::{env, fs};
 
-#[path = "page/browser.rs"]
-mod browser;
 #[path = "page/sample.rs"]
 mod sample;
 
-use browser::{Browser, View};
 use model::Report;
 
 /// A directory of its own for a test, gone when the test is.
@@ -320,39 +310,6 @@ fn a_comparison_fails_where_a_figure_is_worse_by_more_than_is_allowed() {
 }
 
 #[test]
-fn reports_in_the_repository_can_be_compared() {
-    let dir = Dir::new("results");
-    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-    let mut reports: Vec<PathBuf> = Vec::new();
-    // Results on a real API server are kept in another form.
-    let other = results.join("real").join("results.json");
-    let mut folders = vec![results];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path != other && path.extension().is_some_and(|end| end == "json") {
-                reports.push(path);
-            }
-        }
-    }
-    reports.sort();
-    assert!(reports.len() >= 3, "{reports:?}");
-    let output = loadtest()
-        .current_dir(&dir.0)
-        .arg("compare")
-        .args(&reports)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert!(
-        !stdout(&output).contains("flag of the controller"),
-        "nothing is known of them"
-    );
-}
-
-#[test]
 fn runs_that_should_not_be_compared_are_warned_of() {
     let dir = Dir::new("warn");
     let saved = [sample::endpointd(), sample::failed()];
@@ -421,223 +378,4 @@ fn bad_input_is_one_line() {
     }
     let output = loadtest().arg("compare").arg(&good).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-}
-
-/// Starts a browser, if the environment asks for tests that need one.
-fn browser(dir: &Dir) -> Option<Browser> {
-    if env::var("ENDPOINTD_BROWSER").as_deref() != Ok("1") {
-        // Past the test's captured output: the user who runs the tests should see what was left out.
-        let _ = writeln!(
-            io::stderr(),
-            "skipped: a test that needs Chromium; it runs with ENDPOINTD_BROWSER=1"
-        );
-        return None;
-    }
-    let program =
-        browser::find().expect("ENDPOINTD_BROWSER=1 is set, so Chromium must be there; see .ci/browser");
-    Some(Browser::start(&program, dir.0.join("profile")))
-}
-
-fn file_url(path: &Path) -> String {
-    format!("file://{}", path.display())
-}
-
-/// The plots that a page must have, where not all of them.
-fn wanted(name: &str) -> BTreeSet<&'static str> {
-    let all = [
-        "slices",
-        "endpoints",
-        "distribution",
-        "work",
-        "queue",
-        "cpu",
-        "memory",
-    ];
-    let compared = [
-        "slices",
-        "slices-all",
-        "endpoints",
-        "endpoints-all",
-        "work",
-        "queue",
-        "cpu",
-        "memory",
-    ];
-    match name {
-        "empty" => BTreeSet::from(["slices", "distribution", "work"]),
-        "three" => all.into_iter().filter(|id| *id != "queue").collect(),
-        "throttled" => all.into_iter().chain(["throttled"]).collect(),
-        "compare-repeated" => compared.into_iter().chain(["throttled"]).collect(),
-        name if name.starts_with("compare") => compared.into(),
-        _ => all.into(),
-    }
-}
-
-fn assert_laid_out(name: &str, view: View, layout: &Value) {
-    let what = format!("{name} {view:?}");
-    assert_eq!(layout["overflow"], 0, "{what}: {}", layout["wide"]);
-    assert_eq!(layout["wide"], Value::Array(Vec::new()), "{what}");
-    assert_eq!(layout["faint"], Value::Array(Vec::new()), "{what}");
-    let plots = layout["plots"].as_array().unwrap();
-    let ids: BTreeSet<&str> = plots.iter().map(|plot| plot["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, wanted(name), "{what}");
-    for plot in plots {
-        if name == "empty" {
-            assert_eq!(plot["width"], 0, "{what}: {plot}");
-            continue;
-        }
-        let number = |field: &str| plot[field].as_f64().unwrap();
-        assert!(
-            number("width") > 180.0 && number("height") > 150.0 && number("labels") > 5.0,
-            "{what}: {plot}"
-        );
-        assert_eq!(
-            plot["overlaps"],
-            Value::Array(Vec::new()),
-            "{what}: {}",
-            plot["id"]
-        );
-        assert_eq!(
-            plot["outside"],
-            Value::Array(Vec::new()),
-            "{what}: {}",
-            plot["id"]
-        );
-        // Runs of a minute beside one of a day are hardly wider than a line.
-        let least = if name == "compare-all" { 0.0 } else { 20.0 };
-        let curves = plot["curves"].as_array().unwrap();
-        assert!(!curves.is_empty(), "{what}: {plot}");
-        for curve in curves {
-            assert!(curve["width"].as_f64().unwrap() > least, "{what}: {plot}");
-            assert!(curve["contrast"].as_f64().unwrap() >= 3.0, "{what}: {plot}");
-        }
-    }
-}
-
-#[test]
-fn a_browser_shows_every_plot_and_loads_nothing() {
-    let dir = Dir::new("browser");
-    let Some(mut browser) = browser(&dir) else { return };
-    let pictures = env::var_os("ENDPOINTD_SCREENSHOTS").map(PathBuf::from);
-    let widths: &[u32] = if pictures.is_some() {
-        &[1280, 500, 390, 360]
-    } else {
-        &[1280, 500, 360]
-    };
-    for (name, file) in dir.pages() {
-        let mut page = browser.open(
-            &file,
-            View {
-                width: 1280,
-                dark: false,
-            },
-        );
-        let mut backgrounds = BTreeSet::new();
-        for &width in widths {
-            for dark in [false, true] {
-                let view = View { width, dark };
-                page.view(view);
-                let layout = page.evaluate(include_str!("page/layout.js"));
-                if let Some(dir) = &pictures {
-                    fs::create_dir_all(dir).unwrap();
-                    let scheme = if dark { "dark" } else { "light" };
-                    fs::write(dir.join(format!("{name}-{width}-{scheme}.png")), page.picture()).unwrap();
-                }
-                backgrounds.insert(layout["background"].to_string());
-                assert_laid_out(name, view, &layout);
-            }
-        }
-        assert_eq!(backgrounds.len(), 2, "{name}: light and dark look the same");
-        let seen = page.close();
-        let outside: Vec<_> = seen
-            .requests
-            .iter()
-            .filter(|url| !url.starts_with("data:"))
-            .collect();
-        assert_eq!(outside, [&file_url(&file)], "{name}");
-        assert_eq!(seen.complaints, Vec::<String>::new(), "{name}");
-    }
-}
-
-#[test]
-fn figures_are_read_off_at_the_pointer() {
-    let dir = Dir::new("pointer");
-    let Some(mut browser) = browser(&dir) else { return };
-    let file = dir.save("one", &sample::endpointd()).html;
-    let mut page = browser.open(
-        &file,
-        View {
-            width: 1280,
-            dark: false,
-        },
-    );
-    let values = "[...document.querySelectorAll('#slices .legend .value')].map(value => value.textContent)";
-    let texts = |value: Value| -> Vec<String> { serde_json::from_value(value).unwrap() };
-    assert!(texts(page.evaluate(values)).iter().all(String::is_empty));
-
-    let scroll = "document.querySelector('#slices').scrollIntoView({ block: 'center' })";
-    page.evaluate(scroll);
-    let layout = page.evaluate(include_str!("page/layout.js"));
-    let plot = &layout["plots"][0];
-    let number = |field: &str| plot[field].as_f64().unwrap();
-    page.point(number("left") + number("width") / 2.0, number("top") + 100.0);
-    let shown = texts(page.evaluate(values));
-    assert_eq!(shown.len(), 4, "{shown:?}");
-    assert!(shown[..3].iter().all(|text| text.ends_with(" ms")), "{shown:?}");
-    assert_eq!(shown[3], "30.0 s");
-
-    page.point(1.0, 1.0);
-    assert!(texts(page.evaluate(values)).iter().all(String::is_empty));
-    // By keys, too.
-    let press = "document.querySelector('#slices .frame svg').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }))";
-    page.evaluate(press);
-    assert_eq!(texts(page.evaluate(values))[3], "0.0 s");
-    assert_eq!(page.close().complaints, Vec::<String>::new());
-}
-
-#[test]
-fn a_page_that_loads_or_runs_something_is_caught() {
-    let dir = Dir::new("caught");
-    let Some(mut browser) = browser(&dir) else { return };
-    let page = fs::read_to_string(dir.save("one", &sample::endpointd()).html).unwrap();
-    // The listener does not answer, but connections are noticed.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let url = format!("http://{}/x.png", listener.local_addr().unwrap());
-    let spoiled = page.replacen(
-        "<main>",
-        &format!("<main><img src=\"{url}\"><script>window.ran = 1</script>"),
-        1,
-    );
-    let file = dir.0.join("spoiled.html");
-
-    // The page's own policy forbids both, and the browser says so.
-    fs::write(&file, &spoiled).unwrap();
-    let mut open = browser.open(
-        &file,
-        View {
-            width: 1280,
-            dark: false,
-        },
-    );
-    assert_eq!(open.evaluate("window.ran === undefined"), true);
-    let seen = open.close();
-    assert!(seen.complaints.len() >= 2, "{seen:?}");
-    assert!(listener.accept().is_err());
-
-    // Without it they would happen, and these tests would see it. The connection is refused, so that loading ends.
-    drop(listener);
-    let (before, rest) = spoiled.split_once("<meta http-equiv").unwrap();
-    let (_, after) = rest.split_once('>').unwrap();
-    fs::write(&file, format!("{before}{after}")).unwrap();
-    let mut open = browser.open(
-        &file,
-        View {
-            width: 1280,
-            dark: false,
-        },
-    );
-    assert_eq!(open.evaluate("window.ran"), 1);
-    let seen = open.close();
-    assert!(seen.requests.contains(&url), "{seen:?}");
 }

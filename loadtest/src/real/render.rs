@@ -1,5 +1,4 @@
-//! Renders the manifests of the repository: overlays by `kubectl kustomize`, the chart by helm or by the renderer of
-//! `.ci/deploy`.
+//! Renders the manifests of the repository: overlays by `kubectl kustomize`, the chart by helm.
 
 use super::folder::{Folder, Program, on_path};
 use super::manifests::{NAMESPACE, documents};
@@ -8,8 +7,6 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where `.ci/deploy` puts its renderer.
-const RENDERER: &str = "target/deploy-checks/bin/render";
 /// A set of values that is for a namespace of its own.
 const OWN_NAMESPACE: &str = "own-namespace";
 
@@ -17,12 +14,6 @@ const OWN_NAMESPACE: &str = "own-namespace";
 pub(super) struct Rendered {
     pub(super) name: String,
     pub(super) objects: Vec<Value>,
-}
-
-/// A program that renders the chart.
-enum ChartRenderer {
-    Helm(PathBuf),
-    Own(PathBuf),
 }
 
 /// The objects that a kustomization makes.
@@ -47,10 +38,9 @@ pub(super) fn overlays(folder: &Folder, deploy: &Path) -> anyhow::Result<Vec<Ren
         .collect()
 }
 
-/// Renders the chart with its default values, and with each set of values that the checks have; none if nothing can
-/// render it. Also returns the namespaces that these are for.
+/// Renders the chart with its default values, and with each set of values that the checks have; none if there is no helm. Also returns the namespaces that these are for.
 pub(super) fn charts(deploy: &Path) -> anyhow::Result<Option<Vec<(Rendered, String)>>> {
-    let Some(renderer) = ChartRenderer::find() else {
+    let Some(helm) = on_path("helm") else {
         return Ok(None);
     };
     let mut charts = Vec::new();
@@ -63,7 +53,15 @@ pub(super) fn charts(deploy: &Path) -> anyhow::Result<Option<Vec<(Rendered, Stri
         } else {
             NAMESPACE
         };
-        let text = renderer.render(&deploy.join("chart/endpointd"), namespace, set.as_deref())?;
+        let mut command = Command::new(&helm);
+        command
+            .args(["template", "endpointd"])
+            .arg(deploy.join("chart/endpointd"))
+            .args(["--namespace", namespace]);
+        if let Some(values) = &set {
+            command.arg("--values").arg(values);
+        }
+        let text = output(&mut command)?;
         let rendered = Rendered {
             name: format!("chart, {of_set}"),
             objects: documents(&text)?,
@@ -82,36 +80,6 @@ pub(super) fn flags(objects: &[Value]) -> anyhow::Result<Vec<String>> {
     let of_place = ["run", "--bind-address=", "--admin-port="];
     let kept = args.filter(|arg| !of_place.iter().any(|prefix| arg.starts_with(prefix)));
     Ok(kept.map(str::to_owned).collect())
-}
-
-// === impl ChartRenderer ===
-
-impl ChartRenderer {
-    fn find() -> Option<Self> {
-        let own = std::env::var_os("HELM_RENDER").map_or_else(|| PathBuf::from(RENDERER), PathBuf::from);
-        let helm = on_path("helm").map(Self::Helm);
-        helm.or_else(|| own.is_file().then_some(Self::Own(own)))
-    }
-
-    fn render(&self, chart: &Path, namespace: &str, values: Option<&Path>) -> anyhow::Result<String> {
-        match self {
-            Self::Helm(helm) => {
-                let mut command = Command::new(helm);
-                command
-                    .args(["template", "endpointd"])
-                    .arg(chart)
-                    .args(["--namespace", namespace]);
-                if let Some(values) = values {
-                    command.arg("--values").arg(values);
-                }
-                output(&mut command)
-            }
-            Self::Own(renderer) => {
-                let mut command = Command::new(std::path::absolute(renderer)?);
-                output(command.arg(chart).args(["endpointd", namespace]).args(values))
-            }
-        }
-    }
 }
 
 fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
