@@ -15,7 +15,6 @@ mod identity;
 mod manifests;
 mod parts;
 mod plane;
-mod readme;
 mod relay;
 mod render;
 mod table;
@@ -24,14 +23,11 @@ mod workplace;
 
 use self::folder::{Folder, Program};
 use self::parts::{Part, Work};
-use self::readme::With;
 use self::table::{Outcome, Row, Verdict};
 use crate::figures::time;
-use crate::report::model::Machine;
 use crate::{api, parse};
 use anyhow::Context;
 use clap::ValueEnum;
-use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::time::Instant;
@@ -99,9 +95,6 @@ pub struct Args {
     /// --quick
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     watchers: Option<u16>,
-    /// Put what was found into this README.md, and the figures into the results beside it
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "README.md")]
-    write_readme_table: Option<PathBuf>,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -137,10 +130,6 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         });
     }
     print!("{}", table::table(&rows));
-    if let Some(readme) = &args.write_readme_table {
-        let with = With::now(work.versions(), &Machine::here(), args.quick);
-        readme::write(readme, &with, &rows, &work.loads.lock())?;
-    }
     let failed = rows.iter().any(|row| row.outcome.verdict == Verdict::Failed);
     Ok(if failed {
         ExitCode::FAILURE
@@ -193,23 +182,10 @@ impl Work {
             pods: args.pods,
             rounds: args.rounds,
             watchers: args.watchers,
-            loads: Mutex::default(),
             planes: args.planes.map_or_else(planes, usize::from),
             scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,
         })
-    }
-
-    /// The programs with their versions, in a line.
-    fn versions(&self) -> String {
-        let Some(folder) = &self.folder else {
-            return format!("the server at {}", self.server.as_deref().unwrap_or_default());
-        };
-        let versions = Program::ALL.into_iter().filter_map(|program| {
-            let version = folder.version(program).ok()?;
-            Some(format!("{program} {version}"))
-        });
-        versions.collect::<Vec<_>>().join(", ")
     }
 
     /// Why a part cannot be run here, if it cannot.

@@ -16,8 +16,6 @@ use super::cluster::Cluster;
 use super::folder::{Folder, Program};
 use super::table::Outcome;
 use crate::run::Filled;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -82,8 +80,6 @@ pub(super) struct Work {
     pub(super) rounds: Option<usize>,
     /// Simulated kube-proxies of the fan-out loads.
     pub(super) watchers: Option<u16>,
-    /// The measurements, by part.
-    pub(super) loads: Mutex<BTreeMap<String, Vec<loads::Row>>>,
     /// Where logs and reports go.
     pub(super) out: PathBuf,
 }

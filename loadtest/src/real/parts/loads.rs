@@ -1,13 +1,12 @@
 //! Load on a real API server, with kube-controller-manager and with endpointd in turns on the same objects.
 //!
 //! ```text
-//!  Filled (once) ──► for each round, load, limits and controller: start it, change pods, measure, end it ──► Rows ──► README
+//!  Filled (once) ──► for each round, load, limits and controller: start it, change pods, measure, end it ──► Rows
 //! ```
 
 mod rows;
 
-use self::rows::Measured;
-pub(in crate::real) use self::rows::{Row, short_table, table};
+use self::rows::{Measured, Row, table};
 use super::contestants::{Contestant, Limits};
 use super::{Work, words};
 use crate::real::cluster::Cluster;
@@ -148,7 +147,6 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
         plural(sizes.rounds as u64, "round"),
         sizes.pods
     ));
-    work.loads.lock().insert(part.to_owned(), rows);
     Ok(outcome)
 }
 

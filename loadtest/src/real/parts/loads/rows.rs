@@ -4,22 +4,21 @@ use crate::figures::number;
 use crate::report::format::{bytes, figure, micros};
 use crate::report::model::{Process, Report};
 use crate::report::spread::Spread;
-use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 const NOT_KNOWN: &str = "not known";
 
 /// A figure over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::real) struct Range {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
     median: f64,
     least: f64,
     most: f64,
 }
 
 /// The figures of one controller under one load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in crate::real) struct Measured {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Measured {
     /// Until a client saw a change in a slice, in microseconds; of all proxies, where there are some.
     p50: Option<Range>,
     p99: Option<Range>,
@@ -40,8 +39,8 @@ pub(in crate::real) struct Measured {
 }
 
 /// One controller under one load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::real) struct Row {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
     pub(super) rate: u32,
     /// Endpoints objects were published, too.
     pub(super) endpoints: bool,
@@ -89,7 +88,7 @@ impl Measured {
 }
 
 /// The rows as tables in Markdown: those without proxies, and those with some.
-pub(in crate::real) fn table(rows: &[Row]) -> String {
+pub(super) fn table(rows: &[Row]) -> String {
     let mut out = String::new();
     for with_watchers in [false, true] {
         let rows: Vec<&Row> = rows
@@ -119,59 +118,9 @@ pub(in crate::real) fn table(rows: &[Row]) -> String {
     out
 }
 
-/// The rows with default limits as one table of what users of a cluster notice: medians without their ranges.
-pub(in crate::real) fn short_table(rows: &[Row]) -> String {
-    let mut out = "| changes a second | controller | until a client sees the change, p50 | p99 | CPU of the controller a change | its peak \
-                   memory |\n|---|---|---|---|---|---|\n"
-        .to_owned();
-    let mut before = None;
-    for row in rows.iter().filter(|row| !row.lifted) {
-        let Measured {
-            p50,
-            p99,
-            endpoints_p50,
-            endpoints_p99,
-            cpu,
-            memory,
-            ..
-        } = &row.measured;
-        let outputs = if row.endpoints {
-            "; slices, then Endpoints"
-        } else {
-            ""
-        };
-        let load = match row.watchers {
-            Some(watchers) => format!("{}, and {watchers} proxies that watch{outputs}", row.rate),
-            None => format!("{}{outputs}", row.rate),
-        };
-        let is_same_load = before.as_ref() == Some(&load);
-        let both = |slices: Option<Range>, endpoints: Option<Range>| {
-            let seen = [slices, endpoints].into_iter().flatten();
-            let seen: Vec<_> = seen.map(|seen| median(Some(seen), micros)).collect();
-            seen.join("; ")
-        };
-        let cells = [
-            if is_same_load { String::new() } else { load.clone() },
-            row.controller().to_owned(),
-            both(*p50, *endpoints_p50),
-            both(*p99, *endpoints_p99),
-            median(*cpu, micros),
-            median(*memory, bytes),
-        ];
-        let _ = writeln!(out, "| {} |", cells.join(" | "));
-        before = Some(load);
-    }
-    out
-}
-
 // === impl Row ===
 
 impl Row {
-    /// Returns whether kube-proxies watched.
-    pub(in crate::real) fn has_watchers(&self) -> bool {
-        self.watchers.is_some()
-    }
-
     fn controller(&self) -> &'static str {
         if self.upstream {
             "kube-controller-manager"
@@ -249,11 +198,6 @@ impl Row {
 /// A count. The median of an even number of rounds may be between two.
 fn count(value: f64) -> String {
     number(value.round() as u64)
-}
-
-/// The median alone.
-fn median(range: Option<Range>, unit: fn(f64) -> String) -> String {
-    range.map_or_else(|| NOT_KNOWN.to_owned(), |range| unit(range.median))
 }
 
 /// The median, and the range if there is one.
@@ -350,29 +294,5 @@ mod tests {
             "{last}"
         );
         assert!(last.contains("| 2 (0 to 7) | 3.00 GiB |"), "{last}");
-    }
-
-    #[test]
-    fn the_short_table_has_medians_of_default_limits_only() {
-        let rounds = || vec![report(12_000, None), report(10_000, None), report(50_000, None)];
-        let lifted = Row {
-            lifted: true,
-            ..row(true, None, rounds())
-        };
-        let table = short_table(&[
-            row(true, None, rounds()),
-            row(false, None, rounds()),
-            lifted,
-            row(false, Some(300), vec![report(2_000, Some(0))]),
-        ]);
-        let lines: Vec<&str> = table.lines().skip(2).collect();
-        assert_eq!(
-            lines,
-            [
-                "| 50 | kube-controller-manager | 12.0 ms | 24.0 ms | 700 µs | 20.0 MiB |",
-                "|  | endpointd | 12.0 ms | 24.0 ms | 700 µs | 20.0 MiB |",
-                "| 50, and 300 proxies that watch | endpointd | 2.00 ms | 4.00 ms | 700 µs | 20.0 MiB |",
-            ]
-        );
     }
 }
