@@ -13,7 +13,6 @@ mod ops;
 #[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 #[path = "../../benches/support/fanout.rs"]
 mod fanout;
-#[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 #[path = "../../benches/support/saturation.rs"]
 mod saturation;
 #[path = "../../benches/support/simulated.rs"]
