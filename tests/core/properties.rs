@@ -100,9 +100,9 @@ fn moving_op() -> impl Strategy<Value = Op> {
         let node = Some(name % 3);
         Op::Pod(PodSpec {
             name,
-            ports,
-            ready,
             node,
+            ready,
+            ports,
             ..PodSpec::plain()
         })
     });

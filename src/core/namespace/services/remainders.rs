@@ -118,7 +118,8 @@ impl Placement<'_> {
     /// Notes that a slice shows a member that has just lost its place there.
     pub(in crate::core::namespace) fn keep_remainder(&mut self, id: SliceId, slot: Slot) {
         let slice = &mut self.slices[id];
-        if !slot.acknowledged && !(slice.object.is_unknown() && slot.published.is_published()) {
+        let may_be_there = slot.acknowledged || (slice.object.is_unknown() && slot.published.is_published());
+        if !may_be_there {
             // What is there is not this pod's, or nothing.
             slice.removed += u32::from(slot.published.is_published());
             return;

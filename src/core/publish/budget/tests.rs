@@ -273,13 +273,13 @@ fn the_largest_number_of_nodes_of_ten_minutes_counts() {
     budget.set_nodes(0, 9 * minute);
     let watchers = |budget: &mut WatchBudget, at| {
         budget.allow(at);
-        budget.watchers()
+        budget.watchers() as u32
     };
-    assert_eq!(watchers(&mut budget, 10 * minute), 300.0);
-    assert_eq!(watchers(&mut budget, 11 * minute), 200.0);
+    assert_eq!(watchers(&mut budget, 10 * minute), 300);
+    assert_eq!(watchers(&mut budget, 11 * minute), 200);
     budget.set_nodes(100, 12 * minute);
-    assert_eq!(watchers(&mut budget, 18 * minute), 200.0);
-    assert_eq!(watchers(&mut budget, 19 * minute), 100.0);
+    assert_eq!(watchers(&mut budget, 18 * minute), 200);
+    assert_eq!(watchers(&mut budget, 19 * minute), 100);
     budget.set_nodes(400, 20 * minute);
-    assert_eq!(budget.watchers(), 400.0, "at once");
+    assert_eq!(watchers(&mut budget, 20 * minute), 400, "at once");
 }
