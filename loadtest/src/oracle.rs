@@ -7,7 +7,8 @@
 //!
 //! The check leaves out what depends on history, or bounds it: trigger-time annotations, which slice holds which
 //! endpoint, which endpoint serves which zone with `topology-mode: Auto`, which addresses are left out of an Endpoints
-//! object that cannot hold them all; and Services that are `ExternalName`, have no selector, or are being deleted.
+//! object that cannot hold them all, whether a ready pod is published whose Node is missing, and the zone of an endpoint
+//! whose Node does not tell it; and Services that are `ExternalName`, have no selector, or are being deleted.
 //!
 //! ```text
 //!  check(client) ──► Cluster (lists, owned) ──► Snapshot (references) ──► check ──► Report
@@ -327,8 +328,8 @@ impl<'a> Snapshot<'a> {
                 endpoints::compare(service, &expected, object, options, differences);
             }
             if outputs.slices {
-                let expected = slices::expected::of_service(service, pods, &nodes);
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
+                let expected = slices::expected::of_service(service, pods, &nodes, slices);
                 let groups = expected.values().flat_map(BTreeMap::values);
                 expected_endpoints = groups.map(BTreeMap::len).sum();
                 slices::compare(service, &expected, slices, &zones, options, differences);
@@ -346,7 +347,7 @@ impl<'a> Snapshot<'a> {
                 let lease = annotated::lease(service).and_then(|lease| leases.get(&(namespace, lease)));
                 let lease = lease.map(|leases| leases[0]);
                 if let Some(pods) = annotated_pods(service, slices, in_namespace, lease, differences) {
-                    let expected = slices::expected::of_service(service, &pods, &nodes);
+                    let expected = slices::expected::of_service(service, &pods, &nodes, slices);
                     slices::compare(service, &expected, slices, &zones, options, differences);
                     let groups = expected.values().flat_map(BTreeMap::values);
                     report.endpoints += groups.map(BTreeMap::len).sum::<usize>();

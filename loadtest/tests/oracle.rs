@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// States in which upstream left what is not right.
-const EXCEPTIONS: [&str; 1] = [
+const EXCEPTIONS: [&str; 2] = [
+    // A quota refuses the slice that one of the pods is to move to.
+    "create-refused-moves step 1",
     // It takes the slice that another controller manages now for one that its cache has yet to show, and waits for it.
     "slice-disowned step 1",
 ];
@@ -157,7 +159,7 @@ async fn what_upstream_published_is_right() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Spoils each state in which there is something to spoil.
+/// Spoils each state that was right, and in which there is something to spoil.
 async fn assert_is_found(outputs: Outputs, spoil: fn(&mut Cluster) -> bool) {
     let (mut spoilt, mut missed) = (0, Vec::new());
     each_state(|state, mut cluster, options| {
@@ -166,7 +168,7 @@ async fn assert_is_found(outputs: Outputs, spoil: fn(&mut Cluster) -> bool) {
             ..options.clone()
         };
         let before = cluster.check(&options).differences.len();
-        if spoil(&mut cluster) {
+        if !EXCEPTIONS.contains(&state) && spoil(&mut cluster) {
             spoilt += 1;
             if cluster.check(&options).differences.len() <= before {
                 missed.push(state.to_owned());
@@ -218,15 +220,20 @@ async fn an_address_that_upstream_published_and_is_gone_is_missed() {
 async fn an_endpoint_that_upstream_published_and_is_gone_is_missed() {
     assert_is_found(Outputs::SLICES, |cluster| {
         let managed = managed(cluster);
-        let endpoints = cluster.slices.iter_mut().find_map(|slice| {
+        let nodes: Vec<_> = cluster.nodes.iter().map(|node| &node.metadata.name).collect();
+        let endpoint = cluster.slices.iter_mut().find_map(|slice| {
             let labels = slice.metadata.labels.as_ref()?;
             let is_ours = labels.get("endpointslice.kubernetes.io/managed-by")?
                 == "endpointslice-controller.k8s.io"
                 && managed.contains(labels.get("kubernetes.io/service-name")?);
-            let endpoints = slice.endpoints.as_mut()?;
-            (is_ours && !endpoints.is_empty()).then_some(endpoints)
+            let endpoints = slice.endpoints.as_mut().filter(|_| is_ours)?;
+            // Without its Node, an endpoint may be there or not.
+            let last = endpoints
+                .iter()
+                .rposition(|endpoint| nodes.contains(&&endpoint.node_name))?;
+            Some(endpoints.remove(last))
         });
-        endpoints.is_some_and(|endpoints| endpoints.pop().is_some())
+        endpoint.is_some()
     })
     .await;
 }

@@ -6,7 +6,7 @@ pub(super) mod hints;
 
 use self::endpoint::{Endpoint, EndpointKey, PortGroup};
 use self::expected::Expected;
-use self::hints::{Mode, Shares, Zones};
+use self::hints::{Mode, Sharing, Zones};
 use super::facts::{self, HEADLESS_LABEL};
 use super::report::{Comparison, differs, show, show_labels};
 use super::{Difference, Family, Options, Problem, annotated};
@@ -76,12 +76,11 @@ pub(super) fn compare(
             comparison.placeholders(*family, groups.is_empty(), placeholders);
         }
         let endpoints = groups.values().flat_map(BTreeMap::values);
-        // Without shares no endpoint has hints, and that is what is expected of each anyway.
-        let shares = match Mode::of(service) {
+        let sharing = match Mode::of(service) {
             Mode::Balanced => zones.share_out(endpoints),
-            _ => None,
+            _ => Sharing::None,
         };
-        comparison.endpoints(*family, groups, &mut found, shares.as_ref());
+        comparison.endpoints(*family, groups, &mut found, &sharing);
     }
 }
 
@@ -163,6 +162,26 @@ fn manager(service: &Service) -> &'static str {
     }
 }
 
+/// Whether a slice of the Service holds this very pod.
+fn is_held(service: &Service, slices: &[&EndpointSlice], pod: &Pod, family: Family) -> bool {
+    let uid = pod.metadata.uid.as_ref();
+    let slices = slices.iter().filter(|slice| {
+        let of_family = Family::from_name(&slice.address_type) == Some(family);
+        of_family && is_by(slice, manager(service)) && is_owned(service, slice)
+    });
+    let mut endpoints = slices.flat_map(|slice| slice.endpoints.iter().flatten());
+    endpoints.any(|endpoint| {
+        let target = endpoint.target_ref.as_ref();
+        uid.is_some() && target.and_then(|target| target.uid.as_ref()) == uid
+    })
+}
+
+/// Whether the slice belongs to this very Service.
+fn is_owned(service: &Service, slice: &EndpointSlice) -> bool {
+    let mut owners = slice.owner_references().iter();
+    owners.any(|owner| Some(&owner.uid) == service.metadata.uid.as_ref())
+}
+
 /// Whether the slice belongs to the controller. One that is being deleted no longer counts.
 fn is_by(slice: &EndpointSlice, controller: &str) -> bool {
     slice.labels().get(MANAGED_BY_LABEL).map(String::as_str) == Some(controller)
@@ -204,11 +223,7 @@ impl Comparison<'_> {
             self.add(None, None, subject, problem);
             return None;
         };
-        let owned = slice
-            .owner_references()
-            .iter()
-            .any(|owner| Some(&owner.uid) == service.metadata.uid.as_ref());
-        if !owned {
+        if !is_owned(service, slice) {
             let problem = Problem::Unexpected("not owned by this Service's UID");
             self.add(Some(family), None, subject, problem);
             return None;
@@ -262,7 +277,7 @@ impl Comparison<'_> {
         family: Family,
         expected: &BTreeMap<PortGroup, BTreeMap<EndpointKey, Endpoint>>,
         found: &mut Found,
-        shares: Option<&Shares<'_>>,
+        sharing: &Sharing<'_>,
     ) {
         let nothing = BTreeMap::new();
         let groups: BTreeSet<PortGroup> = found
@@ -278,12 +293,13 @@ impl Comparison<'_> {
             let expected = expected.get(&group).unwrap_or(&nothing);
             let place = (family, group);
             let found = found.remove(&place).unwrap_or_default();
-            self.group(&place, expected, found, shares, &mut hinted);
+            self.group(&place, expected, found, sharing, &mut hinted);
         }
         // The sums mean something only if every endpoint is there once, with one zone.
-        let Some(shares) = shares.filter(|_| self.differences.len() == before) else {
+        let Sharing::Among(shares) = sharing else { return };
+        if self.differences.len() > before {
             return;
-        };
+        }
         for (zone, endpoints, maximum) in shares.overloaded(&hinted) {
             let problem = Problem::Overloaded { endpoints, maximum };
             self.add(Some(family), None, format!("zone {zone}"), problem);
@@ -295,7 +311,7 @@ impl Comparison<'_> {
         (family, group): &(Family, PortGroup),
         expected: &BTreeMap<EndpointKey, Endpoint>,
         mut found: BTreeMap<EndpointKey, Vec<(String, Endpoint)>>,
-        shares: Option<&Shares<'_>>,
+        sharing: &Sharing<'_>,
         hinted: &mut BTreeMap<String, usize>,
     ) {
         for (key, expected) in expected {
@@ -310,7 +326,7 @@ impl Comparison<'_> {
                 let problem = Problem::Duplicate(slices);
                 self.add(Some(*family), Some(group), subject.clone(), problem);
             }
-            for problem in endpoint_problems(expected, first, shares) {
+            for problem in endpoint_problems(expected, first, sharing) {
                 self.add(Some(*family), Some(group), subject.clone(), problem);
             }
             for zone in first.hints.iter().flat_map(|hints| &hints.zones) {
@@ -326,7 +342,7 @@ impl Comparison<'_> {
     }
 }
 
-fn endpoint_problems(expected: &Endpoint, found: &Endpoint, shares: Option<&Shares<'_>>) -> Vec<Problem> {
+fn endpoint_problems(expected: &Endpoint, found: &Endpoint, sharing: &Sharing<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut compare = |field, expected: String, found: String| {
         if expected != found {
@@ -363,19 +379,30 @@ fn endpoint_problems(expected: &Endpoint, found: &Endpoint, shares: Option<&Shar
         show(expected.node.as_ref()),
         show(found.node.as_ref()),
     );
-    compare("zone", show(expected.zone.as_ref()), show(found.zone.as_ref()));
     compare(
         "hostname",
         show(expected.hostname.as_ref()),
         show(found.hostname.as_ref()),
     );
-    match shares.filter(|_| expected.is_ready()) {
-        Some(shares) if !shares.allow(expected, found) => {
-            let one_of = format!("one zone of {:?}", shares.zones());
-            compare("hints", one_of, show(found.hints.as_ref()));
+    let Some(zone) = &expected.zone else {
+        // The Node does not tell it, so the slice may show another one, and hints of that zone.
+        let nodes = |endpoint: &Endpoint| {
+            let hints = endpoint.hints.as_ref();
+            format!("{:?}", hints.map_or(&[][..], |hints| &hints.nodes))
+        };
+        compare("hints.forNodes", nodes(expected), nodes(found));
+        return problems;
+    };
+    compare("zone", zone.clone(), show(found.zone.as_ref()));
+    match sharing {
+        Sharing::Unknown => {}
+        Sharing::Among(shares) if expected.is_ready() => {
+            if !shares.allow(expected, found) {
+                let one_of = format!("one zone of {:?}", shares.zones());
+                compare("hints", one_of, show(found.hints.as_ref()));
+            }
         }
-        Some(_) => {}
-        None => compare("hints", show(expected.hints.as_ref()), show(found.hints.as_ref())),
+        _ => compare("hints", show(expected.hints.as_ref()), show(found.hints.as_ref())),
     }
     problems
 }

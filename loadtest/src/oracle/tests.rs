@@ -4,6 +4,7 @@ mod endpoints;
 mod hints;
 mod kept;
 mod leaders;
+mod nodes;
 mod pods;
 mod slices;
 mod truncation;

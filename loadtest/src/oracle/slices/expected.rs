@@ -1,22 +1,29 @@
-//! The contents that the slices of a Service should have, worked out from Services, Pods and Nodes alone.
+//! The contents that the slices of a Service should have, worked out from Services, Pods and Nodes; and from the slices
+//! where the Node of a pod is missing.
 
 use super::endpoint::{Endpoint, EndpointKey, Hints, PortGroup};
 use super::hints::Mode;
+use super::is_held;
 use crate::oracle::{Family, facts};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, HashMap};
 
 /// The endpoints of one Service, for each of its families. Every family is there, also one without endpoints.
 pub(in crate::oracle) type Expected = BTreeMap<Family, BTreeMap<PortGroup, BTreeMap<EndpointKey, Endpoint>>>;
 
-/// Works out the endpoints of `service`; `pods` are those of its namespace.
+/// Works out the endpoints of `service`; `pods` are those of its namespace, `slices` those that name it.
+///
+/// A missing Node keeps an endpoint out, and takes none out that is ready. So a ready pod without its Node is expected
+/// where a slice holds it. An endpoint whose Node does not tell a zone has none here: any zone is right.
 ///
 /// Hints are there if each endpoint's follow from the endpoint alone; see [`super::hints`] for the others.
 pub(in crate::oracle) fn of_service(
     service: &Service,
     pods: &[&Pod],
     nodes: &HashMap<&str, &Node>,
+    slices: &[&EndpointSlice],
 ) -> Expected {
     let mut expected: Expected = families(service)
         .into_iter()
@@ -27,12 +34,11 @@ pub(in crate::oracle) fn of_service(
         .filter(|pod| facts::is_selected(service, pod) && facts::is_published(pod))
     {
         let node = facts::pod_node_name(pod).and_then(|name| nodes.get(name));
-        if node.is_none() && !facts::publishes_not_ready(service) {
-            continue;
-        }
+        let is_admitted = node.is_some() || facts::publishes_not_ready(service);
         for (family, groups) in &mut expected {
             let endpoint = endpoint(service, pod, node.copied(), *family);
-            if endpoint.addresses.is_empty() {
+            let is_kept = || endpoint.is_ready() && is_held(service, slices, pod, *family);
+            if endpoint.addresses.is_empty() || !(is_admitted || is_kept()) {
                 continue;
             }
             let key = EndpointKey::Target {

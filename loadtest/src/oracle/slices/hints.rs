@@ -41,6 +41,17 @@ pub(super) enum Mode {
 #[derive(Clone, Debug)]
 pub(in crate::oracle) struct Zones(Option<BTreeMap<String, f64>>);
 
+/// The rule by which the hints of a family's endpoints are compared.
+#[derive(Debug)]
+pub(super) enum Sharing<'a> {
+    /// Each endpoint's follow from itself.
+    None,
+    /// The zones have shares in the endpoints.
+    Among(Shares<'a>),
+    /// The zone of an endpoint is unknown, and so are the shares: any hints are right.
+    Unknown,
+}
+
 /// The shares of the zones in the endpoints of one family.
 #[derive(Debug)]
 pub(super) struct Shares<'a>(BTreeMap<&'a str, Share>);
@@ -115,14 +126,17 @@ impl Zones {
         Some(Shares(shares.collect()))
     }
 
-    /// Returns the share of each zone in the endpoints of a family.
-    pub(super) fn share_out<'a>(&self, endpoints: impl Iterator<Item = &'a Endpoint>) -> Option<Shares<'_>> {
+    /// Shares the endpoints of a family. Where they cannot be shared no endpoint has hints, and that is what is expected
+    /// of each anyway.
+    pub(super) fn share_out<'a>(&self, endpoints: impl Iterator<Item = &'a Endpoint>) -> Sharing<'_> {
         let mut ready = 0;
         for endpoint in endpoints.filter(|endpoint| endpoint.is_ready()) {
-            endpoint.zone.as_ref()?;
+            if endpoint.zone.is_none() {
+                return Sharing::Unknown;
+            }
             ready += 1;
         }
-        self.share(ready)
+        self.share(ready).map_or(Sharing::None, Sharing::Among)
     }
 }
 

@@ -16,7 +16,7 @@ fn published_after(pod: fn(&mut Pod), service: fn(&mut Cluster)) -> Vec<String> 
         .map(|node| node.metadata.name.as_deref().unwrap());
     let nodes = names.zip(&cluster.nodes).collect();
     let pods: Vec<&Pod> = cluster.pods.iter().collect();
-    let expected = crate::oracle::slices::expected::of_service(&cluster.services[0], &pods, &nodes);
+    let expected = crate::oracle::slices::expected::of_service(&cluster.services[0], &pods, &nodes, &[]);
     let groups = expected
         .iter()
         .flat_map(|(family, groups)| groups.iter().map(move |group| (family, group)));
