@@ -3,13 +3,14 @@
 
 mod held;
 pub(super) mod leases;
+mod nodes;
 mod pods;
 mod services;
 mod tamper;
 
 use super::api::{Ask, Resource, list};
 use super::trace::Trace;
-use super::world::{self, World};
+use super::world::World;
 use crate::api::Http;
 use crate::objects::object;
 use fastrand::Rng;
@@ -61,12 +62,14 @@ enum FollowUp {
         namespace: String,
         name: String,
     },
+    /// A Node was deleted: it comes back under its name, with these labels.
+    Node { name: String, labels: Value },
     /// A namespace is being deleted: its pods' kubelets let them go, and then it is made again.
     Namespace(usize),
 }
 
 /// The total of the chances of all operations.
-const CHANCES: u32 = 112;
+const CHANCES: u32 = 122;
 
 // === impl History ===
 
@@ -190,7 +193,7 @@ impl History {
             70 => self.hold_service().await,
             71 | 72 => self.change_node().await,
             73 => self.create_node().await,
-            74 => self.delete_node_sometimes().await,
+            74 | 112..=115 => self.lose_node().await,
             75..=89 => self.tamper_with_slice().await,
             90..=95 => self.tamper_with_endpoints().await,
             96 | 97 => self.foreign_slice().await,
@@ -199,6 +202,8 @@ impl History {
             106 | 107 => self.hold_pod().await,
             108..=110 => self.hold_output(Resource::Slices).await,
             111 => self.hold_output(Resource::Endpoints).await,
+            116 => self.lose_all_nodes().await,
+            117..=121 => self.edit_ports().await,
             _ => self.burst().await,
         }
     }
@@ -249,6 +254,7 @@ impl History {
                     namespace,
                     name,
                 } => self.let_go(kind, &namespace, &name).await,
+                FollowUp::Node { name, labels } => self.restore_node(name, labels).await,
                 FollowUp::Namespace(i) => self.finish_namespace(i).await,
             }
         }
@@ -307,48 +313,6 @@ impl History {
             }
         }
         self.follow_up(1_000, FollowUp::Namespace(i));
-    }
-
-    async fn create_node(&mut self) {
-        let name = World::node_name(&mut self.rng);
-        if !self.world.nodes.insert(name.clone()) {
-            return;
-        }
-        let body = world::node(&mut self.rng, &name);
-        self.write("create node", Ask::create(Resource::Nodes, "", body))
-            .await;
-        self.report_node(&name).await;
-    }
-
-    async fn report_node(&mut self, name: &str) {
-        let patch = world::node_status(&mut self.rng);
-        let ask = Ask::patch_status(Resource::Nodes, "", name, patch);
-        self.write("report node", ask).await;
-    }
-
-    async fn change_node(&mut self) {
-        let Some(name) = self.rng.choice(&self.world.nodes).cloned() else {
-            return;
-        };
-        if self.rng.bool() {
-            self.report_node(&name).await;
-        } else {
-            let patch = json!({ "metadata": { "labels": world::zone_labels(&mut self.rng) } });
-            let ask = Ask::patch(Resource::Nodes, "", &name, patch);
-            self.write("move node", ask).await;
-        }
-    }
-
-    async fn delete_node_sometimes(&mut self) {
-        if self.rng.bool() {
-            return;
-        }
-        let Some(name) = self.rng.choice(&self.world.nodes).cloned() else {
-            return;
-        };
-        self.world.nodes.remove(&name);
-        let ask = Ask::delete(Resource::Nodes, "", &name, Value::Null);
-        self.write("delete node", ask).await;
     }
 
     /// Many things at one moment.

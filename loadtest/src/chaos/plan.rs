@@ -1,11 +1,41 @@
 //! The fault plan of a seed.
 
-use memory_apiserver::{Failure, Fault, FaultPlan, Stage, WatchFault};
+use fastrand::Rng;
+use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Stage, Verb, WatchFault};
+use std::time::Duration;
 
 /// The seed's plan, without the faults that no controller can be right under: lies that a real server never
 /// tells. An object that such a lie is about is not known to be as it is until it changes again.
 pub(super) fn of(seed: u64) -> FaultPlan {
+    let plan = honest(seed);
+    match refusal(seed) {
+        Some(rule) => plan.rule(rule),
+        None => plan,
+    }
+}
+
+fn honest(seed: u64) -> FaultPlan {
     FaultPlan::random(seed).retain(|fault| lie(fault).is_none())
+}
+
+/// Half of the plans have a namespace that takes no new slices for a while, as with a quota or a webhook.
+fn refusal(seed: u64) -> Option<Rule> {
+    // Not the generator of the history, nor of the other rules: each can change without the others.
+    let mut rng = Rng::with_seed(seed ^ 0x4e0_511c_e5);
+    let failure = match rng.u32(..4) {
+        0 => Failure::Forbidden,
+        1 => Failure::Invalid,
+        _ => return None,
+    };
+    let namespace = format!("ns{}", rng.usize(..2));
+    let from = Duration::from_secs(rng.u64(..40));
+    let lasting = Duration::from_secs(rng.u64(10..40));
+    let creates = Rule::on(Verb::Create, "endpointslices").namespace(&namespace);
+    Some(
+        creates
+            .between(from, from + lasting)
+            .fault(Fault::before(failure)),
+    )
 }
 
 /// Why a fault is left out; none for those that are met.
@@ -33,9 +63,15 @@ mod tests {
         let (mut all, mut kept) = (0, 0);
         for seed in 0..100 {
             all += FaultPlan::random(seed).rules().len();
-            kept += of(seed).rules().len();
+            kept += honest(seed).rules().len();
         }
         assert!(kept < all);
         assert!(kept * 10 > all * 9, "{kept} of {all}");
+    }
+
+    #[test]
+    fn half_of_the_plans_refuse_new_slices_in_a_namespace() {
+        let plans = (0..100).filter(|seed| refusal(*seed).is_some()).count();
+        assert!((40..60).contains(&plans), "{plans}");
     }
 }

@@ -1,8 +1,6 @@
 //! The knowledge that a history has of its cluster: enough to choose what happens next, and to write the bodies of it.
 
-use crate::objects::{
-    Families, V4, V4_V6, V6, V6_V4, ZONE_LABEL, names, namespaced, object, pod_status, seconds,
-};
+use crate::objects::{Families, V4, V4_V6, V6, V6_V4, ZONE_LABEL, names, namespaced, pod_status, seconds};
 use crate::oracle::Family;
 use fastrand::Rng;
 use jiff::Timestamp;
@@ -87,6 +85,9 @@ pub(crate) const ANNOTATIONS: [&str; 9] = [
     "app in app1",
 ];
 
+/// The lists of ports that a Service may have.
+pub(crate) const PORTS: u8 = 7;
+
 /// Leases that Services follow.
 pub(crate) const LEASES: [&str; 2] = ["lease0", "lease1"];
 
@@ -135,7 +136,10 @@ impl World {
             0 => None,
             // One of those that may come later.
             1 => Some(Self::node_name(rng)),
-            _ => rng.choice(&self.nodes).cloned(),
+            _ => {
+                let there = rng.choice(&self.nodes).cloned();
+                there.or_else(|| Some(Self::node_name(rng)))
+            }
         };
         let services = self.services.iter().filter(|s| s.namespace == namespace);
         let subdomain = match rng.usize(..5) {
@@ -179,7 +183,7 @@ impl World {
                 3 => V6_V4,
                 _ => V4,
             },
-            ports: rng.u8(..6),
+            ports: rng.u8(..PORTS),
             publish_not_ready: rng.usize(..6) == 0,
             hints: rng.u8(..8),
             annotation: (rng.u32(..3) == 0).then(|| rng.usize(..ANNOTATIONS.len())),
@@ -194,9 +198,9 @@ impl World {
     }
 }
 
-/// A Node.
-pub(crate) fn node(rng: &mut Rng, name: &str) -> Value {
-    object("Node", name, without_nulls(zone_labels(rng)))
+/// The labels of a Node.
+pub(crate) fn node_labels(rng: &mut Rng) -> Value {
+    without_nulls(zone_labels(rng))
 }
 
 /// Mostly a zone. Serves as a patch, too.
@@ -413,6 +417,7 @@ impl Service {
             2 => json!([port("metrics", 90, json!("metrics"))]),
             3 => json!([port("http", 80, json!("http"))]),
             4 => json!([{ "port": 80, "protocol": "UDP" }]),
+            5 => json!([port("http", 80, json!(8000))]),
             _ => {
                 let mut web = port("web", 443, json!(8443));
                 web["appProtocol"] = json!("https");

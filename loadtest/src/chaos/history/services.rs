@@ -3,7 +3,7 @@
 use super::held::FINALIZER;
 use super::{FollowUp, History};
 use crate::chaos::api::{Ask, Resource};
-use crate::chaos::world::{ANNOTATIONS, LEASES, Service, World};
+use crate::chaos::world::{ANNOTATIONS, LEASES, PORTS, Service, World};
 use serde_json::{Value, json};
 
 /// Services in one namespace.
@@ -44,19 +44,18 @@ impl History {
     }
 
     pub(super) async fn edit_service(&mut self) {
+        let kind = self.rng.u32(..20);
+        if kind < 2 {
+            return self.edit_ports().await;
+        }
         let Some(at) = self.pick_service() else {
             return;
         };
-        let kind = self.rng.u32(..20);
-        let (app, ports, hints) = (World::app(&mut self.rng), self.rng.u8(..6), self.rng.u8(..8));
+        let (app, hints) = (World::app(&mut self.rng), self.rng.u8(..8));
         let annotation = self.rng.usize(..ANNOTATIONS.len() + 3);
         let lease = self.rng.usize(..=LEASES.len());
         let service = &mut self.world.services[at];
         let (what, patch) = match kind {
-            0 | 1 if !service.external => {
-                service.ports = ports;
-                ("edit ports", json!({ "spec": { "ports": service.port_list() } }))
-            }
             2..=4 => {
                 (service.app, service.track) = (app, kind == 4);
                 let selector = service.selector_patch();
@@ -104,6 +103,17 @@ impl History {
             }
         };
         self.patch_service(what, at, patch).await;
+    }
+
+    /// Other ports, or the same under other numbers or names: pods move to other slices.
+    pub(super) async fn edit_ports(&mut self) {
+        let Some(at) = self.pick_service() else {
+            return;
+        };
+        let service = &mut self.world.services[at];
+        service.ports = self.rng.u8(..PORTS);
+        let patch = json!({ "spec": { "ports": service.port_list() } });
+        self.patch_service("edit ports", at, patch).await;
     }
 
     /// The Service changes in a way that all its slices show.
