@@ -17,6 +17,7 @@ mod controller;
 mod history;
 pub mod hostile;
 mod link;
+mod losses;
 mod plan;
 mod shape;
 mod trace;

@@ -7,7 +7,7 @@
 //!
 //! The check leaves out what depends on history, or bounds it: trigger-time annotations, which slice holds which
 //! endpoint, which endpoint serves which zone with `topology-mode: Auto`, which addresses are left out of an Endpoints
-//! object that cannot hold them all, whether a ready pod is published whose Node is missing, and the zone of an endpoint
+//! object that cannot hold them all, whether a pod is published whose Node is missing, and the zone of an endpoint
 //! whose Node does not tell it; and Services that are `ExternalName`, have no selector, or are being deleted.
 //!
 //! ```text
@@ -156,6 +156,23 @@ pub async fn check_by_namespaces(client: &Client, options: &Options, label: &str
         }
     }
     Ok(all)
+}
+
+/// Whether a pod that the Service has published in slices of a family has to stay published there.
+pub(crate) fn keeps(service: &Service, pod: &Pod, family: Family) -> bool {
+    let is_published = match annotated::of(service) {
+        _ if service.metadata.deletion_timestamp.is_some() || annotated::lease(service).is_some() => false,
+        Some(text) => annotated::is_valid(text),
+        None => facts::is_managed(service),
+    };
+    is_published
+        && slices::expected::families(service).contains(&family)
+        && facts::is_selected(service, pod)
+        && facts::is_published(pod)
+        && facts::pod_node_name(pod).is_some()
+        && facts::addresses(pod, family).next().is_some()
+        && facts::is_ready(pod)
+        && !facts::is_terminating(pod)
 }
 
 // === impl Options ===

@@ -22,6 +22,7 @@ pub struct Config {
     pub(crate) seed: Option<u64>,
     pub(crate) start_time: Option<jiff::Timestamp>,
     pub(crate) request_log: usize,
+    pub(crate) journal: bool,
     pub(crate) max_body: usize,
     pub(crate) managed_fields: bool,
     pub(crate) protobuf: Protobuf,
@@ -41,6 +42,7 @@ impl Default for Config {
             seed: None,
             start_time: None,
             request_log: 0,
+            journal: false,
             max_body: 3 * 1024 * 1024,
             managed_fields: false,
             protobuf: Protobuf::Enabled,
@@ -114,6 +116,11 @@ impl Config {
     /// How many requests are remembered for [`crate::ApiServer::requests`], none by default; the oldest go first.
     pub fn request_log(self, request_log: usize) -> Self {
         Self { request_log, ..self }
+    }
+
+    /// Whether all changes are kept for [`crate::ApiServer::journal`]; by default they are not.
+    pub fn journal(self, journal: bool) -> Self {
+        Self { journal, ..self }
     }
 
     /// The largest request body in bytes, 3 MiB by default; more is refused with 413.

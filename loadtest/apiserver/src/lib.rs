@@ -33,6 +33,7 @@ pub mod fanout;
 mod faults;
 mod fixtures;
 mod gc;
+mod journal;
 mod json;
 mod kinds;
 mod kubectl;
@@ -68,6 +69,7 @@ pub use self::faults::{
     After, Ending, ErrorEvent, Failure, Fault, FaultPlan, FaultRecord, Latency, Matcher, Over, Rule, Stage,
     Verb, Verbs, WatchFault,
 };
+pub use self::journal::JournalEntry;
 pub use self::listener::Arrival;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
 pub use self::protobuf::{event_of, object_of, split_events};

@@ -9,6 +9,7 @@ use crate::faults::{
     Active, Ask, Caller, Ending, Failure, Fate, FaultPlan, FaultRecord, Faults, answer, attend, cut, faulty,
     lost, no_streaming_lists,
 };
+use crate::journal::JournalEntry;
 use crate::kubectl::Style;
 use crate::list::{self, not_future, parse_version};
 use crate::listener::{Arrival, Listener};
@@ -174,6 +175,11 @@ impl ApiServer {
     /// The latest requests, in the order in which their answers began; at most `config.request_log` of them.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.log.lock().iter().cloned().collect()
+    }
+
+    /// All changes so far, in their order; none unless `config.journal` is set.
+    pub fn journal(&self) -> Vec<JournalEntry> {
+        self.store.read().journal.clone().unwrap_or_default()
     }
 
     /// Has `listen` hear of each request from now on, on the thread that answers it; false if another one does already.

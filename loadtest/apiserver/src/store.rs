@@ -16,6 +16,7 @@ pub(crate) use self::wake::Woken;
 use self::wake::Wake;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::journal::JournalEntry;
 use crate::kinds::{Kind, Role};
 use crate::object::{Draft, Object, format_uid};
 use crate::status::{Answer, Refusal};
@@ -45,6 +46,9 @@ pub(crate) struct State {
     namespaces: Kind,
     pub(crate) rng: fastrand::Rng,
     pub(crate) allocator: Allocator,
+    clock: Clock,
+    /// All changes, if they are wanted.
+    pub(crate) journal: Option<Vec<JournalEntry>>,
     /// The objects by their UIDs, for owner references.
     live: BTreeMap<u128, (Kind, Arc<str>)>,
     dependents: BTreeMap<u128, BTreeSet<(Kind, Arc<str>)>>,
@@ -84,6 +88,8 @@ impl Store {
             history,
             rng,
             allocator: Allocator::default(),
+            clock,
+            journal: config.journal.then(Vec::new),
             live: BTreeMap::new(),
             dependents: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -319,6 +325,7 @@ impl State {
             self.unlink(old);
         }
         self.link(&object);
+        self.note(&object, false);
         let table = self.table_mut(object.kind);
         table.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
         let change = if old.is_some() {
@@ -330,12 +337,20 @@ impl State {
         object
     }
 
+    fn note(&mut self, object: &Arc<Object>, deleted: bool) {
+        let at = self.clock.offset();
+        if let Some(journal) = &mut self.journal {
+            journal.push(JournalEntry::new(at, deleted, object));
+        }
+    }
+
     fn take(&mut self, old: &Arc<Object>) -> Arc<Object> {
         self.rv += 1;
         let object = old.at_version(self.rv);
         self.unlink(old);
         self.bury(old);
         self.allocator.release(old);
+        self.note(&object, true);
         let table = self.table_mut(old.kind);
         table.objects.remove(&old.key);
         let previous = Some(Arc::clone(old));

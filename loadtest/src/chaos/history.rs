@@ -6,9 +6,10 @@ pub(super) mod leases;
 mod nodes;
 mod pods;
 mod services;
-mod tamper;
+pub(super) mod tamper;
 
 use super::api::{Ask, Resource, list};
+use super::losses::Writes;
 use super::trace::Trace;
 use super::world::World;
 use crate::api::Http;
@@ -38,6 +39,7 @@ pub(super) struct History {
     /// Counts changes of Leases.
     renewals: u64,
     operations: BTreeMap<&'static str, Count>,
+    writes: Writes,
     trace: Option<Trace>,
 }
 
@@ -89,6 +91,7 @@ impl History {
             remade: BTreeSet::new(),
             renewals: 0,
             operations: BTreeMap::new(),
+            writes: Writes::default(),
             trace,
             rng,
         }
@@ -96,6 +99,10 @@ impl History {
 
     pub(super) fn operations(&self) -> BTreeMap<&'static str, Count> {
         self.operations.clone()
+    }
+
+    pub(super) fn writes(&self) -> &Writes {
+        &self.writes
     }
 
     /// Makes the cluster as it is at first.
@@ -219,8 +226,9 @@ impl History {
             println!("{at:?} {what}: {ask}{refused}");
         }
         let count = self.operations.entry(what).or_default();
-        if answer.is_ok() {
+        if let Ok(answer) = &answer {
             count.done += 1;
+            self.writes.note(answer);
         } else {
             count.refused += 1;
         }

@@ -2,6 +2,7 @@
 
 use super::controller::{Controller, Place};
 use super::history::{Count, History, leases};
+use super::losses;
 use super::plan;
 use super::shape::Shape;
 use super::trace::{Trace, show};
@@ -90,7 +91,8 @@ impl Trial {
                 WALL.parse()
                     .expect("the wall time of trials is written as RFC 3339"),
             )
-            .request_log(1_000_000);
+            .request_log(1_000_000)
+            .journal(true);
         let shape = Shape::of(self.seed);
         // Held until the end: the server on sockets goes with it.
         let mut _handle: Option<Handle> = None;
@@ -201,6 +203,15 @@ impl Run {
             trace.catch_up();
         }
         let (report, settled_in) = outcome?;
+        if self.shape.outputs.slices {
+            let losses = losses::of(&self.server.journal(), history.writes());
+            let shown = losses[..losses.len().min(SHOWN)].join("\n  ");
+            anyhow::ensure!(
+                losses.is_empty(),
+                "{} endpoints were lost:\n  {shown}",
+                losses.len()
+            );
+        }
         Ok(Passed {
             requests: self.server.requests(),
             faults: self.server.fault_counts(),

@@ -43,6 +43,38 @@ async fn same_seed_same_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_journal_has_every_change_that_was_made_and_no_refused_one() {
+    let api = Api::new(Config::default().journal(true)).await;
+    let before = api.server.journal().len();
+    let owner = api.create(SERVICES, service("s")).await;
+    let mut owned = slice("x");
+    owned["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "Service", "name": "s", "uid": owner["metadata"]["uid"],
+    }]);
+    api.create(SLICES, owned.clone()).await;
+    api.call("POST", SLICES, owned).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    api.server.compact();
+    api.delete(&format!("{SERVICES}/s"), json!({})).await;
+    // The collector takes the slice.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let journal = &api.server.journal()[before..];
+    let told: Vec<_> = journal
+        .iter()
+        .map(|entry| (entry.resource(), entry.deleted))
+        .collect();
+    let made = [("services", false), ("endpointslices", false)];
+    assert_eq!(told[..2], made);
+    assert_eq!(told[2..], made.map(|(resource, _)| (resource, true)));
+    assert_eq!(journal[3].object()["metadata"]["name"], "x");
+    assert_eq!(journal[2].at, journal[1].at + Duration::from_secs(1));
+    let versions: Vec<u64> = journal.iter().map(|entry| entry.version()).collect();
+    assert!(versions.is_sorted() && versions[3] == api.server.resource_version());
+    let silent = Api::new(Config::default()).await;
+    assert!(silent.server.journal().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_log_is_bounded_and_in_order() {
     let api = Api::new(Config::default().gc(false).request_log(3)).await;
     for name in ["a", "b", "c"] {

@@ -5,9 +5,9 @@ use crate::chaos::api::{Ask, Resource, list};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const OURS: &str = "endpointslice-controller.k8s.io";
+pub(in crate::chaos) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(in crate::chaos) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(in crate::chaos) const OURS: &str = "endpointslice-controller.k8s.io";
 const OTHER: &str = "people.example.com";
 
 impl History {

@@ -15,8 +15,9 @@ pub(in crate::oracle) type Expected = BTreeMap<Family, BTreeMap<PortGroup, BTree
 
 /// Works out the endpoints of `service`; `pods` are those of its namespace, `slices` those that name it.
 ///
-/// A missing Node keeps an endpoint out, and takes none out that is ready. So a ready pod without its Node is expected
-/// where a slice holds it. An endpoint whose Node does not tell a zone has none here: any zone is right.
+/// A missing Node keeps an endpoint out, and takes none out. So a pod without its Node is expected where a slice holds it,
+/// whether it left as it lost its readiness, or had lost it before. An endpoint whose Node does not tell a zone has none
+/// here: any zone is right.
 ///
 /// Hints are there if each endpoint's follow from the endpoint alone; see [`super::hints`] for the others.
 pub(in crate::oracle) fn of_service(
@@ -37,7 +38,7 @@ pub(in crate::oracle) fn of_service(
         let is_admitted = node.is_some() || facts::publishes_not_ready(service);
         for (family, groups) in &mut expected {
             let endpoint = endpoint(service, pod, node.copied(), *family);
-            let is_kept = || endpoint.is_ready() && is_held(service, slices, pod, *family);
+            let is_kept = || is_held(service, slices, pod, *family);
             if endpoint.addresses.is_empty() || !(is_admitted || is_kept()) {
                 continue;
             }
@@ -56,7 +57,7 @@ pub(in crate::oracle) fn of_service(
 }
 
 /// The families for which a Service has slices.
-fn families(service: &Service) -> Vec<Family> {
+pub(in crate::oracle) fn families(service: &Service) -> Vec<Family> {
     let listed = facts::listed_families(service);
     if !listed.is_empty() {
         return listed;

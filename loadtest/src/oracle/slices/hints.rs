@@ -36,8 +36,8 @@ pub(super) enum Mode {
     SameNode,
 }
 
-/// The part of each zone in the cluster's CPU. None, unless there are at least two zones and it is known of every node
-/// that counts where it is and what it has.
+/// The part of each zone in the cluster's CPU. None, unless it is known of every node that counts where it is and what it
+/// has.
 #[derive(Clone, Debug)]
 pub(in crate::oracle) struct Zones(Option<BTreeMap<String, f64>>);
 
@@ -48,7 +48,8 @@ pub(super) enum Sharing<'a> {
     None,
     /// The zones have shares in the endpoints.
     Among(Shares<'a>),
-    /// The zone of an endpoint is unknown, and so are the shares: any hints are right.
+    /// Nodes are missing, and with them the zone of an endpoint, or all zones but one: hints that were there may stay, so
+    /// any are right.
     Unknown,
 }
 
@@ -95,9 +96,6 @@ impl Zones {
             };
             *zones.entry(zone.clone()).or_default() += cpu;
         }
-        if zones.len() < 2 {
-            return Self(None);
-        }
         let all: u64 = zones.values().sum();
         let part = |(zone, cpu)| (zone, cpu as f64 / all as f64);
         Self(Some(zones.into_iter().map(part).collect()))
@@ -129,14 +127,12 @@ impl Zones {
     /// Shares the endpoints of a family. Where they cannot be shared no endpoint has hints, and that is what is expected
     /// of each anyway.
     pub(super) fn share_out<'a>(&self, endpoints: impl Iterator<Item = &'a Endpoint>) -> Sharing<'_> {
-        let mut ready = 0;
-        for endpoint in endpoints.filter(|endpoint| endpoint.is_ready()) {
-            if endpoint.zone.is_none() {
-                return Sharing::Unknown;
-            }
-            ready += 1;
+        let ready: Vec<_> = endpoints.filter(|endpoint| endpoint.is_ready()).collect();
+        let few = self.0.as_ref().is_some_and(|zones| zones.len() < 2);
+        if few || ready.iter().any(|endpoint| endpoint.zone.is_none()) {
+            return Sharing::Unknown;
         }
-        self.share(ready).map_or(Sharing::None, Sharing::Among)
+        self.share(ready.len()).map_or(Sharing::None, Sharing::Among)
     }
 }
 

@@ -240,14 +240,6 @@ fn an_endpoint_of_a_zone_without_capacity_stays_there() {
 #[test]
 fn there_are_no_hints_where_endpoints_cannot_be_shared() {
     type Spoil = fn(&mut Cluster);
-    let not_ready: Spoil = |cluster| {
-        cluster.nodes[1].status.as_mut().unwrap().conditions =
-            from_json(json!([{ "type": "Ready", "status": "Unknown" }]));
-    };
-    let master: Spoil = |cluster| {
-        let labels = cluster.nodes[1].labels_mut();
-        labels.insert("node-role.kubernetes.io/master".into(), "yes".into());
-    };
     let no_cpu: Spoil = |cluster| cluster.nodes[1] = node("n2", "z2", "0");
     let unreadable: Spoil = |cluster| cluster.nodes[1] = node("n2", "z2", "much");
     let no_allocatable: Spoil = |cluster| cluster.nodes[1].status.as_mut().unwrap().allocatable = None;
@@ -256,8 +248,6 @@ fn there_are_no_hints_where_endpoints_cannot_be_shared() {
     // The small zone needs one endpoint and the large one two.
     let too_unequal: Spoil = |cluster| cluster.nodes[0] = node("n1", "z1", "100");
     for (number, spoil) in [
-        not_ready,
-        master,
         no_cpu,
         unreadable,
         no_allocatable,
@@ -279,6 +269,27 @@ fn there_are_no_hints_where_endpoints_cannot_be_shared() {
         let mut plain = balanced(&[("n1", "z1", &[]), ("n2", "z2", &[])]);
         spoil(&mut plain);
         assert_eq!(differences(&plain), [""; 0], "case {number}");
+    }
+}
+
+#[test]
+fn hints_may_stay_where_nodes_have_gone_and_one_zone_is_left() {
+    type Spoil = fn(&mut Cluster);
+    let not_ready: Spoil = |cluster| {
+        cluster.nodes[1].status.as_mut().unwrap().conditions =
+            from_json(json!([{ "type": "Ready", "status": "Unknown" }]));
+    };
+    let master: Spoil = |cluster| {
+        let labels = cluster.nodes[1].labels_mut();
+        labels.insert("node-role.kubernetes.io/master".into(), "yes".into());
+    };
+    let all_gone: Spoil = |cluster| cluster.nodes.clear();
+    for spoil in [not_ready, master, all_gone] {
+        for hints in [["z1", "z2"].map(|zone| vec![zone]), [vec![], vec![]]] {
+            let mut cluster = balanced(&[("n1", "z1", &hints[0]), ("n2", "z2", &hints[1])]);
+            spoil(&mut cluster);
+            assert_eq!(differences(&cluster), [""; 0]);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ fn hints(zone: &str, nodes: &[&str]) -> EndpointHints {
 }
 
 #[test]
-fn a_ready_pod_whose_node_is_missing_may_be_published_or_not() {
+fn a_pod_whose_node_is_missing_may_be_published_or_not() {
     let mut cluster = without_node();
     assert_eq!(differences(&cluster), [""; 0], "it was before the Node went");
     assert_eq!(cluster.check(&options(Outputs::SLICES)).endpoints, 2);
@@ -73,19 +73,32 @@ fn a_pod_whose_node_is_missing_is_published_once_and_as_it_is() {
 }
 
 #[test]
-fn a_pod_whose_node_is_missing_leaves_when_it_is_not_ready_or_another() {
+fn a_pod_whose_node_is_missing_is_not_shown_as_it_was() {
     type Spoil = fn(&mut Pod);
     let not_ready: Spoil = |pod| pod.status.as_mut().unwrap().conditions = None;
     let terminating: Spoil =
         |pod| pod.metadata.deletion_timestamp = Some(from_json(json!("2024-01-02T03:04:05Z")));
-    let another: Spoil = |pod| pod.metadata.uid = Some("uid-new".into());
-    for spoil in [not_ready, terminating, another] {
+    for (spoil, serving) in [(not_ready, false), (terminating, true)] {
         let mut cluster = without_node();
         spoil(&mut cluster.pods[0]);
-        assert_eq!(differences(&cluster), [format!("{P1} in slice s-1: unexpected")]);
+        let found = differences(&cluster);
+        assert!(
+            found[0].contains("differs in conditions.ready: expected false, found true"),
+            "{found:?}"
+        );
+        first(&mut cluster).conditions =
+            from_json(json!({ "ready": false, "serving": serving, "terminating": serving }));
+        assert_eq!(
+            differences(&cluster),
+            [""; 0],
+            "it was not ready before the Node went"
+        );
         unpublish(&mut cluster);
         assert_eq!(differences(&cluster), [""; 0]);
     }
+    let mut another = without_node();
+    another.pods[0].metadata.uid = Some("uid-new".into());
+    assert_eq!(differences(&another), [format!("{P1} in slice s-1: unexpected")]);
 }
 
 #[test]
