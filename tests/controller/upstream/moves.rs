@@ -37,7 +37,9 @@ async fn groups(world: &World) -> BTreeMap<String, Vec<String>> {
         let pods = items(&slice["endpoints"]).map(|endpoint| text(&endpoint["targetRef"]["name"]));
         groups.entry(ports.join(",")).or_default().extend(pods);
     }
-    groups.values_mut().for_each(|pods| pods.sort_unstable());
+    for pods in groups.values_mut() {
+        pods.sort_unstable();
+    }
     groups
 }
 
