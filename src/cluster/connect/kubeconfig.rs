@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use kube::Config;
-use kube::config::{ExecConfig, ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use kube::config::{Cluster, ExecConfig, ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use serde_saphyr::Error as YamlError;
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -216,8 +216,13 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
         read.push((file, parsed));
     }
     let entries = Entries::find(&read, chosen.context.as_deref())?;
-    let named_proxy = proxy::of_kubeconfig(&merged, chosen.context.as_deref());
+    let cluster = cluster(&merged, chosen.context.as_deref());
+    let named_proxy = cluster.and_then(|cluster| cluster.proxy_url.clone());
     // An empty one names none, and is not to be blamed for the environment's.
+    let named_proxy = named_proxy.filter(|url| !url.is_empty());
+    let authority = cluster
+        .filter(|cluster| cluster.certificate_authority_data.is_none())
+        .and_then(|cluster| cluster.certificate_authority.clone());
     let names_proxy = named_proxy.is_some();
     let options = KubeConfigOptions {
         context: chosen.context.clone(),
@@ -228,6 +233,8 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
             if let Some(url) = at {
                 config.cluster_url = url;
             }
+            // kube reads this file again every minute.
+            config.root_cert_file = authority.map(PathBuf::from);
             config.proxy_url = match named_proxy {
                 Some(proxy) => Some(proxy.parse().map_err(|_| {
                     let fault = "proxy-url is not a URL".to_owned();
@@ -262,6 +269,15 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
             Err(entries.error(entry, fault))
         }
     }
+}
+
+/// Returns the cluster of the context.
+fn cluster<'k>(kubeconfig: &'k Kubeconfig, context: Option<&str>) -> Option<&'k Cluster> {
+    let context = context.or(kubeconfig.current_context.as_deref())?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == context)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == *cluster)?;
+    cluster.cluster.as_ref()
 }
 
 /// Has errors name the credential plugin's command, and keeps it from a terminal that is not there.
@@ -532,4 +548,37 @@ fn first<'f, T>(
         };
         Some((entry, &list[at]))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_file_of_authorities_is_read_again_and_one_that_is_not_used_is_not() {
+        let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/authority.crt");
+        let path = std::env::temp_dir().join(format!("endpointd-kubeconfig-{}", std::process::id()));
+        let data = STANDARD.encode(std::fs::read(tls).unwrap());
+        for (data, read) in [(None, Some(tls)), (Some(data), None)] {
+            let cluster = json!({
+                "server": "https://localhost",
+                "certificate-authority": tls,
+                "certificate-authority-data": data,
+            });
+            let text = json!({
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                "clusters": [{"name": "k", "cluster": cluster}],
+                "users": [{"name": "u", "user": {}}],
+            });
+            std::fs::write(&path, text.to_string()).unwrap();
+            let loaded = load(&ConfigFile::from(&path), None).await;
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(
+                loaded.unwrap().config.root_cert_file.as_deref(),
+                read.map(Path::new)
+            );
+        }
+    }
 }

@@ -1,20 +1,9 @@
-//! Which proxy a kubeconfig and the environment name for a server, as client-go reads them. kube's own reading compares
-//! `NO_PROXY` with the proxy's address instead of the server's.
+//! Which proxy the environment names for a server, as client-go reads it. kube's own reading compares `NO_PROXY` with the
+//! proxy's address instead of the server's.
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
-use kube::config::Kubeconfig;
 use std::net::IpAddr;
-
-/// Returns `proxy-url` of the cluster that is chosen.
-pub(super) fn of_kubeconfig(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
-    let context = context.or(kubeconfig.current_context.as_deref())?;
-    let context = kubeconfig.contexts.iter().find(|named| named.name == context)?;
-    let cluster = &context.context.as_ref()?.cluster;
-    let cluster = kubeconfig.clusters.iter().find(|named| named.name == *cluster)?;
-    let url = cluster.cluster.as_ref()?.proxy_url.clone();
-    url.filter(|url| !url.is_empty())
-}
 
 /// Returns the proxy that the environment names for a server: for https:// only, and neither for this machine nor for what
 /// `NO_PROXY` lists.
