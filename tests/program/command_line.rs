@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -303,7 +303,7 @@ fn kubeconfig_of(cluster: &Value) -> String {
 async fn with_a_certificate_of_its_own() -> String {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("../tls/first.crt")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/first.key")).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
@@ -323,8 +323,8 @@ async fn with_a_certificate_of_its_own() -> String {
 #[tokio::test]
 async fn a_certificate_that_is_not_trusted_is_named_once_and_the_log_has_no_debug_output() {
     let url = with_a_certificate_of_its_own().await;
-    let why = "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer); see \
-               certificate-authority in the kubeconfig";
+    let why = "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer): \
+               certificate-authority in the kubeconfig must hold the certificate of that authority, and not that of the server";
     let ended = endpointd(&["audit", "--server", &url]).await;
     assert_eq!(
         ended.refused(),

@@ -11,7 +11,7 @@ use memory_apiserver::{Access, Config, start};
 use rustix::net::getpeername;
 use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl, tcp_user_timeout};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,17 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// No server listens there.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// A directory that goes with its test.
 struct Scratch(PathBuf);
@@ -272,11 +276,16 @@ async fn a_server_that_vanishes_is_noticed_on_every_connection_within_20_seconds
     }
 }
 
-/// A server that speaks TLS with a certificate of an authority. Returns its URL.
-async fn with_the_certificate_of_an_authority() -> String {
-    let certificate = CertificateDer::from_pem_slice(include_bytes!("../tls/authority.crt")).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/authority.key")).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+/// The path of a certificate or a key.
+fn tls(file: &str) -> String {
+    format!("{}/tests/tls/{file}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Has a server speak TLS with the certificate of this name. Returns its URL.
+async fn with_the_certificate(name: &str, server: SocketAddr) -> String {
+    let certificate = CertificateDer::from_pem_file(tls(&format!("{name}.crt"))).unwrap();
+    let key = PrivateKeyDer::from_pem_file(tls(&format!("{name}.key"))).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
@@ -287,8 +296,11 @@ async fn with_the_certificate_of_an_authority() -> String {
     let url = format!("https://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((connection, _)) = listener.accept().await {
-            // It accepts, and then hangs up.
-            tokio::spawn(acceptor.accept(connection));
+            let accepted = acceptor.accept(connection);
+            tokio::spawn(async move {
+                let (mut outer, mut inner) = (accepted.await?, TcpStream::connect(server).await?);
+                copy_bidirectional(&mut outer, &mut inner).await
+            });
         }
     });
     url
@@ -297,9 +309,8 @@ async fn with_the_certificate_of_an_authority() -> String {
 #[tokio::test]
 async fn an_authority_s_certificate_at_a_server_is_refused_in_words() {
     let scratch = Scratch::new();
-    let url = with_the_certificate_of_an_authority().await;
-    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/authority.crt");
-    let cluster = json!({"server": url, "certificate-authority": authority});
+    let url = with_the_certificate("authority", NOWHERE).await;
+    let cluster = json!({"server": url, "certificate-authority": tls("authority.crt")});
     let path = scratch.kubeconfig(&cluster, &json!({}));
     let ended = endpointd(&["audit", "--kubeconfig", &path]).await;
     assert_eq!(
@@ -311,10 +322,29 @@ async fn an_authority_s_certificate_at_a_server_is_refused_in_words() {
     );
 }
 
+/// The authority has a P-384 key and signs with SHA-512; the server has a P-521 key.
+#[tokio::test]
+async fn large_keys_and_hashes_are_accepted_and_a_server_is_not_its_own_authority() {
+    let scratch = Scratch::new();
+    let handle = start(Config::default()).await.unwrap();
+    let server = handle.url().trim_start_matches("http://").parse().unwrap();
+    let url = with_the_certificate("p521", server).await;
+    let audit = async |authority: &str| {
+        let cluster = json!({"server": url, "certificate-authority": tls(authority)});
+        let path = scratch.kubeconfig(&cluster, &json!({}));
+        endpointd(&["audit", "--kubeconfig", &path]).await
+    };
+    let ended = audit("p384.crt").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = audit("p521.crt").await;
+    let why = "must hold the certificate of that authority, and not that of the server";
+    assert!(ended.refused().contains(why), "{ended:?}");
+}
+
 #[tokio::test]
 async fn a_certificate_that_is_not_verified_is_told_once_and_not_for_each_connection() {
     let scratch = Scratch::new();
-    let url = with_the_certificate_of_an_authority().await;
+    let url = with_the_certificate("authority", NOWHERE).await;
     let cluster = json!({"server": url, "insecure-skip-tls-verify": true});
     let path = scratch.kubeconfig(&cluster, &json!({}));
     let mut process = Process::start(&["run", "--kubeconfig", &path]);

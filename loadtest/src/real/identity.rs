@@ -1,13 +1,13 @@
 //! The certificates, keys and tokens of one throw-away control plane, and the kubeconfigs that hold them.
 
 use anyhow::Context;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
-use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;

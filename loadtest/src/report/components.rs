@@ -1,10 +1,10 @@
 //! The parts of a page: a page is one file, which loads nothing and whose policy allows nothing but itself.
 
 use super::format;
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
-use ring::digest;
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/readout.js");

@@ -31,7 +31,7 @@ impl Front {
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .with_context(|| reading(certificate))?;
         let private = PrivateKeyDer::from_pem_file(key).with_context(|| reading(key))?;
-        let provider = Arc::new(crypto::ring::default_provider());
+        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()

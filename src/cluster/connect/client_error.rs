@@ -137,8 +137,9 @@ fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
             "the server does not speak TLS: its URL begins with https://, and its answer looks like plain HTTP",
         ),
         E::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
-            "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer); see \
-             certificate-authority in the kubeconfig",
+            "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer): \
+             certificate-authority in the kubeconfig must hold the certificate of that authority, and not that of the \
+             server",
         ),
         E::InvalidCertificate(CertificateError::Other(other)) => {
             // The type is of a crate that rustls does not show.
