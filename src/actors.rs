@@ -4,7 +4,6 @@
 //! cluster::watch ─► router ─► shard (one per namespace) ── reports ──► writer ── request ──► cluster::objects
 //!                             │  ▲                                      │  ▲                      │
 //!                             │  └──────────── grant, outcome ◄─────────┘  └─────── answer ◄──────┘
-//!                             ├─ requests about Leases ──► followed_leases: runs the watches and reads of Leases
 //!                             ├─ notices ──► events: writes Kubernetes Events
 //!                             └─ in a dry run, differences ──► drift: a tracker that all shards share
 //!
@@ -23,7 +22,6 @@
 
 pub mod drift;
 pub mod events;
-pub(crate) mod followed_leases;
 pub mod handle;
 pub(crate) mod inbox;
 pub mod messages;

@@ -14,7 +14,6 @@ pub(crate) mod deadlines;
 pub mod events;
 pub(crate) mod excerpt;
 pub mod facts;
-pub mod followed_leases;
 pub(crate) mod golang;
 pub mod hash;
 pub mod hints;

@@ -18,7 +18,7 @@ pub(crate) use client::RequestLayer;
 pub(crate) use dry_run::DryRunMetrics;
 pub(crate) use others::{EventMetrics, LeaseMetrics};
 pub(crate) use shards::{ShardMetrics, ShardPart};
-pub(crate) use watches::{WatchMetrics, undecodable_leases};
+pub(crate) use watches::WatchMetrics;
 pub(crate) use writer::WriterMetrics;
 
 use self::catalogue::{Metric, Type};

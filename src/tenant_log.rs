@@ -39,17 +39,14 @@ pub(crate) enum Topic {
     Annotations,
     /// Slices that go because the annotations that they were published for do not count any more.
     Withdrawals,
-    /// Pods that begin or cease to be published as leaders.
-    Leaders,
 }
 
 impl Topic {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 4] = [
         Self::Objects,
         Self::Contested,
         Self::Annotations,
         Self::Withdrawals,
-        Self::Leaders,
     ];
 
     fn as_str(self) -> &'static str {
@@ -58,7 +55,6 @@ impl Topic {
             Self::Contested => "contested objects",
             Self::Annotations => "annotations",
             Self::Withdrawals => "withdrawn slices",
-            Self::Leaders => "leaders",
         }
     }
 }

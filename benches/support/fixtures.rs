@@ -52,7 +52,6 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
     ServiceFacts {
         external: false,
         annotated: None,
-        leader: None,
         unknown_annotations: None,
         custom: false,
         selectorless: false,
@@ -138,7 +137,6 @@ fn named_pod(name: Box<str>, number: u32, labels: &[(&str, &str)], ready: bool) 
         primary: Some(Family::V4),
         ports: Vec::new(),
         host: None,
-        host_network: false,
         ready,
         terminating: false,
         terminal: false,

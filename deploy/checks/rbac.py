@@ -31,10 +31,7 @@ ENDPOINTSLICE_CONTROLLER = (
 )
 # And system:controller:endpointslicemirroring-controller, beyond these.
 MIRRORING_CONTROLLER = rights([""], ["endpoints/finalizers"], ["update"])
-# Services that follow a Lease, which upstream has not.
-FOLLOWED_LEASES = rights(["coordination.k8s.io"], ["leases"], READ)
 MIRRORING = ("endpointslice-mirroring-controller", "endpointslicemirroring")
-CUSTOM = ("custom-selector-controller",)
 UPSTREAM = ENDPOINT_CONTROLLER | ENDPOINTSLICE_CONTROLLER
 # Events are written by the core API, and never replaced.
 NOT_NEEDED = rights(["events.k8s.io"], ["events"], ["create", "update", "patch"]) | {("", "events", "update")}
@@ -113,13 +110,12 @@ def problems_of(objects):
     args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     shadow, elects = "--dry-run" in args, "--leader-elect=true" in args
     mirroring = MIRRORING_CONTROLLER if runs(args, MIRRORING, True) and not shadow else set()
-    leases = FOLLOWED_LEASES if runs(args, CUSTOM, False) else set()
     needed = NEEDED
     if "--controllers=custom-selector-controller" in args:
         # It publishes slices alone.
         needed = ENDPOINTSLICE_CONTROLLER - NOT_NEEDED
-    upstream = UPSTREAM | mirroring | leases
-    expected = (needed & READS if shadow else needed | mirroring) | leases
+    upstream = UPSTREAM | mirroring
+    expected = needed & READS if shadow else needed | mirroring
     if any(arg.startswith("--tls-cert-file") for arg in args):
         expected = expected | REVIEWS
     cluster, own, problems = granted(objects)

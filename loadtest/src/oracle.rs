@@ -37,7 +37,6 @@ use self::lists::{list, list_if};
 pub use self::report::{Difference, Family, Problem, Report};
 use self::slices::hints::Zones;
 use futures::{StreamExt, stream};
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
@@ -88,8 +87,6 @@ pub struct Cluster {
     pub slices: Vec<EndpointSlice>,
     /// All Endpoints objects, of all managers.
     pub endpoints: Vec<Endpoints>,
-    /// All Leases, if Services that follow some are compared.
-    pub leases: Vec<Lease>,
 }
 
 /// The objects of a cluster at one time, wherever they are kept.
@@ -105,27 +102,19 @@ pub struct Snapshot<'a> {
     pub slices: Vec<&'a EndpointSlice>,
     /// All Endpoints objects, of all managers. Not looked at unless Endpoints are checked.
     pub endpoints: Vec<&'a Endpoints>,
-    /// All Leases. Not looked at unless Services that follow some are compared.
-    pub leases: Vec<&'a Lease>,
 }
 
 /// Reads the cluster and says what is wrong with what is published.
 pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report> {
     // Boxed: so many lists at a time make a large future.
-    let mut cluster = Box::pin(Cluster::read(client, options.read())).await?;
-    if options.custom {
-        cluster.leases = list(client, &ListParams::default()).await?;
-    }
+    let cluster = Box::pin(Cluster::read(client, options.read())).await?;
     Ok(cluster.check(options))
 }
 
 /// Like [`check`], of those objects alone that have the label, written `KEY=VALUE`.
 pub async fn check_labelled(client: &Client, options: &Options, label: &str) -> anyhow::Result<Report> {
     let selected = ListParams::default().labels(label);
-    let mut cluster = Box::pin(Cluster::read_selected(client, options.read(), &selected)).await?;
-    if options.custom {
-        cluster.leases = list(client, &selected).await?;
-    }
+    let cluster = Box::pin(Cluster::read_selected(client, options.read(), &selected)).await?;
     Ok(cluster.check(options))
 }
 
@@ -161,7 +150,7 @@ pub async fn check_by_namespaces(client: &Client, options: &Options, label: &str
 /// Whether a pod that the Service has published in slices of a family has to stay published there.
 pub(crate) fn keeps(service: &Service, pod: &Pod, family: Family) -> bool {
     let is_published = match annotated::of(service) {
-        _ if service.metadata.deletion_timestamp.is_some() || annotated::lease(service).is_some() => false,
+        _ if service.metadata.deletion_timestamp.is_some() => false,
         Some(text) => annotated::is_valid(text),
         None => facts::is_managed(service),
     };
@@ -248,7 +237,6 @@ impl Cluster {
             pods,
             slices,
             endpoints,
-            leases: Vec::new(),
         })
     }
 
@@ -272,7 +260,6 @@ impl Cluster {
             pods,
             slices,
             endpoints,
-            leases: Vec::new(),
         })
     }
 
@@ -284,7 +271,6 @@ impl Cluster {
             pods: self.pods.iter().collect(),
             slices: self.slices.iter().collect(),
             endpoints: self.endpoints.iter().collect(),
-            leases: self.leases.iter().collect(),
         }
     }
 
@@ -327,7 +313,6 @@ impl<'a> Snapshot<'a> {
             Some((slice.metadata.namespace.as_deref()?, service.as_str()))
         });
         let endpoints = group_by(&self.endpoints, |object| name(object));
-        let leases = group_by(&self.leases, |lease| name(lease));
 
         for service in self.services.iter().filter(|service| facts::is_managed(service)) {
             let Some((namespace, name)) = name(*service) else {
@@ -361,10 +346,8 @@ impl<'a> Snapshot<'a> {
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
                 let differences = &mut report.differences;
                 let in_namespace = candidates[namespace].all();
-                let lease = annotated::lease(service).and_then(|lease| leases.get(&(namespace, lease)));
-                let lease = lease.map(|leases| leases[0]);
-                if let Some(pods) = annotated_pods(service, slices, in_namespace, lease, differences) {
-                    let expected = slices::expected::of_service(service, &pods, &nodes, slices);
+                if is_annotated(service, slices, differences) {
+                    let expected = slices::expected::of_service(service, in_namespace, &nodes, slices);
                     slices::compare(service, &expected, slices, &zones, options, differences);
                     let groups = expected.values().flat_map(BTreeMap::values);
                     report.endpoints += groups.map(BTreeMap::len).sum::<usize>();
@@ -407,32 +390,18 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// The pods that are published for a Service because of its annotations; none if it has none, or if they depend on what was
-/// published before.
-fn annotated_pods<'a>(
-    service: &Service,
-    slices: &[&EndpointSlice],
-    in_namespace: &[&'a Pod],
-    lease: Option<&Lease>,
-    differences: &mut Vec<Difference>,
-) -> Option<Vec<&'a Pod>> {
+/// Whether an annotation says what is published for a Service, and that does not depend on what was published before. Adds
+/// the slices that are left of one that does not count.
+fn is_annotated(service: &Service, slices: &[&EndpointSlice], differences: &mut Vec<Difference>) -> bool {
     if service.metadata.deletion_timestamp.is_some() {
-        return None;
+        return false;
     }
-    match (annotated::lease(service), annotated::of(service)) {
-        (None, None) => {
-            slices::abandoned(service, slices, differences);
-            None
-        }
-        // If the annotation is not valid, the published pods depend on what was before.
-        (_, Some(text)) if !annotated::is_valid(text) => None,
-        (None, Some(_)) => Some(in_namespace.to_vec()),
-        (Some(_), _) => {
-            let taken = slices::is_taken(slices)?;
-            let pods = if taken { &[][..] } else { in_namespace };
-            Some(slices::leader(service, lease, pods))
-        }
-    }
+    let Some(text) = annotated::of(service) else {
+        slices::abandoned(service, slices, differences);
+        return false;
+    };
+    // If the annotation is not valid, the published pods depend on what was before.
+    annotated::is_valid(text)
 }
 
 /// The namespace and name of an object that has both.

@@ -20,7 +20,6 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
             "--only=annotated",
             "--only=replaced",
             "--only=subsets",
-            "--only=leases",
             "--only=all",
         ])
         .output()
@@ -37,7 +36,6 @@ fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
         "annotated ",
         "replaced ",
         "subsets ",
-        "leases ",
         "all ",
     ] {
         assert!(text.lines().any(|line| line.starts_with(attack)), "{attack}");

@@ -236,7 +236,7 @@ async fn pods_stay_in_their_slice_while_the_one_that_they_move_to_is_refused() {
         !cluster.published().contains("a3")
     })
     .await;
-    let took = now.elapsed();
+    let took = Instant::now().saturating_duration_since(now);
     assert!(took < WHILE, "it took {took:?}");
     assert_eq!(cluster.published(), names(&["a1", "a2", "a4"]));
 

@@ -363,7 +363,6 @@ fn an_inbox_holds_each_pod_once() {
             primary: None,
             ports: Vec::new(),
             host: None,
-            host_network: false,
             ready: change.is_multiple_of(2),
             terminating: false,
             terminal: false,

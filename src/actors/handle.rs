@@ -62,11 +62,6 @@ impl<M: Message, S> Handle<M, S> {
         }
     }
 
-    /// Returns the origin of the times that the actor is told.
-    pub(crate) fn start(&self) -> Instant {
-        self.0.start
-    }
-
     /// Returns a time as the actor is told it.
     pub(super) fn at(&self, time: Instant) -> Duration {
         time.saturating_duration_since(self.0.start)

@@ -1,7 +1,6 @@
 //! The router: it maps changes to shards, and is the only one to create and retire shards.
 
 use super::drift::DriftTracker;
-use super::followed_leases::LeaseHandle;
 use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
@@ -24,7 +23,6 @@ use dashmap::DashMap;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -37,8 +35,6 @@ pub(crate) type Routes = Arc<OnceLock<Arc<Router>>>;
 #[derive(Debug)]
 pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
-    /// Number of shards made.
-    made: AtomicU32,
     nodes: SharedNodes,
     picture: Mutex<ListState>,
     /// Held while the picture changes and every shard is told, so that all shards see the decisions in the same order.
@@ -55,7 +51,6 @@ pub struct Router {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
-    leases: LeaseHandle,
     drift: Option<DriftTracker>,
     standing: StandingProblems,
     metrics: Arc<ShardMetrics>,
@@ -88,7 +83,6 @@ impl Router {
     ) -> Self {
         Self {
             shards: DashMap::default(),
-            made: AtomicU32::new(0),
             nodes: SharedNodes::default(),
             picture: Mutex::new(ListState::new(settings.outputs)),
             announcing: Mutex::default(),
@@ -100,18 +94,10 @@ impl Router {
             writer,
             root,
             events,
-            leases: LeaseHandle::default(),
             drift: None,
             standing: StandingProblems::default(),
             metrics: Arc::default(),
         }
-    }
-
-    /// Makes shards send their requests about Leases to this handle; without it, they are dropped.
-    #[must_use]
-    pub(crate) fn following(mut self, leases: LeaseHandle) -> Self {
-        self.leases = leases;
-        self
     }
 
     /// Makes shards compare, and report what they would write to the tracker, instead of writing.
@@ -272,12 +258,12 @@ impl Router {
     }
 
     /// Delivers changes to the shard of a namespace. If there is none, it is created, unless the changes only say that objects are
-    /// gone, or are about Leases.
+    /// gone.
     fn deliver_to(&self, namespace: Arc<str>, events: impl AsRef<[Change]> + IntoIterator<Item = Change>) {
         let creates = |e: &Change| {
             let is_gone = match e {
                 Change::Output(event) => event.is_gone(),
-                _ => matches!(e, Change::PodGone(_) | Change::ServiceGone(_) | Change::Leases(_)),
+                _ => matches!(e, Change::PodGone(_) | Change::ServiceGone(_)),
             };
             !is_gone
         };
@@ -309,7 +295,6 @@ impl Router {
         let inbox = Arc::<Inbox>::default();
         let arguments = ShardArguments {
             namespace,
-            ordinal: self.made.fetch_add(1, Ordering::Relaxed),
             settings: self.settings,
             encodings: self.encodings.clone(),
             pending_lists: self.picture.lock().holding_back(),
@@ -318,7 +303,6 @@ impl Router {
             writer: self.writer.clone(),
             root: self.root.clone(),
             events: self.events.clone(),
-            leases: self.leases.clone(),
             drift: self.drift.clone(),
             standing: self.standing.clone(),
             metrics: self.metrics.clone(),

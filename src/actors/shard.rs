@@ -1,7 +1,6 @@
 //! The shard: one actor per namespace, which owns the namespace's state.
 
 use super::drift::{DriftTracker, ShardDryRun};
-use super::followed_leases::LeaseHandle;
 use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
@@ -26,9 +25,6 @@ use tokio::time::Instant;
 /// The most notifications that are told before a shard yields to other tasks.
 const TOLD_AT_ONCE: usize = 256;
 
-/// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
 /// The interval at which pods on nodes that do not exist are looked for. After eight looks, two minutes, a node is
 /// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
 /// then deletes one pod after another. Users need not be told of those.
@@ -39,8 +35,6 @@ const NODE_INTERVAL: Duration = Duration::from_secs(15);
 pub(crate) struct ShardArguments {
     /// The namespace's name.
     pub namespace: Arc<str>,
-    /// The number of shards that were made before.
-    pub ordinal: u32,
     /// The settings of the process.
     pub settings: Settings,
     /// The encodings of written objects.
@@ -57,8 +51,6 @@ pub(crate) struct ShardArguments {
     pub root: ActorRef<RootMsg>,
     /// Receives its Events.
     pub events: EventHandle,
-    /// Receives its requests about Leases.
-    pub leases: LeaseHandle,
     /// In a dry run, receives the writes that the shard would make, in place of the writer.
     pub drift: Option<DriftTracker>,
     /// Receives the problems that were there before this process led.
@@ -83,7 +75,6 @@ pub(crate) struct ShardState {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
-    leases: LeaseHandle,
     /// When the next [`ShardMsg::Due`] comes, and the task that sends it.
     timer: Option<(Duration, AbortHandle)>,
     /// True if a [`ShardMsg::NodesDue`] is under way.
@@ -159,7 +150,7 @@ impl ShardState {
         message: ShardMsg,
         began: Instant,
     ) -> (Vec<(Hashed<ObjectName>, Report)>, Option<Instant>) {
-        self.core.advance(self.leases.at(began));
+        self.core.advance(self.writer.at(began));
         match message {
             ShardMsg::Wake => {
                 let (rest, woken) = self.begin_changes();
@@ -196,7 +187,7 @@ impl ShardState {
             }
             ShardMsg::Due => {
                 self.timer = None;
-                let now = self.leases.now();
+                let now = self.writer.now();
                 let mut before = self.core.work().total();
                 while self.core.look_at_one(now) {
                     self.turn.spend(1 + self.core.work().total() - before);
@@ -237,16 +228,13 @@ impl ShardState {
         }
     }
 
-    /// Passes on the requests about Leases, and sets a timer for when a Lease or something else is due.
-    fn ask_for_leases(&mut self, myself: &ActorRef<ShardMsg>) {
-        for request in self.core.take_lease_requests() {
-            self.leases.ask(self.core.namespace(), request);
-        }
+    /// Sets a timer for when something is due.
+    fn await_due(&mut self, myself: &ActorRef<ShardMsg>) {
         let Some(due) = self.core.next_look() else {
             return;
         };
-        let now = self.leases.now();
-        let due = due.clamp(now, now + LONGEST_WAIT);
+        let now = self.writer.now();
+        let due = due.max(now);
         if self.timer.as_ref().is_some_and(|(armed, _)| *armed <= due) {
             return;
         }
@@ -309,46 +297,11 @@ impl ShardState {
         }
     }
 
-    /// Logs that a pod begins or ceases to be published as the holder of a Lease.
-    fn log_leader(&self, notification: Notification) {
-        let namespace = self.core.namespace();
-        if !tenant_log::admits_about(namespace, Topic::Leaders) {
-            return;
-        }
-        match notification {
-            Notification::TookOver {
-                service,
-                lease,
-                identity,
-                from,
-                to,
-            } => {
-                let what = match from.as_deref() {
-                    None => "a pod is published as the holder of the Lease",
-                    Some(from) if *from == *to => {
-                        "the same pod is published as the holder of the Lease again"
-                    }
-                    Some(_) => "another pod is published as the holder of the Lease",
-                };
-                tracing::info!(%namespace, %service, %lease, %identity, from = from.as_deref(), %to, "{what}");
-            }
-            Notification::Withdrew {
-                service,
-                lease,
-                from,
-                why,
-            } => tracing::info!(%namespace, %service, %lease, %from, %why,
-                "no pod is published as the holder of the Lease any more"),
-            _ => {}
-        }
-    }
-
     /// Adds notifications that were left out to the counters of the channels by which they would have been told.
     fn count_left_out(&self, kind: NotificationKind, count: u64) {
         let (event, topic) = match kind {
             NotificationKind::Event => (true, None),
             NotificationKind::Annotation => (true, Some(Topic::Annotations)),
-            NotificationKind::Leader => (false, Some(Topic::Leaders)),
             NotificationKind::Object => (false, Some(Topic::Objects)),
         };
         if event && self.dry_run.is_none() {
@@ -363,10 +316,7 @@ impl ShardState {
         match notification {
             // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
             // do. A dry run says what keeps them from counting.
-            Notification::Event(_)
-            | Notification::Annotated(Notice { warning: false, .. })
-            | Notification::TookOver { .. }
-            | Notification::Withdrew { .. }
+            Notification::Event(_) | Notification::Annotated(Notice { warning: false, .. })
                 if self.dry_run.is_some() => {}
             Notification::LeftOut { kind, count } => self.count_left_out(kind, count),
             Notification::Event(notice) => self.events.record(notice),
@@ -375,7 +325,6 @@ impl ShardState {
                 self.standing.add(notice.clone());
                 self.record_event(notice);
             }
-            Notification::TookOver { .. } | Notification::Withdrew { .. } => self.log_leader(notification),
             Notification::RivalWrote { rival } => self.part.rival_wrote(rival),
             Notification::Contested { ref object, .. } => {
                 self.part.contested(object.output);
@@ -451,8 +400,6 @@ impl ShardState {
             Notification::Event(_)
             | Notification::Annotated(_)
             | Notification::Standing(_)
-            | Notification::TookOver { .. }
-            | Notification::Withdrew { .. }
             | Notification::LeftOut { .. }
             | Notification::RivalWrote { .. } => {}
         }
@@ -475,7 +422,6 @@ impl Actor for Shard {
     ) -> Result<ShardState, ActorProcessingErr> {
         let ShardArguments {
             namespace,
-            ordinal,
             settings,
             encodings,
             pending_lists,
@@ -484,13 +430,12 @@ impl Actor for Shard {
             writer,
             root,
             events,
-            leases,
             drift,
             standing,
             metrics,
         } = arguments;
         Ok(ShardState {
-            core: NamespaceState::new(namespace.clone(), settings, pending_lists).with_ordinal(ordinal),
+            core: NamespaceState::new(namespace.clone(), settings, pending_lists),
             namespace: Hashed::new(namespace),
             turn: TurnBudget::for_a_turn(),
             inbox,
@@ -500,7 +445,6 @@ impl Actor for Shard {
             writer,
             root,
             events,
-            leases,
             timer: None,
             looks_at_nodes: false,
             standing,
@@ -528,7 +472,7 @@ impl Actor for Shard {
         if state.dry_run.is_none() {
             state.plan(said, noticed.unwrap_or(began)).await;
         }
-        state.ask_for_leases(&myself);
+        state.await_due(&myself);
         state.await_nodes(&myself);
         state.tell().await;
         state.finish(replies, began);

@@ -118,9 +118,8 @@ impl Kind {
 fn in_audit(reason: &str) -> Option<Reason> {
     match reason {
         "InvalidSelector" => Some(Reason::SelectorUnusable),
-        "SelectorIgnored" | "LeaderIgnored" => Some(Reason::AnnotationIgnored),
+        "SelectorIgnored" => Some(Reason::AnnotationIgnored),
         "UnknownAnnotation" => Some(Reason::AnnotationUnknown),
-        "NoLease" | "LeaseExpired" | "LeaseNotReadable" | "LeaderNotFound" => Some(Reason::NoLeader),
         _ => None,
     }
 }
@@ -141,7 +140,7 @@ mod tests {
                 version: None,
             },
             warning: true,
-            reason: "NoLease",
+            reason: "InvalidSelector",
             message: "m".to_owned(),
         }
     }
@@ -155,7 +154,7 @@ mod tests {
                 standing.add(notice(namespace, service));
             }
         }
-        let named = |standing: &StandingProblems| standing.0.0.lock()["NoLease"].named();
+        let named = |standing: &StandingProblems| standing.0.0.lock()["InvalidSelector"].named();
         assert_eq!(named(&standing), (3, "n00/s0, n01/s0, n02/s0".to_owned()));
         for namespace in 3..25 {
             standing.add(notice(namespace, 0));

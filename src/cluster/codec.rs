@@ -8,7 +8,6 @@ mod decode;
 mod endpoints;
 mod events;
 mod fields;
-mod followed_leases;
 mod json;
 mod lists;
 mod mirrored;

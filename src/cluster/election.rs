@@ -209,7 +209,7 @@ fn put(lease: &mut Value, record: &Record) {
 }
 
 /// Reads a Lease's version and record. Returns `None` if it is not in the form of a Lease: then no record can be written into it.
-fn read(lease: &Value) -> Option<(u64, Record)> {
+pub(super) fn read(lease: &Value) -> Option<(u64, Record)> {
     let version = lease["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
     let spec = Some(&lease["spec"]).filter(|spec| spec.is_object() || spec.is_null())?;
     let number = |field: &str| spec[field].as_i64().and_then(|n| i32::try_from(n).ok());

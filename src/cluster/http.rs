@@ -18,8 +18,6 @@ pub(super) static MERGE_PATCH: HeaderValue = HeaderValue::from_static("applicati
 const CORE: &str = "/api/v1";
 const DISCOVERY: &str = "/apis/discovery.k8s.io/v1";
 const COORDINATION: &str = "/apis/coordination.k8s.io/v1";
-/// The path of all Leases.
-pub(super) const ALL_LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
 /// The path at which the API server says whose a token is.
 pub(crate) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// The path at which the API server says what a user may do.

@@ -2,10 +2,6 @@
 //! meet the same outage, and each retries on its own; the log says the reason once, then every 30 s that the outage lasts,
 //! and at last that it is over.
 
-mod shared;
-
-pub(crate) use shared::SharedOutage;
-
 use super::cause::Cause;
 use crate::clock;
 use parking_lot::Mutex;
@@ -76,14 +72,9 @@ impl OutageLog {
 
     /// Records that a resource could not be read, and logs the reason unless the log has it already.
     pub(crate) fn failed(&self, resource: &'static str, cause: &Cause) {
-        self.failed_alike(resource, &cause.to_string(), cause);
-    }
-
-    /// Does what [`Self::failed`] does; reasons with the same `key` count as one, however differently they are worded.
-    fn failed_alike(&self, resource: &'static str, key: &str, cause: &Cause) {
         let error = cause.to_string();
         let failure = Failure::from(cause);
-        let first = self.with(|account, now| account.failed(resource, failure, key, &error, now));
+        let first = self.with(|account, now| account.failed(resource, failure, &error, now));
         if !first {
             tracing::debug!(resource, error, "a request failed again; it is retried");
             return;
@@ -265,7 +256,7 @@ struct Outage {
     since: Duration,
     /// The time of the last line that says that it lasts, or of the first line.
     said: Duration,
-    /// The keys of the reasons that were logged, since when.
+    /// The reasons that were logged, and since when.
     reasons: BTreeSet<String>,
     counted: Duration,
     /// The time since which all goes well.
@@ -279,20 +270,13 @@ impl Account {
         self.next
     }
 
-    /// Notes a failure. Returns whether its reason is to be logged: if no other with its key has been.
-    fn failed(
-        &mut self,
-        resource: &'static str,
-        failure: Failure,
-        key: &str,
-        reason: &str,
-        now: Duration,
-    ) -> bool {
+    /// Notes a failure. Returns whether its reason is to be logged, since it has not been yet.
+    fn failed(&mut self, resource: &'static str, failure: Failure, reason: &str, now: Duration) -> bool {
         match failure {
-            Failure::Unanswered => self.unanswered.failed(resource, key, reason, now),
+            Failure::Unanswered => self.unanswered.failed(resource, reason, now),
             Failure::Refused => {
                 self.unanswered.succeeded(resource, now);
-                self.refused.failed(resource, key, reason, now)
+                self.refused.failed(resource, reason, now)
             }
         }
     }
@@ -365,14 +349,14 @@ impl Failing {
         }
     }
 
-    fn failed(&mut self, resource: &'static str, key: &str, reason: &str, now: Duration) -> bool {
+    fn failed(&mut self, resource: &'static str, reason: &str, now: Duration) -> bool {
         self.resources.insert(resource, Some(reason.to_owned()));
         let outage = self.outage(now);
         if now >= outage.counted + COUNTED {
             outage.counted = now;
             outage.reasons.clear();
         }
-        outage.reasons.len() < REASONS && outage.reasons.insert(key.to_owned())
+        outage.reasons.len() < REASONS && outage.reasons.insert(reason.to_owned())
     }
 
     /// Notes that the answer to a request of this time is late. Returns whether an outage begins with that.
@@ -486,7 +470,7 @@ mod tests {
         reason: &str,
         now: Duration,
     ) -> bool {
-        account.failed(resource, failure, reason, reason, now)
+        account.failed(resource, failure, reason, now)
     }
 
     fn lasts(failure: Failure, resources: &str, lasted: u64, error: &str) -> Line {

@@ -23,7 +23,7 @@ const MOST_PAGES: u64 = 20_000;
 /// How long a server may take to begin to answer, or to send the next data.
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
 /// Timeout for reading one object, or a version.
-pub(super) const READING: Duration = Duration::from_secs(10);
+const READING: Duration = Duration::from_secs(10);
 
 /// The outcome of asking for an answer: its body, or the server's refusal.
 type Asked = Result<Result<Body, (Head, Status)>, kube::Error>;

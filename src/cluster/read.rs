@@ -3,12 +3,12 @@
 mod slow;
 
 use self::slow::{Answer, Telling};
-use super::codec::{self, Decode, Namespaced};
+use super::codec::{self, Decode};
 use super::encodings::{Encodings, Form};
-use super::http;
 use super::pages::{self, ANSWER, PAGE};
 use super::silence::within;
-use crate::core::followed_leases::lease::LeaseFacts;
+use super::{election, http};
+use crate::core::lease::Record;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
 use http_body_util::BodyExt as _;
@@ -58,7 +58,7 @@ pub struct Selection {
 #[derive(Clone, Copy)]
 enum ReadResource {
     Kind(Kind),
-    /// Leases are always read in JSON: their times have microseconds, which the decoder of protobuf leaves out.
+    /// The Lease of the election.
     Lease,
     /// Namespaces, of which it only matters whether they exist.
     Namespace,
@@ -173,32 +173,33 @@ impl Reader {
             place: &place,
             of,
         };
-        self.whole(list, &mut each).await
-    }
-
-    /// Lists the Leases of a namespace.
-    pub async fn leases(&self, namespace: &str) -> Result<Vec<LeaseFacts>, ReadError> {
-        let mut found = Vec::new();
-        let list = List {
-            resource: ReadResource::Lease,
-            path: &http::leases(namespace),
-            place: &format!(" in namespace {namespace}"),
-            of: &Selection::default(),
+        let wrap = |cause| ReadError {
+            verb: "list",
+            what: format!("{}{place}", kind.as_str()),
+            cause,
         };
-        self.whole(list, &mut |item| match item {
-            Item::Object(Namespaced::<LeaseFacts> { facts, .. }) => found.push(facts),
-            Item::Restart => found.clear(),
-        })
-        .await?;
-        Ok(found)
+        match self.pages(list, PAGE, &mut each).await {
+            // A list in one piece needs no continue token that can expire.
+            Err(Cause::Expired) => {
+                each(Item::Restart);
+                self.pages(list, 0, &mut each).await.map_err(wrap)
+            }
+            outcome => outcome.map_err(wrap),
+        }
     }
 
-    /// Gets one Lease, if it exists.
-    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<LeaseFacts>, ReadError> {
+    /// Gets what a Lease says, if it exists.
+    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Record>, ReadError> {
         let uri = format!("{}/{name}", http::leases(namespace));
         let what = format!("leases {namespace}/{name}");
-        let lease: Option<Namespaced<LeaseFacts>> = self.one(ReadResource::Lease, &uri, what).await?;
-        Ok(lease.map(|lease| lease.facts))
+        let decode = |body: &[u8]| {
+            let lease = serde_json::from_slice(body).ok();
+            let record = lease
+                .and_then(|lease| election::read(&lease))
+                .map(|(_, record)| record);
+            record.ok_or_else(|| Cause::Malformed("it is no Lease".to_owned()))
+        };
+        self.one(ReadResource::Lease, &uri, what, decode).await
     }
 
     /// Lists like [`Reader::list`], and collects the objects.
@@ -224,43 +225,32 @@ impl Reader {
             Some(namespace) => format!("{} {namespace}/{name}", kind.as_str()),
             None => format!("{} {name}", kind.as_str()),
         };
-        self.one(ReadResource::Kind(kind), &uri, what).await
+        self.one(ReadResource::Kind(kind), &uri, what, |body| {
+            Ok(codec::object(body)?)
+        })
+        .await
     }
 
     /// Returns whether a namespace exists.
     pub async fn has_namespace(&self, name: &str) -> Result<bool, ReadError> {
-        let what = format!("namespaces {name}");
-        let outcome = async {
-            let uri = http::namespace(name);
-            let body = self
-                .answer(ReadResource::Namespace, &uri, &format!("get {what}"))
-                .await?;
-            within(self.silence, body.collect()).await??;
-            Ok::<_, Cause>(())
-        };
-        match outcome.await {
-            Ok(()) => Ok(true),
-            Err(cause) if cause.is_missing(name) => Ok(false),
-            Err(cause) => Err(ReadError {
-                verb: "get",
-                what,
-                cause,
-            }),
-        }
+        let (uri, what) = (http::namespace(name), format!("namespaces {name}"));
+        let found = self.one(ReadResource::Namespace, &uri, what, |_| Ok(())).await?;
+        Ok(found.is_some())
     }
 
     /// Gets an object from a path, if it exists. `what` names it in an error.
-    async fn one<T: Decode>(
+    async fn one<T>(
         &self,
         resource: ReadResource,
         uri: &str,
         what: String,
+        decode: impl FnOnce(&[u8]) -> Result<T, Cause>,
     ) -> Result<Option<T>, ReadError> {
         let name = uri.rsplit('/').next().unwrap_or_default();
         let outcome = async {
             let body = self.answer(resource, uri, &format!("get {what}")).await?;
             let object = within(self.silence, body.collect()).await??;
-            Ok::<_, Cause>(codec::object(&object.to_bytes())?)
+            decode(&object.to_bytes())
         };
         match outcome.await {
             Ok(object) => Ok(Some(object)),
@@ -270,27 +260,6 @@ impl Reader {
                 what,
                 cause,
             }),
-        }
-    }
-
-    /// Reads a list to its end, anew if its pages expire.
-    async fn whole<T: Decode>(
-        &self,
-        list: List<'_>,
-        each: &mut impl FnMut(Item<T>),
-    ) -> Result<(), ReadError> {
-        let wrap = |cause| ReadError {
-            verb: "list",
-            what: format!("{}{}", list.resource.as_str(), list.place),
-            cause,
-        };
-        match self.pages(list, PAGE, each).await {
-            // A list in one piece needs no continue token that can expire.
-            Err(Cause::Expired) => {
-                each(Item::Restart);
-                self.pages(list, 0, each).await.map_err(wrap)
-            }
-            outcome => outcome.map_err(wrap),
         }
     }
 

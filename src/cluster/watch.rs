@@ -1,10 +1,8 @@
 //! Lists and watches one kind for as long as the process runs. It only decodes objects and cuts them to facts: the shards
-//! interpret them. [`followed_leases`] does the same for Leases that Services follow, and [`slice_changes`] is the watch of
-//! `endpointd top`.
+//! interpret them. [`slice_changes`] is the watch of `endpointd top`.
 
 pub(super) mod event_stream;
 mod events;
-mod followed_leases;
 mod handler;
 mod initial;
 mod reader;
@@ -12,14 +10,13 @@ mod serving;
 pub(crate) mod slice_changes;
 mod sources;
 
-pub(crate) use followed_leases::{Everywhere, LeaseReader, Members};
 pub(crate) use handler::WatchHandler;
 pub(crate) use sources::Source;
 
 use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
-use self::serving::{Followed, Listed, Shown, Work, serve};
+use self::serving::{Shown, Work, serve};
 use self::sources::{Item, Seen};
 use super::cause::Cause;
 use super::codec::{NamedNode, Namespaced};
@@ -178,17 +175,16 @@ impl<L: Item, W: Item> OneKind<L, W> {
         self.reader.metrics.begins();
         serve(self, handler.demands(), random).await;
     }
-}
 
-impl<L: Item, W: Item> Followed for OneKind<L, W> {
-    type Listing = Listing<L>;
-
+    /// Returns its name in the log.
     fn resource(&self) -> &'static str {
         self.kind().as_str()
     }
 
+    /// Lists everything. `again` is set if everything was listed before, and `proven` then says whether the state was
+    /// known to be current.
     fn list(&mut self, way: Way, again: bool, proven: bool, seconds: u32) -> Work<Listing<L>> {
-        let resource = self.kind().as_str();
+        let resource = self.resource();
         if again && proven {
             tracing::info!(resource, "listing again, because the watch cannot be resumed");
         } else if again {
@@ -206,13 +202,7 @@ impl<L: Item, W: Item> Followed for OneKind<L, W> {
         self.reader.clone().list(way, passing, seconds).boxed()
     }
 
-    fn shows(listing: &Listing<L>) -> Listed {
-        Listed {
-            version: listing.version,
-            objects: listing.objects,
-        }
-    }
-
+    /// Hands on a list, which was asked for under this demand.
     fn listed(&mut self, listing: Listing<L>, asked: Demand) {
         let (handler, version) = (&*self.reader.handler, listing.version);
         listing.hand_on(handler, self.kind(), self.epoch);
@@ -220,14 +210,17 @@ impl<L: Item, W: Item> Followed for OneKind<L, W> {
         self.used = true;
     }
 
+    /// Begins a watch from a version, for this time. Ready once the server has begun to answer.
     fn watch(&mut self, from: u64, seconds: u32) -> Work<Body> {
         self.reader.clone().watch(from, seconds).boxed()
     }
 
+    /// Reads the present version, from the present state of the store.
     fn version(&mut self) -> Work<u64> {
         self.reader.clone().version().boxed()
     }
 
+    /// Handles that the watch from this version was opened.
     fn opened(&mut self, from: u64) {
         if let Some(output) = self.kind().output() {
             self.reader.handler.watching(output, Some(from));
@@ -241,6 +234,7 @@ impl<L: Item, W: Item> Followed for OneKind<L, W> {
         }
     }
 
+    /// Hands on the objects in some events, which arrived at this time.
     fn shown(&mut self, events: &[u8], at: Instant) -> Shown {
         let reader = &self.reader;
         let shown = take_events::<W>(events, false);
@@ -259,28 +253,33 @@ impl<L: Item, W: Item> Followed for OneKind<L, W> {
         shown
     }
 
+    /// Handles that nothing is missing, though the watch may be silent.
     fn is_current(&mut self) {
         self.reader.metrics.alive();
     }
 
+    /// Handles that the state is proven to meet a demand.
     fn prove(&mut self, demand: Demand) {
         self.reader.handler.prove(self.kind(), demand);
     }
 
+    /// Handles that versions went backwards. Returns the demand to meet then.
     fn rewound(&mut self, under: Demand) -> Demand {
         tracing::warn!(
-            resource = self.kind().as_str(),
+            resource = self.resource(),
             "resourceVersions went backwards: the API server's store was replaced or restored; everything is listed again"
         );
         self.reader.handler.rewound(self.kind(), under)
     }
 
+    /// Records that the resource could not be read.
     fn failed(&mut self, cause: &Cause) {
-        self.reader.outages.failed(self.kind().as_str(), cause);
+        self.reader.outages.failed(self.resource(), cause);
     }
 
+    /// Records that the resource could be read.
     fn succeeded(&mut self) {
-        self.reader.outages.succeeded(self.kind().as_str());
+        self.reader.outages.succeeded(self.resource());
     }
 }
 

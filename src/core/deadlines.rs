@@ -74,11 +74,6 @@ impl<K: Clone + Ord> Deadlines<K> {
         self.by_key.len()
     }
 
-    /// Returns whether nothing is ever due.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
-    }
-
     /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.by_key.clear();
@@ -104,7 +99,7 @@ mod tests {
         assert_eq!(deadlines.pop_due(at(1)), None);
         assert_eq!(deadlines.pop_due(at(9)), Some("b"));
         assert_eq!(deadlines.pop_due(at(9)), Some("a"));
-        assert!(deadlines.is_empty() && deadlines.next().is_none());
+        assert_eq!((deadlines.len(), deadlines.next()), (0, None));
     }
 
     #[test]
@@ -118,6 +113,6 @@ mod tests {
         assert_eq!((deadlines.get(&2), deadlines.pop()), (None, None));
         deadlines.set(3, at(5));
         deadlines.clear();
-        assert!(deadlines.is_empty() && deadlines.pop_due(at(9)).is_none());
+        assert_eq!((deadlines.len(), deadlines.pop_due(at(9))), (0, None));
     }
 }

@@ -4,7 +4,7 @@
 pub(crate) mod observed;
 mod publisher;
 
-pub use publisher::{AnnotatedSelector, FollowedLeader, Manager, UnknownAnnotations};
+pub use publisher::{AnnotatedSelector, Manager, UnknownAnnotations};
 
 use super::address::Family;
 use super::excerpt::Excerpt;
@@ -34,8 +34,9 @@ pub const CUSTOM_MANAGED_BY: &str = "endpointd.io";
 pub const LABEL_ENDPOINT_SELECTOR: &str = "kubernetes.io/endpoint-selector-name";
 /// The annotation with the selector of a Service that has none in its spec.
 pub const ANNOTATION_SELECTOR: &str = "endpointd.io/selector";
-/// The annotation that names the Lease whose holder alone is published for a Service without a selector.
-pub const ANNOTATION_FOLLOWED: &str = "endpointd.io/leader";
+/// The annotation that named a Lease whose holder alone was published, in earlier versions. It counts for nothing, and users
+/// are told so.
+pub const ANNOTATION_NOT_SERVED: &str = "endpointd.io/leader";
 /// The prefix of the annotations of Services that this project defines.
 pub const ANNOTATION_PREFIX: &str = "endpointd.io/";
 /// The label of Endpoints that are not to be mirrored. Only the value `true` counts.
@@ -78,8 +79,6 @@ pub struct PodFacts {
     pub ports: Vec<ContainerPort>,
     /// `spec.hostname` and `spec.subdomain`, if the hostname is set.
     pub host: Option<Box<HostName>>,
-    /// `spec.hostNetwork`: the pod's hostname is that of its node.
-    pub host_network: bool,
     /// True if the Ready condition is true.
     pub ready: bool,
     /// True if `metadata.deletionTimestamp` is set.
@@ -118,7 +117,6 @@ impl PodFacts {
             primary: None,
             ports: Vec::new(),
             host: None,
-            host_network: false,
             ready: true,
             terminating: false,
             terminal: false,
@@ -156,8 +154,6 @@ pub struct ServiceFacts {
     pub selector: Option<Selector>,
     /// The annotation [`ANNOTATION_SELECTOR`], if it is set.
     pub annotated: Option<Box<AnnotatedSelector>>,
-    /// The annotation [`ANNOTATION_FOLLOWED`], if it is set.
-    pub leader: Option<Box<FollowedLeader>>,
     /// Annotations that begin with [`ANNOTATION_PREFIX`] and mean nothing, if there are any.
     pub unknown_annotations: Option<Box<UnknownAnnotations>>,
     /// True if the annotations decide what is published, which [`Self::resolve`] finds.
@@ -212,10 +208,7 @@ impl ServiceFacts {
     pub fn units(&self) -> u64 {
         let selector: usize = self.selector.iter().map(Selector::text_size).sum();
         let annotated = self.annotated.as_deref().map_or(0, AnnotatedSelector::text_size);
-        let lease = self.leader.as_deref().map_or(0, |leader| leader.lease.len());
-        text_units(&self.labels)
-            + ((selector + annotated + lease) / TEXT) as u64
-            + self.ports.len() as u64 / 4
+        text_units(&self.labels) + ((selector + annotated) / TEXT) as u64 + self.ports.len() as u64 / 4
     }
 
     /// Returns whether the Service has slices in a family.

@@ -2,19 +2,16 @@
 //! the namespace, however far behind its shard is.
 
 mod applying;
-mod followed_leases;
 mod latest;
 
 pub use applying::Applying;
 
 use super::facts::{PodFacts, ServiceFacts};
-use super::followed_leases::lease::LeaseChange;
 use super::namespace::{Kind, NamespaceState, OutputEvent};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::Output;
 use super::time::Time;
 use super::work::TurnBudget;
-use followed_leases::WaitingLeases;
 use latest::Latest;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -32,8 +29,6 @@ pub enum Change {
     ServiceGone(Arc<str>),
     /// An event of an object that this process may write.
     Output(OutputEvent),
-    /// Something was learned of the namespace's Leases.
-    Leases(LeaseChange),
     /// A node on which the namespace has pods has changed.
     Node(Arc<NodeView>),
     /// The CPU capacity of the zones has changed.
@@ -62,8 +57,6 @@ pub struct Pending {
     services: Latest<Arc<str>, Option<(ServiceFacts, u8)>>,
     /// By [`Output`].
     outputs: [Latest<Box<str>, OutputEvent>; Output::ALL.len()],
-    /// `None` if nothing waits: few namespaces follow Leases, and this is moved with each turn of the shard.
-    leases: Option<Box<WaitingLeases>>,
     nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
@@ -104,8 +97,7 @@ impl Pending {
     /// Returns the number of objects that wait.
     pub fn len(&self) -> usize {
         let inputs = self.pods.len() + self.services.len() + self.nodes.len();
-        let leases = self.leases.as_ref().map_or(0, |waiting| waiting.len());
-        inputs + self.outputs.iter().map(Latest::len).sum::<usize>() + leases
+        inputs + self.outputs.iter().map(Latest::len).sum::<usize>()
     }
 
     /// Merges an event into what waits.
@@ -129,7 +121,6 @@ impl Pending {
                 self.services.insert(name, None);
             }
             Change::Output(event) => self.push_output(event),
-            Change::Leases(change) => self.leases.get_or_insert_default().push(change),
             Change::Node(view) => self.push_node(view),
             Change::Zones(view) => self.push_zones(view),
             Change::Begin(kind) => self.lists[kind.index()] = ListEvent::Begun,
@@ -238,7 +229,6 @@ impl Pending {
             matching: None,
             services: self.services.into_entries(),
             outputs: self.outputs.map(Latest::into_entries),
-            leases: self.leases.map(|waiting| Box::new(waiting.into_changes())),
             zones: self.zones,
             zones_watched: false,
             lists: ends

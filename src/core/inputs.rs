@@ -9,7 +9,6 @@ mod nodes;
 mod pods;
 mod selector_cache;
 
-pub(crate) use hosts::cut_hostname;
 pub(crate) use pods::{Pod, PodChange, PodUpdate};
 pub(crate) use selector_cache::Matching;
 
@@ -38,14 +37,14 @@ pub(crate) struct Inputs {
 
 impl Inputs {
     /// Creates the inputs of a namespace of which nothing is known yet. `counts_nodes` says that nodes are read, so that one
-    /// may be found not to exist; `finds_hosts` that pods are looked for by hostnames.
-    pub(crate) fn new(namespace: Arc<str>, counts_nodes: bool, finds_hosts: bool) -> Self {
+    /// may be found not to exist.
+    pub(crate) fn new(namespace: Arc<str>, counts_nodes: bool) -> Self {
         Self {
             pods: Table::default(),
             labels: SelectorCache::default(),
             port_sets: Interner::default(),
             nodes: LocalNodes::new(namespace, counts_nodes),
-            hosts: Hosts::new(finds_hosts),
+            hosts: Hosts::default(),
         }
     }
 

@@ -1,5 +1,4 @@
-//! The content of a Lease, which is the same for the one by which endpointd elects its leader (`core::leadership::election`) and
-//! for those that Services follow (`core::followed_leases`).
+//! The content of the Lease by which endpointd elects its leader (`core::leadership::election`).
 
 use super::time::Time;
 

@@ -21,7 +21,6 @@ mod services;
 mod slices;
 mod withdraw;
 
-pub use super::followed_leases::LeaderStatus;
 pub use driver::NamespaceState;
 pub use kind::{Kind, PendingLists};
 pub use lifecycle::{BuiltRequest, Content, ObjectEvent, Outcome};

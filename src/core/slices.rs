@@ -155,17 +155,6 @@ pub struct Remainder {
     pub sent: bool,
 }
 
-/// The content of a slice that another controller has on the API server, as far as it is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Foreign {
-    /// This version of it has not been read.
-    Unread,
-    /// It has no endpoints.
-    Empty,
-    /// It has endpoints.
-    Holds,
-}
-
 /// A slice, owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -188,11 +177,8 @@ pub struct Slice {
     rare: Option<Box<Rare>>,
     /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
-    /// Whether it has endpoints, if it belongs to another controller and this version of it was read whole.
-    pub others_hold: Option<bool>,
-    /// The content with which it is counted among the slices of other controllers that name its Service. `None` if it is not
-    /// counted.
-    pub counts_as: Option<Foreign>,
+    /// True if it is counted among the slices of other controllers that name its Service.
+    pub counts_as_foreign: bool,
     /// The number of slots that differ from the server's copy.
     pub dirty: u32,
     /// The number of endpoints on the server that belong to no member of the Service.
@@ -231,8 +217,7 @@ impl Slice {
             slots: SmallVec::new(),
             rare: None,
             created: None,
-            others_hold: None,
-            counts_as: None,
+            counts_as_foreign: false,
             dirty: 0,
             removed: 0,
             touched: false,
@@ -324,14 +309,9 @@ impl Slice {
         self.object.phase == Phase::Deleting && remote.is_some_and(|remote| remote.uid != *uid)
     }
 
-    /// Returns what is known of a slice that is not managed, if another controller has it on the API server.
-    pub fn foreign(&self) -> Option<Foreign> {
-        let is_others = self.manager != Manager::Custom && self.object.remote.is_some();
-        is_others.then_some(match self.others_hold {
-            None => Foreign::Unread,
-            Some(false) => Foreign::Empty,
-            Some(true) => Foreign::Holds,
-        })
+    /// Returns whether another controller has it on the API server, if it is not managed.
+    pub fn is_foreign(&self) -> bool {
+        self.manager != Manager::Custom && self.object.remote.is_some()
     }
 
     /// Returns whether the server's copy is known to differ from the desired content, its remainders aside.
@@ -456,11 +436,6 @@ impl FamilyState {
     /// Returns what the next evaluation looks at, to be added to or taken from.
     pub fn pending(&mut self) -> &mut ToEvaluate {
         self.pending.get_or_insert_default()
-    }
-
-    /// Returns the pods with an endpoint to place, as [`ToEvaluate::to_place`] has them.
-    pub fn to_place(&self) -> &[PodId] {
-        self.pending.as_ref().map_or(&[], |pending| &pending.to_place)
     }
 
     /// Returns whether the next evaluation has nothing to do.

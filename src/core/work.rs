@@ -24,8 +24,6 @@ pub struct Work {
     pub slices_touched: u64,
     /// The number of Services evaluated.
     pub evaluations: u64,
-    /// The number of times that it was decided who leads a Service.
-    pub leaders_judged: u64,
     /// The number of times that a node was looked up, applied or given up, and that a namespace was chosen to be told of one or
     /// of the zones.
     pub nodes_visited: u64,
@@ -62,7 +60,6 @@ impl Work {
             endpoints_placed,
             slices_touched,
             evaluations,
-            leaders_judged,
             nodes_visited,
             notifications,
             endpoints_laid_out,
@@ -77,7 +74,6 @@ impl Work {
             + endpoints_placed
             + slices_touched
             + evaluations
-            + leaders_judged
             + nodes_visited
             + notifications * NOTIFICATION
             + endpoints_laid_out
@@ -134,7 +130,6 @@ impl Sub for Work {
             endpoints_placed: self.endpoints_placed - before.endpoints_placed,
             slices_touched: self.slices_touched - before.slices_touched,
             evaluations: self.evaluations - before.evaluations,
-            leaders_judged: self.leaders_judged - before.leaders_judged,
             nodes_visited: self.nodes_visited - before.nodes_visited,
             notifications: self.notifications - before.notifications,
             endpoints_laid_out: self.endpoints_laid_out - before.endpoints_laid_out,

@@ -1,16 +1,13 @@
 //! Finds the Services for which a controller would write something if it started now.
 
-use super::examine::{due, show_leases};
-use super::explain::says_ran_out;
-use super::findings::{Counts, Problem, Reason};
+use super::examine::due;
+use super::findings::{Counts, Problem};
 use super::problems::{annotation_problems, problems, sort_problems};
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use crate::core::followed_leases::lease::{LeaseFacts, is_lease_name};
 use crate::core::hash::KeyedSet;
 use crate::core::namespace::{Kind, NamespaceState, OutputEvent, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;
-use crate::core::time::Time;
 use crate::core::work::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,26 +23,20 @@ pub(crate) struct Census {
     labelled: KeyedSet<(Arc<str>, Arc<str>)>,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
-    /// The managed Services that follow a Lease.
-    led: KeyedSet<(Arc<str>, Arc<str>)>,
     /// The problems of the annotations of Services.
     annotations: Vec<Problem>,
     /// Services that their annotations would decide, if that had been asked for.
     left_out: KeyedSet<(Arc<str>, Arc<str>)>,
     /// Slices of other managers that name managed Services, by namespace.
     foreign: BTreeMap<Arc<str>, Vec<SliceFacts>>,
-    /// Which Leases have run out, in words, by namespace and name.
-    ran_out: BTreeMap<(Arc<str>, Arc<str>), &'static str>,
     pending_lists: PendingLists,
     /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
 }
 
-/// Returns whether a Service's annotations decide what is published for it, where they are cared for.
+/// Returns whether a Service's annotation decides what is published for it, where it is cared for.
 pub(crate) fn opts_in(service: &ServiceFacts, namespace: &str) -> bool {
-    service.selectorless
-        && !service.is_api(namespace)
-        && (service.annotated.is_some() || service.leader.is_some())
+    service.selectorless && !service.is_api(namespace) && service.annotated.is_some()
 }
 
 impl Census {
@@ -57,11 +48,9 @@ impl Census {
             labelled: KeyedSet::default(),
             namespaces: BTreeMap::new(),
             managed: KeyedSet::default(),
-            led: KeyedSet::default(),
             annotations: Vec::new(),
             left_out: KeyedSet::default(),
             foreign: BTreeMap::new(),
-            ran_out: BTreeMap::new(),
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
@@ -81,7 +70,6 @@ impl Census {
         if kind == Kind::Service {
             self.labelled.clear();
             self.managed.clear();
-            self.led.clear();
             self.annotations.clear();
             self.left_out.clear();
         }
@@ -131,13 +119,8 @@ impl Census {
             self.annotations.extend(problems);
         }
         let facts = facts.resolve(namespace, self.settings.outputs);
-        if is_asked_for {
-            if facts.followed_lease().is_some_and(|lease| is_lease_name(lease)) {
-                self.led.insert(key.clone());
-            }
-            if facts.is_managed() {
-                self.managed.insert(key);
-            }
+        if is_asked_for && facts.is_managed() {
+            self.managed.insert(key);
         }
         let epoch = self.epoch(Kind::Service);
         self.state(namespace).apply_service(facts, epoch);
@@ -188,26 +171,6 @@ impl Census {
         self.pending_lists.clear(kind);
     }
 
-    /// Returns the namespaces whose Leases must be listed, because Services there follow some. Each comes with the number
-    /// of these Services. Services must have been listed.
-    pub(crate) fn followers(&self) -> BTreeMap<Arc<str>, usize> {
-        let mut followers = BTreeMap::new();
-        for (namespace, _) in &self.led {
-            *followers.entry(namespace.clone()).or_default() += 1;
-        }
-        followers
-    }
-
-    /// Adds the Leases of a namespace, at this time by the clock of this machine.
-    pub(crate) fn leases(&mut self, namespace: &Arc<str>, leases: Vec<LeaseFacts>, now: Option<Time>) {
-        for lease in &leases {
-            if let Some(says) = now.and_then(|now| says_ran_out(lease, now)) {
-                self.ran_out.insert((namespace.clone(), lease.name.clone()), says);
-            }
-        }
-        show_leases(self.state(namespace), leases);
-    }
-
     /// Returns the number of managed Services, and of their namespaces.
     pub(crate) fn counts(&self) -> Counts {
         let namespaces: KeyedSet<_> = self.managed.iter().map(|(namespace, _)| namespace).collect();
@@ -235,20 +198,7 @@ impl Census {
             due(&mut state, picks, |_, due| each(&namespace, due.service));
             let services = services.remove(&namespace).unwrap_or_default();
             let foreign = self.foreign.remove(&namespace).unwrap_or_default();
-            let mut of_services = problems(&state, services.into_iter(), &foreign);
-            for problem in of_services
-                .iter_mut()
-                .filter(|problem| problem.reason == Reason::NoLeader)
-            {
-                let lease = state
-                    .service(&problem.service)
-                    .and_then(ServiceFacts::followed_lease);
-                let says = lease.and_then(|lease| self.ran_out.get(&(namespace.clone(), lease.clone())));
-                if let Some(says) = says {
-                    problem.message = format!("{}; {says}", problem.message);
-                }
-            }
-            found.append(&mut of_services);
+            found.extend(problems(&state, services.into_iter(), &foreign));
         }
         sort_problems(&mut found);
         found

@@ -5,7 +5,6 @@ use super::findings::{Finding, Problem};
 use super::published::{Around, Published};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use crate::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
 use crate::core::hash::KeyedMap;
 use crate::core::inbox::Change;
 use crate::core::namespace::{NamespaceState, Outcome, OutputEvent, PendingLists, Settings, WorkItem};
@@ -13,7 +12,6 @@ use crate::core::nodes::NodeTable;
 use crate::core::object::Verb;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Plans, and calls `each` with every write that is due for certain Services. None is carried out. Where the controller
 /// would first ask the API server whether an object's Service exists, the answer is taken to be what is known here.
@@ -84,18 +82,6 @@ pub(super) fn examine(
     findings
 }
 
-/// Shows a namespace all its Leases, if a Service there follows one.
-pub(super) fn show_leases(state: &mut NamespaceState, leases: Vec<LeaseFacts>) {
-    if let Some(LeaseRequest::Follow(generation)) = state.take_lease_requests().pop() {
-        state.apply_leases(LeaseChange {
-            generation,
-            // The time does not matter: an inspection does not wait until the time of a holder has run out.
-            at: Duration::ZERO,
-            event: LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 0, leases)),
-        });
-    }
-}
-
 /// The listed objects of a namespace, or of one Service in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
@@ -107,9 +93,6 @@ pub(crate) struct Objects {
     pub slices: Vec<SliceFacts>,
     /// Endpoints objects.
     pub endpoints: Vec<EndpointsFacts>,
-    /// Leases, at least those that the Services follow. `None` if they are not known, so that nothing can be said of
-    /// what is published for these Services.
-    pub leases: Option<Vec<LeaseFacts>>,
     /// The problems of the annotations of the Services.
     pub annotations: Vec<Problem>,
 }
@@ -132,9 +115,6 @@ impl Objects {
             core.apply_service(service.clone(), 0);
         }
         core.watch_zones(nodes);
-        if let Some(leases) = &self.leases {
-            show_leases(&mut core, leases.clone());
-        }
         for slice in &self.slices {
             published.apply(Change::Output(OutputEvent::slice(slice.clone(), 0)), |_| false);
         }

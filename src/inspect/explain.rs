@@ -1,13 +1,10 @@
 //! Builds the explanation of a Service for `endpointd explain`.
 
-mod leader;
 mod near;
 mod notes;
 mod pods;
 mod print;
 
-pub use leader::{LeaderFinding, Leading, SeenLease};
-pub(crate) use leader::{may_hold, says_ran_out};
 pub(super) use near::Near;
 pub use near::{NearPod, Pods, meant};
 pub use pods::{Place, PodFinding, State};
@@ -26,7 +23,6 @@ use crate::core::outputs::Outputs;
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
 use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
-use crate::core::time::Time;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,8 +43,8 @@ pub struct Seen {
     pub namespace: Arc<str>,
     /// The Service.
     pub service: ObservedService,
-    /// The pods of its namespace, or, if its selector does not choose them, those that are published or lead; none if it
-    /// is not managed.
+    /// The pods of its namespace, or, if its selector does not choose them, those that are published; none if it is not
+    /// managed.
     pub pods: Option<Pods>,
     /// Their nodes.
     pub nodes: SeenNodes,
@@ -58,12 +54,6 @@ pub struct Seen {
     pub endpoints: Option<EndpointsFacts>,
     /// The reason why Endpoints could not be read, if that is forbidden.
     pub endpoints_unreadable: Option<String>,
-    /// The Lease that the Service follows, if it does and there can be one of that name.
-    pub lease: Option<SeenLease>,
-    /// The leader of the Service, if it follows a Lease.
-    pub leading: Option<Leading>,
-    /// The time by this machine's clock.
-    pub now: Option<Time>,
     /// The writes that the controller would make; of Endpoints only, if nodes are unreadable.
     pub wrong: Vec<Finding>,
     /// The settings by which the controller computes the desired objects, as they were asked for.
@@ -109,8 +99,6 @@ pub struct Explanation {
     pub ports: Vec<String>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready_addresses: bool,
-    /// The leader, if it publishes only the holder of a Lease.
-    pub leader: Option<LeaderFinding>,
     /// Whether the published objects are as desired; unknown if something cannot be read that decides it, or if the Service
     /// is left out.
     pub in_sync: Option<bool>,
@@ -130,7 +118,7 @@ pub struct Explanation {
     /// Other things that may be wrong.
     pub warnings: Vec<String>,
     /// The pods that the selector matches, those with a problem first. If no selector chooses them, those that are
-    /// published or lead.
+    /// published.
     pub pods: Vec<PodFinding>,
     /// Pods that it nearly matches.
     pub nearly: Vec<NearPod>,
@@ -189,22 +177,20 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let notes = notes::notes(&seen);
     let mut warnings = notes::warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
-    let leader = leader(&seen);
     if let Some(pods) = &mut seen.pods {
         (nearly, nearly_total) = pods.near();
         if pods.matching.is_empty() {
             warnings.extend(pods.why_none());
         }
     }
-    let findings = find_pods(&seen, leader.as_ref());
+    let findings = find_pods(&seen);
     if let Some(endpoints) = &seen.endpoints
         && let Some(note) = truncation(endpoints, &findings)
     {
         warnings.push(note);
     }
     let facts = &seen.service.facts;
-    let known = (matches!(seen.nodes, SeenNodes::Known(_)) || !seen.judges_slices())
-        && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
+    let known = matches!(seen.nodes, SeenNodes::Known(_)) || !seen.judges_slices();
     // Unless Endpoints can be read, it is unknown whether they, or the slices that mirror them, are right.
     let unseen = seen.endpoints_unreadable.is_some() && seen.judges_endpoints();
     let in_sync = Some(seen.wrong.is_empty()).filter(|in_sync| known && !(*in_sync && unseen));
@@ -224,7 +210,6 @@ pub fn explain(mut seen: Seen) -> Explanation {
         publish_not_ready_addresses: facts.publish_not_ready,
         in_sync: in_sync.filter(|in_sync| !(*in_sync && seen.left_out)),
         verdict: Verdict::new(in_sync),
-        leader,
         endpoints_unknown: seen.endpoints_unreadable.is_some(),
         strays: if managed { strays(&seen) } else { Vec::new() },
         slices: seen
@@ -245,7 +230,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
 }
 
 /// Returns the findings about the pods that the Service selects, in the order in which they are shown.
-fn find_pods(seen: &Seen, leader: Option<&LeaderFinding>) -> Vec<PodFinding> {
+fn find_pods(seen: &Seen) -> Vec<PodFinding> {
     let Some(pods) = &seen.pods else {
         return Vec::new();
     };
@@ -260,7 +245,7 @@ fn find_pods(seen: &Seen, leader: Option<&LeaderFinding>) -> Vec<PodFinding> {
     let found = pods
         .matching
         .iter()
-        .map(|pod| pods::find(pod, seen, leader, differences(pod)));
+        .map(|pod| pods::find(pod, seen, differences(pod)));
     let mut findings: Vec<PodFinding> = found.collect();
     findings.sort_by(|a, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
     findings
@@ -296,17 +281,6 @@ fn ports(service: &ObservedService) -> Vec<String> {
         .zip(&service.port_numbers)
         .map(spell)
         .collect()
-}
-
-/// Explains who leads a Service that follows a Lease.
-fn leader(seen: &Seen) -> Option<LeaderFinding> {
-    let pod = |name: &str| {
-        let mut pods = seen.pods.iter().flat_map(|pods| &pods.matching);
-        let found = pods.find(|pod| *pod.facts.name == *name);
-        found.map(|pod| pod.facts.clone())
-    };
-    let service = &seen.service.facts;
-    LeaderFinding::new(service, seen.lease.as_ref(), seen.leading.as_ref(), pod, seen.now)
 }
 
 fn truncation(endpoints: &EndpointsFacts, pods: &[PodFinding]) -> Option<String> {

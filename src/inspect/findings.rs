@@ -4,14 +4,13 @@ use super::desired::{Desired, Due};
 use super::differences::{Difference, PodState, endpoints, mirrored, slices};
 use super::published::Around;
 use super::text::{BAD, BOLD, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
-use crate::core::facts::ServiceFacts;
+use crate::core::facts::{ANNOTATION_SELECTOR, ServiceFacts};
 use crate::core::hash::hash_of;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::{Output, Verb};
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::sync::Arc;
 
 /// The number of differences that are printed for an object.
@@ -152,8 +151,6 @@ pub enum Reason {
     SlicesLeftBehind,
     /// Slices of other managers name it, and hold addresses of no pod of it.
     ForeignSlices,
-    /// No pod is published of a Service that publishes only the holder of a Lease.
-    NoLeader,
     /// Its selector matches no pod.
     NoPodsMatch,
     /// It has pods, but none of them is ready in one of its families, or in any.
@@ -177,7 +174,6 @@ impl Reason {
             Self::AnnotationUnknown => "AnnotationUnknown",
             Self::SlicesLeftBehind => "SlicesLeftBehind",
             Self::ForeignSlices => "ForeignSlices",
-            Self::NoLeader => "NoLeader",
             Self::NoPodsMatch => "NoPodsMatch",
             Self::NoReadyEndpoints => "NoReadyEndpoints",
             Self::UnknownNodes => "UnknownNodes",
@@ -210,22 +206,6 @@ pub struct Counts {
     pub namespaces: usize,
 }
 
-/// Says of how many Services it cannot be judged what is published, because they follow Leases that cannot be read for this
-/// reason. `followers` has their number in each namespace.
-pub(crate) fn not_judged(followers: &[usize], why: &impl Display) -> String {
-    let services: usize = followers.iter().sum();
-    let (follow, they) = if services == 1 {
-        ("follows a Lease", "it")
-    } else {
-        ("follow Leases", "they")
-    };
-    format!(
-        "{} in {} {follow} that may not be read, so {they} could not be judged: {why}",
-        plural(services, "Service"),
-        plural(followers.len(), "namespace")
-    )
-}
-
 /// Says of how many Services nothing is said, because those that annotations decide were not asked for; `None` if there
 /// are none.
 pub(crate) fn left_out(services: usize) -> Option<String> {
@@ -236,7 +216,7 @@ pub(crate) fn left_out(services: usize) -> Option<String> {
     };
     (services > 0).then(|| {
         format!(
-            "{} with the annotation endpointd.io/selector or endpointd.io/leader {are} left out: what {them} slices should \
+            "{} with the annotation {ANNOTATION_SELECTOR} {are} left out: what {them} slices should \
              hold is checked if --controllers names custom-selector-controller",
             plural(services, "Service")
         )

@@ -2,14 +2,14 @@
 //! `endpointd audit --problems`. Which pods belong to a Service, and what of them is published, the core says
 //! ([`NamespaceState::health`]); here it is put into words.
 
-use super::explain::{LeaderFinding, Leading, Near};
+use super::explain::Near;
 use super::findings::{Problem, Reason};
 use super::text::{listed, plural};
 use crate::core::facts::{ANNOTATION_SELECTOR, Manager, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::hints::HintState;
 use crate::core::labels::Labels;
-use crate::core::namespace::{FamilyHealth, LeaderStatus, NamespaceState, ServiceHealth};
+use crate::core::namespace::{FamilyHealth, NamespaceState, ServiceHealth};
 use crate::core::outputs::Outputs;
 use crate::core::ports::TargetPort;
 use crate::core::subsets::MAX_ADDRESSES;
@@ -66,16 +66,9 @@ pub(crate) fn annotation_problems(namespace: &str, facts: &ServiceFacts, outputs
     let mut found = Vec::new();
     let why_not = facts.why_not_custom(namespace);
     if let Some(why) = why_not {
-        let annotations: Vec<_> = facts.publishing_annotations().collect();
-        if let [first, rest @ ..] = &annotations[..] {
-            let (and, is) = match rest {
-                [] => (String::new(), "is"),
-                rest => (format!(" and {}", rest.join(", ")), "are"),
-            };
-            found.push((
-                Reason::AnnotationIgnored,
-                format!("{first}{and} {is} ignored: {why}"),
-            ));
+        if facts.annotated.is_some() {
+            let ignored = format!("{ANNOTATION_SELECTOR} is ignored: {why}");
+            found.push((Reason::AnnotationIgnored, ignored));
         }
     } else if !outputs.custom && facts.annotated.is_some() {
         let custom = Outputs {
@@ -149,25 +142,14 @@ impl ProblemFinder<'_> {
         if let Some(message) = unusable(facts) {
             self.add(Reason::SelectorUnusable, message);
         }
-        match health.leader {
-            Some(status) if status != LeaderStatus::Leads => {
-                let leading = Leading::of(self.core, &facts.name);
-                let leader = LeaderFinding::new(facts, None, leading.as_ref(), |_| None, None);
-                self.add(
-                    Reason::NoLeader,
-                    leader.map_or_else(String::new, |leader| leader.says),
-                );
-                return;
-            }
+        if health.pods == 0 {
             // Which pods are published, the selector does not say while it cannot be used.
-            None if health.pods == 0 && !self.found.is_empty() => return,
-            None if health.pods == 0 => {
+            if self.found.is_empty() {
                 let why = facts.selector.as_ref().map(|_| nearly.why(facts));
                 let why = why.unwrap_or_else(|| "it has no selector".to_owned());
                 self.add(Reason::NoPodsMatch, why);
-                return;
             }
-            _ => {}
+            return;
         }
         self.readiness();
         self.nodes();

@@ -32,9 +32,6 @@ pub(crate) struct ShardMetrics {
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,
-    /// Services that follow a Lease and publish its holder, and those that publish no pod.
-    led: Gauge,
-    leaderless: Gauge,
 }
 
 /// Metrics of mirrored Endpoints, as upstream's mirroring controller has them.
@@ -105,8 +102,6 @@ impl ShardMetrics {
             ),
             annotated: gauge!("endpointd_custom_selector_services", "state" => "valid"),
             frozen: gauge!("endpointd_custom_selector_services", "state" => "invalid"),
-            led: gauge!("endpointd_leader_services", "state" => "led"),
-            leaderless: gauge!("endpointd_leader_services", "state" => "vacant"),
         }
     }
 
@@ -192,8 +187,6 @@ impl ShardPart {
             (&m.same_node, old_totals.same_node, totals.same_node),
             (&m.annotated, old_totals.annotated, totals.annotated),
             (&m.frozen, old_totals.frozen, totals.frozen),
-            (&m.led, old_totals.led, totals.led),
-            (&m.leaderless, old_totals.leaderless, totals.leaderless),
             (&m.mirrors.endpoints, old_mirrors.endpoints, mirrors.endpoints),
             (&m.mirrors.slices, old_mirrors.slices, mirrors.slices),
             (

@@ -56,11 +56,6 @@ impl WatchMetrics {
     }
 }
 
-/// Returns the counter of followed Leases that could not be decoded.
-pub(crate) fn undecodable_leases() -> Counter {
-    counter!("endpointd_decode_failures_total", "resource" => "leases")
-}
-
 /// Gauges of the lag of each kind's watch.
 pub(super) struct Lags([Gauge; Kind::ALL.len()]);
 

@@ -6,21 +6,19 @@ use crate::core::facts::{
     CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
     PodFacts, ServiceFacts, SliceFacts,
 };
-use crate::core::followed_leases::lease::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;
-use crate::core::time::Time;
 use crate::core::work::Work;
 use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
-use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out, not_judged};
+use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out};
 use crate::inspect::lasting::still;
 use crate::inspect::problems::{annotation_problems, left_behind_problem, problems, sort_problems};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// A field selector that leaves out pods that have ended, which are never published.
@@ -205,7 +203,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
     let mut census = Census::new(scope.settings, scope.labels.clone());
     let mut nodes = NodeTable::default();
     let (mut notes, mut abandoned) = (Vec::new(), Abandoned::new());
-    let (mut unjudged, mut services_left_out) = (false, 0);
+    let mut services_left_out = 0;
     // Inputs come first and published objects last, as when the controller starts.
     for kind in Kind::needed_for(outputs) {
         let of = selection(kind, scope);
@@ -245,9 +243,6 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
         }
         census.end(kind, &mut nodes);
         if kind == Kind::Service {
-            let unread = follow_leases(reader, &mut census).await?;
-            unjudged = unread.is_some();
-            notes.extend(unread);
             services_left_out = census.left_out();
             notes.extend(left_out(services_left_out));
         }
@@ -263,7 +258,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<Surveyed, ReadError> {
         problems: scope.problems.then_some(problems),
         notes,
         left_out: services_left_out,
-        unjudged,
+        unjudged: false,
     };
     Ok(Ok((report, suspects, nodes, abandoned)))
 }
@@ -311,34 +306,6 @@ async fn slices_of_nobody(
         });
     let of_nobody: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
     Ok(of_nobody.into_iter().flatten().collect())
-}
-
-/// Returns the time by this machine's clock.
-pub(super) fn now() -> Option<Time> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Some(Time::from_nanoseconds(i64::try_from(now.as_nanos()).ok()?))
-}
-
-/// Adds the Leases of the namespaces where Services follow some. Returns a note about those that may not be read.
-async fn follow_leases(reader: &Reader, census: &mut Census) -> Result<Option<String>, ReadError> {
-    let mut lists = stream::iter(census.followers())
-        .map(|(namespace, services)| async move {
-            let leases = reader.leases(&namespace).await;
-            (namespace, services, leases)
-        })
-        .buffered(AT_ONCE);
-    let (mut barred, mut why) = (Vec::new(), None);
-    while let Some((namespace, services, leases)) = lists.next().await {
-        match leases {
-            Ok(leases) => census.leases(&namespace, leases, now()),
-            Err(error) if error.is_forbidden() => {
-                barred.push(services);
-                why.get_or_insert(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(why.map(|why| not_judged(&barred, &why)))
 }
 
 /// Adds the list of one kind to a census.
@@ -453,19 +420,7 @@ async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> R
         objects.annotations.extend(problems);
         *service = service.clone().resolve(namespace, settings.outputs);
     });
-    if objects
-        .services
-        .iter()
-        .any(|service| followed_lease(service).is_some())
-    {
-        objects.leases = unless_forbidden(reader.leases(namespace).await)?;
-    }
     Ok(objects)
-}
-
-/// Returns the Lease that a resolved Service follows, if there can be one of that name.
-pub(super) fn followed_lease(service: &ServiceFacts) -> Option<&Arc<str>> {
-    service.followed_lease().filter(|lease| is_lease_name(lease))
 }
 
 /// Returns what was read, or `None` if it may not be read.
@@ -511,10 +466,6 @@ async fn of_service(
             Item::Restart => objects.pods.clear(),
         };
         reader.list(Kind::Pod, &selected, take).await?;
-        if let Some(lease) = followed_lease(service) {
-            let lease = unless_forbidden(reader.lease(namespace, lease).await)?;
-            objects.leases = lease.map(|lease| lease.into_iter().collect());
-        }
     }
     objects.services.extend(service);
     published(reader, settings, namespace, name, &mut objects).await?;

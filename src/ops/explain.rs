@@ -1,21 +1,17 @@
 //! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
-use super::audit::{followed_lease, is_missing, node_table, now, published_slices};
+use super::audit::{is_missing, node_table, published_slices};
 use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
-use crate::core::facts::{
-    ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, PodFacts, ServiceFacts,
-};
+use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts};
 use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::selector::Selector;
 use crate::inspect::census::opts_in;
 use crate::inspect::examine::Objects;
-use crate::inspect::explain::{
-    Explanation, Leading, Pods, Seen, SeenLease, SeenNodes, explain, may_hold, meant,
-};
+use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, explain, meant};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -96,10 +92,6 @@ async fn explained(
         services: vec![facts.clone()],
         ..Objects::default()
     };
-    let lease = match followed_lease(facts) {
-        Some(lease) => Some(read_lease(reader, &namespace, lease, &mut objects).await?),
-        None => None,
-    };
     let (pods, nodes) = read_pods_and_slices(reader, &namespace, facts, &mut objects).await?;
     let endpoints_unreadable = read_endpoints(reader, &namespace, name, &mut objects).await?;
     if endpoints_unreadable.is_some() {
@@ -122,14 +114,13 @@ async fn explained(
     if !Kind::Endpoints.is_needed(settings.outputs) {
         endpoints = std::mem::take(&mut objects.endpoints);
     }
-    let (core, mut wrong) = objects.take_up(&namespace, settings, &mut table);
+    let (_, mut wrong) = objects.take_up(&namespace, settings, &mut table);
     if matches!(nodes, SeenNodes::Unreadable(_)) && facts.custom {
         wrong.clear();
     }
     slices.append(&mut objects.slices);
     endpoints.append(&mut objects.endpoints);
     Ok(explain(Seen {
-        leading: Leading::of(&core, name),
         namespace,
         service,
         pods,
@@ -137,8 +128,6 @@ async fn explained(
         slices,
         endpoints: endpoints.into_iter().next(),
         endpoints_unreadable,
-        lease,
-        now: now(),
         wrong: wrong.into_values().flatten().collect(),
         settings: asked,
         left_out,
@@ -233,25 +222,8 @@ pub(super) async fn labelled(
     })
 }
 
-/// Reads the Lease that a Service follows.
-async fn read_lease(
-    reader: &Reader,
-    namespace: &str,
-    lease: &str,
-    objects: &mut Objects,
-) -> Result<SeenLease, ReadError> {
-    match reader.lease(namespace, lease).await {
-        Ok(lease) => {
-            objects.leases = Some(lease.iter().cloned().collect());
-            Ok(SeenLease::Known(lease))
-        }
-        Err(error) if error.is_forbidden() => Ok(SeenLease::Unreadable(error.to_string())),
-        Err(error) => Err(error),
-    }
-}
-
-/// Reads the pods of a managed Service: those that its selector matches, or, without one, those that its slices hold or
-/// that may hold its Lease. The slices and the Lease must have been read.
+/// Reads the pods of a managed Service: those that its selector matches, or, without one, those that its slices
+/// hold. The slices must have been read.
 async fn read_pods(
     reader: &Reader,
     namespace: &str,
@@ -264,35 +236,19 @@ async fn read_pods(
     };
     let endpoints = objects.slices.iter().flat_map(|slice| &slice.endpoints);
     let held: BTreeSet<&str> = endpoints.filter_map(|endpoint| endpoint.pod.as_deref()).collect();
-    let leases = objects.leases.iter().flatten();
-    let holders: Vec<&str> = leases
-        .map(|lease| &*lease.record.holder)
-        .filter(|holder| !holder.is_empty())
-        .collect();
-    let may_lead = |pod: &PodFacts| holders.iter().any(|holder| may_hold(pod, holder));
-    let matters = |pod: &PodFacts| held.contains(&*pod.name) || may_lead(pod);
     let new = || Pods::new(service.selector.clone());
-    let (mut seen, mut unselected) = (new(), Vec::new());
+    let mut seen = new();
     reader
         .list(Kind::Pod, &here, |item| match item {
             Item::Object(Namespaced::<ObservedPod> { facts, .. }) => {
-                let matters = matters(&facts.facts);
-                if service.selector.is_none() && !matters {
-                    return;
-                }
-                // A pod that holds the Lease is known to the controller even if the selector does not match it.
-                let leader = (service.is_led() && matters).then(|| facts.facts.clone());
-                let matching = seen.matching.len();
-                seen.see(facts);
-                if seen.matching.len() == matching {
-                    unselected.extend(leader);
+                if service.selector.is_some() || held.contains(&*facts.facts.name) {
+                    seen.see(facts);
                 }
             }
-            Item::Restart => (seen, unselected) = (new(), Vec::new()),
+            Item::Restart => seen = new(),
         })
         .await?;
-    let selected = seen.matching.iter().map(|pod| pod.facts.clone());
-    objects.pods = selected.chain(unselected).collect();
+    objects.pods = seen.matching.iter().map(|pod| pod.facts.clone()).collect();
     Ok(seen)
 }
 

@@ -73,8 +73,8 @@ pub(crate) enum Command {
     /// Show which pods of a Service are published, where, and why the others are not
     ///
     /// This command only reads. The exit code is 0 if what is published is what should be, 1 if it is not, and 2 if that could
-    /// not be found out. Unless --controllers is given, a Service with the annotation endpointd.io/selector or
-    /// endpointd.io/leader is explained as custom-selector-controller publishes it, whether that runs or not.
+    /// not be found out. Unless --controllers is given, a Service with the annotation endpointd.io/selector is
+    /// explained as custom-selector-controller publishes it, whether that runs or not.
     Explain(ExplainArgs),
     /// Print the version, with the commit that it was built from
     Version,

@@ -3,8 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit to the hard one, as Go's programs do at their start, and returns the limit; `None` if there is
-/// none. The soft limit is 1,024 on many systems, for programs that use `select`, and this one does not. A Service that
-/// follows a Lease needs a connection for its namespace, so a large cluster needs more.
+/// none. The soft limit is 1,024 on many systems, for programs that use `select`, and this one does not.
 pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

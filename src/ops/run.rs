@@ -272,7 +272,6 @@ pub async fn run_observed(
         seed,
         fatal,
     };
-    starter.follow_leases(actors.leases.clone(), &actors.root).await?;
     let watches = starter.follow(options.settings.outputs);
     let result = ended(shutdown, &mut failed).await;
     for task in watches.iter().chain(&tracking).chain([&reporting]) {

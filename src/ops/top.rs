@@ -136,8 +136,7 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
         loop {
             ticks.tick().await;
             let read = reader.lease(&lease.namespace, &lease.name).await;
-            let outcome = read.map(|lease| lease.map(|lease| lease.record));
-            let outcome = outcome.map_err(|error| naming(&one_line(&error), &url));
+            let outcome = read.map_err(|error| naming(&one_line(&error), &url));
             if leases.send(News::Lease(outcome)).await.is_err() {
                 return;
             }

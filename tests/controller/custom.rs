@@ -1,5 +1,6 @@
 //! Services whose selector is an annotation.
 
+mod told;
 mod withdrawn;
 
 use crate::cluster::{self, Api};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::sleep;
 
-const CUSTOM: Outputs = Outputs {
+pub(crate) const CUSTOM: Outputs = Outputs {
     custom: true,
     ..Outputs::NONE
 };
@@ -27,7 +28,7 @@ const EVERYTHING: Outputs = Outputs {
 };
 const OURS: &str = "endpointd.io";
 const BUILTIN: &str = "endpointslice-controller.k8s.io";
-const ANNOTATION: &str = "endpointd.io/selector";
+pub(crate) const ANNOTATION: &str = "endpointd.io/selector";
 
 fn annotated(selector: &str) -> Value {
     json!({

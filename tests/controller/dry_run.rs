@@ -4,7 +4,6 @@
 
 mod bounded;
 mod churn;
-mod leader;
 mod reports;
 
 use crate::cluster;

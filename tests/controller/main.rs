@@ -45,7 +45,6 @@ mod endpoint_selectors;
 mod events;
 mod explain;
 mod ingest;
-mod leader;
 mod mirroring;
 mod outputs;
 mod quiet;

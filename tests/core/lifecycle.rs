@@ -1,7 +1,7 @@
 //! The lifecycle of single objects: the state between a cluster and a server, both made up by the test.
 
 use crate::model::{CustomSpec, Fate, Model, PodSpec, ServiceSpec};
-use crate::ops::{self, Op};
+use crate::ops;
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{PodFacts, SliceFacts};
@@ -24,15 +24,6 @@ pub(super) fn published(pods: u8, limit: usize) -> Model {
         model.pod(pod(name, 0).facts());
     }
     model.service(ServiceSpec::plain().facts());
-    model.converge();
-    model
-}
-
-/// The same, taken over by a leader that has listed everything whole.
-fn adopted(pods: u8, limit: usize) -> Model {
-    let mut model = published(pods, limit);
-    ops::happen(&mut model, &Op::StandBy);
-    ops::happen(&mut model, &Op::TakeOver);
     model.converge();
     model
 }
@@ -405,56 +396,6 @@ fn a_service_whose_events_leave_out_its_families_keeps_those_of_the_list() {
     model.converge();
     let has = |family| model.store.values().any(|slice| slice.family == Some(family));
     assert!(has(Family::V4) && has(Family::V6));
-}
-
-/// A Service gets a leader instead of its selector while one of its slices is being written: that is another controller's
-/// from then on, and is read to see whether it holds endpoints.
-#[test]
-fn a_slice_that_is_written_when_its_service_gets_a_leader_is_read() {
-    let mut model = adopted(1, 3);
-    // Empties the slice.
-    model.pod(pod(0, 1).facts());
-    let slice = send_slice(&mut model);
-    let led = ServiceSpec {
-        selector: None,
-        lease: Some(0),
-        ..ServiceSpec::plain()
-    };
-    model.service(led.facts());
-    model.plan();
-    model.answer(&slice, Fate::Carried);
-    ops::happen(&mut model, &Op::Lead(0, Some(0)));
-    model.converge();
-    assert_eq!(model.published(), model.expected());
-    let published: Vec<_> = model.published().into_values().map(|pods| pods.len()).collect();
-    assert_eq!(published, [1], "the leader");
-}
-
-/// A list shows that a slice, left over by a Service that is gone, now names one with a leader. It is another controller's
-/// there, and is read to see whether it holds endpoints.
-#[test]
-fn a_slice_that_a_list_gives_to_a_service_with_a_leader_is_read() {
-    let mut model = adopted(1, 3);
-    let (_, mut slice) = first_slice(&model);
-    model.service_gone("svc-0");
-    let led = ServiceSpec {
-        name: 1,
-        selector: None,
-        lease: Some(0),
-        ..ServiceSpec::plain()
-    };
-    model.service(led.facts());
-    ops::happen(&mut model, &Op::Lead(0, Some(0)));
-    model.converge();
-    let published =
-        |model: &Model| -> Vec<_> { model.published().into_values().map(|pods| pods.len()).collect() };
-    assert_eq!(published(&model), [1], "the leader");
-    slice.meta.service = "svc-1".into();
-    model.put_slice(slice);
-    ops::happen(&mut model, &Op::Relist);
-    model.converge();
-    assert_eq!(model.published(), model.expected());
-    assert_eq!(published(&model), [0], "another controller publishes endpoints");
 }
 
 /// The selector of a Service becomes unusable while another replica writes. Its pods are followed by the next leader too.

@@ -22,7 +22,7 @@ mod copies;
 mod echoes;
 mod fairness;
 mod fanned_out;
-mod leaders;
+mod hints;
 mod lifecycle;
 mod mirroring;
 mod properties;

@@ -12,7 +12,6 @@ use crate::processor::Processor;
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
 use endpointd::core::facts::ServiceFacts;
-use endpointd::core::followed_leases::lease::LeaseRequest;
 use endpointd::core::inbox::Pending;
 use endpointd::core::namespace::Outcome;
 use endpointd::core::object::Remote;
@@ -50,7 +49,7 @@ struct Cost {
     longest: Duration,
 }
 
-/// A namespace with Services of pods, one that depends on the zones, one without a selector, and one that follows a Lease.
+/// A namespace with Services of pods, one that depends on the zones, and one without a selector.
 fn world() -> World {
     let outputs = Outputs {
         custom: true,
@@ -72,7 +71,6 @@ fn world() -> World {
             r#""endpointd.io/selector":"app in (a)""#,
             r#""clusterIP":"None""#,
         ),
-        ("led", r#""endpointd.io/leader":"lease""#, r#""clusterIP":"None""#),
     ];
     let annotated = annotated.map(|(name, annotation, spec)| {
         format!(
@@ -91,7 +89,6 @@ fn world() -> World {
     world.apply(pod);
     world.state.watch_zones(&mut world.nodes);
     world.settle();
-    assert_eq!(world.state.take_lease_requests(), [LeaseRequest::Follow(1)]);
     world
 }
 
@@ -219,7 +216,7 @@ fn excess(field: &Field, long: bool) -> Vec<String> {
             cost.longest,
         );
         println!("{label}");
-        if matches!(field.kind, Kind::Node | Kind::Lease) {
+        if field.kind == Kind::Node {
             assert!(cost.units > 0, "it concerns a Service of the namespace: {label}");
         }
         if cost.most_units > MOST_UNITS
@@ -268,7 +265,6 @@ fn slices_at_the_limits_cost_a_multiple_of_their_size() {
 }
 
 #[test]
-fn nodes_and_leases_at_the_limits_cost_a_multiple_of_their_size() {
+fn nodes_at_the_limits_cost_a_multiple_of_their_size() {
     hold(Kind::Node);
-    hold(Kind::Lease);
 }

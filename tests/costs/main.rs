@@ -15,7 +15,6 @@ mod sandboxes;
 
 mod claims;
 mod cost;
-mod leaders;
 mod limits;
 mod mirrors;
 mod paused;

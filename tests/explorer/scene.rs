@@ -3,19 +3,15 @@
 //! between two of them can all be tried: when each hears of a change or of a write, and when the server looks at
 //! its requests.
 
-#[path = "scene/leases.rs"]
-mod leases;
 #[path = "scene/yielding.rs"]
 mod yielding;
 
-use self::leases::{Everywhere, Takeover};
 use crate::model::{self, CustomSpec, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process, ToShard};
 use crate::search::{Part, System};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointFacts, Extras, Manager, SliceFacts, SliceMeta};
-use endpointd::core::followed_leases::lease::LeaseChange;
 use endpointd::core::ids::Uid;
 use endpointd::core::inbox::Change;
 use endpointd::core::namespace::{Kind, Outcome, Settings};
@@ -33,8 +29,6 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(10);
 /// The most endpoints of a slice.
 pub(crate) const LIMIT: usize = 2;
-/// No Lease runs out here: times from then on do not come.
-const NEVER: Duration = Duration::from_secs(1_000_000);
 
 /// Something that happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,12 +47,6 @@ pub(crate) enum Happening {
     OthersFailing(&'static [u8]),
     /// The other controller's slice goes.
     OthersGone,
-    /// The Lease of the Service gets this pod as its holder.
-    Leads(u8),
-    /// Its holder renews it, when all else has come to rest.
-    Renews,
-    /// A watch of the Leases of all namespaces begins, to take the place of the namespace's own: a list is asked for.
-    Everywhere,
 }
 
 /// A scene.
@@ -72,8 +60,6 @@ pub(crate) struct Scene {
     pub(crate) script: Vec<Happening>,
     /// So many endpoints of a slice may be held.
     pub(crate) limit: usize,
-    /// The Service follows a Lease, which the first pod holds.
-    pub(crate) led: bool,
     /// The answer to one request is lost, which was carried out or not.
     pub(crate) loss: bool,
 }
@@ -90,10 +76,6 @@ struct Controller {
     process: Process,
     slices: VecDeque<News>,
     inputs: VecDeque<News>,
-    leases: VecDeque<LeaseChange>,
-    everywhere: Everywhere,
-    /// The number under which it follows the Lease.
-    follows: Option<u64>,
 }
 
 /// A step.
@@ -103,10 +85,6 @@ pub(crate) enum Step {
     /// The controller hears of pods and Services, or of slices.
     Input(usize),
     Slices(usize),
-    /// It hears of the Lease.
-    Lease(usize),
-    /// The watch of all namespaces goes on.
-    Everywhere(usize, Takeover),
     Serve(usize, ObjectName),
     Lose(usize, ObjectName, bool),
     Answer(usize, ObjectName),
@@ -119,7 +97,7 @@ struct Server(Model);
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outputs = (&self.0.store, &self.0.mirrored, &self.0.version);
-        (outputs, &self.0.pods, &self.0.services, &self.0.leases.there).fmt(f)
+        (outputs, &self.0.pods, &self.0.services).fmt(f)
     }
 }
 
@@ -137,8 +115,6 @@ pub(crate) struct Stage<'s> {
     yields: Option<Duration>,
     /// True if slices of its own have taken their place since: all pods were in them, and some ready.
     replaced: bool,
-    /// True if the holder of the Lease has been published since it got the Lease.
-    leads: bool,
     /// An answer may still be lost.
     loss: bool,
 }
@@ -151,7 +127,7 @@ impl fmt::Debug for Stage<'_> {
             self.happened,
             self.now,
             &self.yields,
-            (self.replaced, self.leads, self.loss),
+            (self.replaced, self.loss),
         )
             .fmt(f)
     }
@@ -179,16 +155,12 @@ impl<'s> Stage<'s> {
             now: Duration::ZERO,
             yields: None,
             replaced: false,
-            leads: false,
             loss: false,
         };
         stage.put_service(scene.annotated);
         for number in 0..scene.pods {
             let facts = pod(number).facts();
             stage.server.change().0.pods.insert(facts.name.clone(), facts);
-        }
-        if scene.led {
-            stage.server.change().0.lead(0, Some(&pod(0).facts().name));
         }
         if scene.outputs.mirrored {
             let service = ServiceSpec::plain().facts().name;
@@ -222,16 +194,8 @@ impl<'s> Stage<'s> {
                 process,
                 slices: VecDeque::new(),
                 inputs: VecDeque::new(),
-                leases: VecDeque::new(),
-                everywhere: Everywhere::default(),
-                follows: None,
             });
             stage.run(at);
-            stage.settle();
-        }
-        if scene.led {
-            // Its holder is published once it has renewed it.
-            stage.lead(0);
             stage.settle();
         }
         stage.loss = scene.loss;
@@ -286,9 +250,6 @@ impl<'s> Stage<'s> {
                 process.tell_writer(message);
             }
         }
-        if self.scene.led {
-            self.follow(at);
-        }
     }
 
     fn wakes(&self) -> Option<Duration> {
@@ -296,7 +257,7 @@ impl<'s> Stage<'s> {
             let process = &controller.process;
             [process.timer, process.shard.state.next_look()]
         });
-        wakes.flatten().filter(|wakes| *wakes < NEVER).min()
+        wakes.flatten().min()
     }
 
     fn tell(&mut self, changes: &[Change]) {
@@ -310,7 +271,6 @@ impl<'s> Stage<'s> {
             generation: self.generation,
             selector: (!annotated).then_some(0),
             annotation: (annotated && !self.scene.outputs.mirrored).then_some(0),
-            lease: self.scene.led.then_some(0),
             ..ServiceSpec::plain()
         };
         let facts = spec.facts();
@@ -368,12 +328,6 @@ impl<'s> Stage<'s> {
                 self.server.change().0.put_slice(facts);
             }
             Happening::OthersGone => self.server.change().0.delete_slice("others"),
-            Happening::Leads(number) => {
-                self.leads = false;
-                self.lead(number);
-            }
-            Happening::Everywhere => self.ask_everywhere(),
-            Happening::Renews => self.lead(self.leader()),
         }
     }
 
@@ -456,19 +410,8 @@ impl System for Stage<'_> {
             if !controller.slices.is_empty() {
                 steps.push(Step::Slices(at));
             }
-            if !controller.leases.is_empty() {
-                steps.push(Step::Lease(at));
-            }
-            steps.extend(
-                controller
-                    .everywhere
-                    .steps()
-                    .map(|step| Step::Everywhere(at, step)),
-            );
         }
-        let happens = self.scene.script.get(self.happened);
-        let rests = steps.is_empty() && self.wakes().is_none();
-        if happens.is_some_and(|happening| rests || *happening != Happening::Renews) {
+        if self.happened < self.scene.script.len() {
             steps.push(Step::Happen);
         }
         // Time is long against messages.
@@ -494,15 +437,6 @@ impl System for Stage<'_> {
                     News::Watch(event) => controller.process.show(event),
                     News::Change(changes) => controller.process.deliver(changes),
                 }
-                Some(at)
-            }
-            Step::Lease(at) => {
-                let change = self.controllers[at].leases.pop_front();
-                self.hear_of_lease(at, change);
-                Some(at)
-            }
-            Step::Everywhere(at, step) => {
-                self.take_over(at, step);
                 Some(at)
             }
             Step::Serve(at, object) => {
@@ -552,7 +486,6 @@ impl System for Stage<'_> {
         }
         // A decision may wait for the answer to an earlier request.
         self.replaced |= self.is_replaced();
-        self.leads |= self.scene.led && self.is_leader_published();
         if !self.server.0.watch.is_empty() {
             for event in std::mem::take(&mut self.server.change().0.watch) {
                 for controller in &mut self.controllers {
@@ -564,9 +497,6 @@ impl System for Stage<'_> {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.scene.led {
-            return self.check_leader();
-        }
         Ok(())
     }
 

@@ -100,40 +100,6 @@ pub(crate) fn all() -> Vec<Scene> {
             annotated: false,
             ..yields("a Service that is made again", &[Scale(3), Again])
         },
-    ]
-    .into_iter()
-    .chain(beside_others())
-    .collect()
-}
-
-/// Scenes of a Service that follows a Lease, and of two controllers.
-fn beside_others() -> Vec<Scene> {
-    use Happening::{Everywhere, Leads, Others, OthersGone, Renews, Scale};
-    let follows = |name, script: &[Happening]| Scene {
-        led: true,
-        ..yields(name, script)
-    };
-    vec![
-        follows(
-            "follows a Lease: others have an empty slice",
-            &[Others(&[]), OthersGone],
-        ),
-        follows(
-            "follows a Lease: others have an empty slice, and another pod leads",
-            &[Others(&[]), Leads(1)],
-        ),
-        follows(
-            "follows a Lease: others publish, and go",
-            &[Others(&[]), Others(&[5]), OthersGone, Renews],
-        ),
-        follows(
-            "follows a Lease: the watch of all namespaces takes over, and another pod leads",
-            &[Everywhere, Leads(1), Renews],
-        ),
-        follows(
-            "follows a Lease: another pod leads, and the watch of all namespaces takes over",
-            &[Leads(1), Everywhere, Renews],
-        ),
         Scene {
             loss: true,
             outputs: SLICES,
@@ -158,7 +124,6 @@ fn yields(name: &'static str, script: &[Happening]) -> Scene {
         pods: 2,
         script: script.to_vec(),
         limit: LIMIT,
-        led: false,
         loss: false,
     }
 }
@@ -174,7 +139,6 @@ pub(crate) fn large() -> Vec<Scene> {
         pods,
         script: script.to_vec(),
         limit: 10,
-        led: false,
         loss: false,
     };
     vec![

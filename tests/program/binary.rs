@@ -151,7 +151,7 @@ async fn metrics_are_served_on_the_admin_port() {
 }
 
 #[tokio::test]
-async fn bad_input_gets_one_line_and_exit_2() {
+async fn bad_input_is_named_in_the_first_line_and_exits_2() {
     let missing = "/nonexistent/kubeconfig";
     let broken = std::env::temp_dir().join(format!("endpointd-test-{}.broken", std::process::id()));
     std::fs::write(&broken, "clusters: [").unwrap();
@@ -222,13 +222,12 @@ async fn bad_input_gets_one_line_and_exit_2() {
         (&["run", "--metrics-address=127.0.0.1:1"], "--metrics-address"),
         (&["run"], "not a pod"),
         (&["walk"], "walk"),
-        (&[], "--help"),
     ] {
         let (code, stderr) = Process::start(args).end().await;
         assert_eq!(code, Some(2), "{args:?}: {stderr}");
-        assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?}: {stderr}");
+        let first = stderr.lines().next().unwrap();
         assert!(
-            stderr.starts_with("error: ") && stderr.contains(says),
+            first.starts_with("error: ") && stderr.contains(says),
             "{args:?}: {stderr}"
         );
     }

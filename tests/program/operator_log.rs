@@ -203,7 +203,7 @@ async fn what_others_have_changed_is_logged_when_it_is_put_right_and_by_whom() {
 
 /// Lines about one subject used up the share of the log that others of the namespace had.
 #[tokio::test]
-async fn many_lines_about_annotations_do_not_hide_leaders_and_withdrawn_slices() {
+async fn many_lines_about_annotations_do_not_hide_withdrawn_slices() {
     let (handle, api) = cluster::serve(Config::default()).await;
     api.create(&node("n1", None, None), "").await.unwrap();
     api.create(&pod("p", "10.1.0.1", "n1"), "default").await.unwrap();
@@ -211,12 +211,6 @@ async fn many_lines_about_annotations_do_not_hide_leaders_and_withdrawn_slices()
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
             "spec": {"ports": [{"port": 80}]}})
     };
-    let spec = |second: u32| {
-        json!({"holderIdentity": "p", "leaseDurationSeconds": 3600,
-            "renewTime": format!("2026-01-01T00:00:{second:02}.000000Z")})
-    };
-    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "db"}, "spec": spec(1)});
-    api.create(&lease, "default").await.unwrap();
     let noisy = made("noisy", json!({"endpointd.io/selector": "app=a"}));
     api.create(&noisy, "default").await.unwrap();
     let mut process = serving_annotations(&handle.url(), async || {
@@ -230,16 +224,6 @@ async fn many_lines_about_annotations_do_not_hide_leaders_and_withdrawn_slices()
             .unwrap();
         sleep(Duration::from_millis(50)).await;
     }
-    let led = made("led", json!({"endpointd.io/leader": "db"}));
-    api.create(&led, "default").await.unwrap();
-    sleep(Duration::from_secs(1)).await;
-    let patch = json!({"spec": spec(2)});
-    api.patch("Lease", "default", "db", None, &patch).await.unwrap();
-    line(
-        &process,
-        &["a pod is published as the holder of the Lease", "service=led"],
-    )
-    .await;
     let patch = json!({"metadata": {"annotations": {"endpointd.io/selector": null}}});
     api.patch("Service", "default", "noisy", None, &patch)
         .await

@@ -143,22 +143,3 @@ async fn requests_are_made_as_the_account_that_is_named() {
     let refused = endpointd(&["audit", "--as-group=one"]).await;
     assert!(refused.refused().contains("--as <USER>"), "{refused:?}");
 }
-
-/// kubectl asks a file of this name beside the plugin for the completions of `kubectl endpoints`.
-#[test]
-fn kubectl_completes_the_words_of_its_plugin() {
-    use std::os::unix::process::CommandExt as _;
-    let complete = |words: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_endpointd"));
-        command.arg0("/home/me/.krew/bin/kubectl_complete-endpoints");
-        let out = command.args(words).output().unwrap();
-        assert!(out.status.success(), "{out:?}");
-        String::from_utf8(out.stdout).unwrap()
-    };
-    let commands = complete(&["ex"]);
-    assert!(
-        commands.starts_with("explain\t") && commands.ends_with("\n:4\n"),
-        "{commands}"
-    );
-    assert!(complete(&["audit", "--as"]).contains("--as-group\t"));
-}

@@ -1,12 +1,11 @@
-//! A namespace as a test sees it: what exists, a server that stores slices, and the state under test between
-//! them. Everything is synchronous; the order of events is the test's.
+//! A namespace as a test sees it, all synchronous: what exists, a server that stores slices, and the state between them.
 
 use endpointd::cluster::codec::{self, Encoding};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{
-    AnnotatedSelector, EndpointsFacts, EndpointsMeta, FollowedLeader, HostName, NodeFacts, PodFacts,
-    ServiceFacts, SliceFacts, SliceMeta, TolerateUnready,
+    AnnotatedSelector, EndpointsFacts, EndpointsMeta, HostName, NodeFacts, PodFacts, ServiceFacts,
+    SliceFacts, SliceMeta, TolerateUnready,
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
@@ -28,8 +27,6 @@ use std::sync::Arc;
 mod balanced;
 #[path = "model_endpoints.rs"]
 mod endpoints;
-#[path = "model_leases.rs"]
-mod leases;
 #[path = "model_mirrored.rs"]
 mod mirrored;
 #[path = "model_restart.rs"]
@@ -41,8 +38,7 @@ mod slices;
 
 #[allow(unused_imports)] // Not all tests tamper.
 pub(crate) use endpoints::EndpointsTamper;
-use leases::{Leases, lease_name};
-#[allow(unused_imports)] // Not all tests write Endpoints.
+#[allow(unused_imports)]
 pub(crate) use mirrored::{CustomSpec, MirroredTamper};
 
 pub(crate) const NAMESPACE: &str = "ns";
@@ -80,8 +76,6 @@ pub(crate) struct ServiceSpec {
     pub(crate) external: bool,
     /// The selector in its annotation: one of [`ANNOTATIONS`].
     pub(crate) annotation: Option<u8>,
-    /// The Lease in its annotation.
-    pub(crate) lease: Option<u8>,
 }
 
 fn uid(kind: &str, name: u8, generation: u8) -> Uid {
@@ -174,7 +168,6 @@ impl PodSpec {
                     subdomain: format!("svc-{service}").into(),
                 })
             }),
-            host_network: false,
             ready: self.ready,
             terminating: self.terminating,
             terminal: self.terminal,
@@ -198,7 +191,6 @@ impl ServiceSpec {
             hints: HintMode::None,
             external: false,
             annotation: None,
-            lease: None,
         }
     }
 
@@ -230,9 +222,6 @@ impl ServiceSpec {
                 let text = ANNOTATIONS[usize::from(choice) % ANNOTATIONS.len()];
                 Box::new(AnnotatedSelector::from(text))
             }),
-            leader: self
-                .lease
-                .map(|lease| Box::new(FollowedLeader::from(&*lease_name(lease)))),
             unknown_annotations: None,
             custom: false,
             selectorless: self.selector.is_none() && !self.external,
@@ -278,7 +267,6 @@ pub(crate) struct Model {
     pub(crate) custom: BTreeSet<String>,
     /// The UIDs of Endpoints that a request of an earlier term may have made when their Service had gone.
     pub(crate) orphans: BTreeSet<String>,
-    pub(crate) leases: Leases,
     pub(crate) version: u64,
     /// How many UIDs have been given out.
     uids: u64,
@@ -384,7 +372,6 @@ impl Model {
             mirrored: BTreeMap::new(),
             custom: BTreeSet::new(),
             orphans: BTreeSet::new(),
-            leases: Leases::default(),
             version: 100,
             uids: 0,
             backup: None,
@@ -515,7 +502,6 @@ impl Model {
         for kind in WRITTEN {
             self.state.forget(kind);
         }
-        self.leave_leases();
         assert_eq!(self.plan(), [], "who stands by plans nothing");
     }
 
@@ -620,9 +606,8 @@ impl Model {
         }
     }
 
-    /// The watch shows its next event, and that of Leases too.
+    /// The watch shows its next event.
     pub(crate) fn watch_one(&mut self) {
-        self.hear_of_leases();
         if let Some(event) = self.watch.pop_front() {
             self.state.apply_output(event.in_list(|_| self.epoch));
         }
@@ -637,12 +622,10 @@ impl Model {
 
     /// Lets everything that is due happen, until nothing is.
     pub(crate) fn converge(&mut self) {
-        let mut renewed = false;
         for _ in 0..10_000 {
             while !self.watch.is_empty() {
                 self.watch_one();
             }
-            while self.hear_of_leases() {}
             self.plan();
             let mut out = self.in_flight.keys().chain(self.late.keys());
             if let Some(name) = out.next().cloned() {
@@ -653,12 +636,8 @@ impl Model {
                 self.state.look_at_leaving(at);
             } else if self.state.next_look_at_deferral().is_some() {
                 self.let_wait_end();
-            } else if self.look_at_lease() {
-                // It may be read again.
-            } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
+            } else if self.watch.is_empty() {
                 return;
-            } else {
-                self.renew_leases();
             }
         }
         panic!("it never comes to rest");

@@ -21,8 +21,6 @@ impl Model {
         (fresh.endpoints, fresh.mirrored) = (self.endpoints.clone(), self.mirrored.clone());
         fresh.custom.clone_from(&self.custom);
         fresh.orphans.clone_from(&self.orphans);
-        fresh.leases = self.leases.clone();
-        fresh.leave_leases();
         let mut kinds = Kind::ALL;
         shuffle(&mut random, &mut kinds);
         for kind in kinds {

@@ -2,10 +2,11 @@
 
 use super::{Model, is_ours};
 use endpointd::core::address::Family;
-use endpointd::core::facts::{EndpointFacts, Manager, ServiceFacts, SliceFacts};
+use endpointd::core::facts::{EndpointFacts, Manager, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::ports::TargetPort;
+use endpointd::core::selector::Requirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -139,11 +140,24 @@ impl Model {
         endpoints.collect()
     }
 
+    /// The pods that a Service selects.
+    fn chosen(&self, service: &ServiceFacts) -> Vec<&PodFacts> {
+        let selected = |pod: &&PodFacts| {
+            service.selector.as_ref().is_none_or(|selector| {
+                let meets = |it: Requirement<'_>| it.accepts(pod.labels.get(it.key));
+                let mut pairs = selector.pairs();
+                pairs.all(|(key, value)| pod.labels.get(key) == Some(value))
+                    && selector.requirements().all(meets)
+            })
+        };
+        self.pods.values().filter(selected).collect()
+    }
+
     /// The endpoints that a Service goes on to publish if a slice shows them.
     pub(super) fn publishable(&self) -> BTreeSet<Shown> {
         let mut publishable = BTreeSet::new();
         for service in self.services.values() {
-            if !service.is_managed() || service.is_frozen() || service.leader.is_some() {
+            if !service.is_managed() || service.is_frozen() {
                 continue;
             }
             for pod in self.chosen(service) {

@@ -26,8 +26,6 @@ pub(crate) enum Op {
     /// A user writes the Endpoints of a Service.
     Custom(u8, CustomSpec),
     TamperMirrored(u8, MirroredTamper),
-    /// A Lease gets a holder: a pod of that number, `h`, or none; or it goes.
-    Lead(u8, Option<u8>),
     /// The state plans.
     Plan,
     /// A pending object is granted.
@@ -117,12 +115,7 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
         0..4u8,
         bits,
         0..8u8,
-        (
-            hints,
-            prop::bool::weighted(0.1),
-            option::weighted(0.3, 0..8u8),
-            option::weighted(0.3, 0..2u8),
-        ),
+        (hints, prop::bool::weighted(0.1), option::weighted(0.3, 0..8u8)),
     )
         .prop_map(
             |(
@@ -132,7 +125,7 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
                 ports,
                 (families, publish_not_ready, headless),
                 labels,
-                (hints, external, annotation, lease),
+                (hints, external, annotation),
             )| {
                 ServiceSpec {
                     name,
@@ -146,7 +139,6 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
                     hints,
                     external,
                     annotation,
-                    lease,
                 }
             },
         )
@@ -173,7 +165,6 @@ pub(crate) fn cluster_op() -> impl Strategy<Value = Op> {
         4 => service().prop_map(Op::Service),
         1 => (0..3u8).prop_map(Op::ServiceGone),
         4 => (0..3u8, custom()).prop_map(|(service, custom)| Op::Custom(service, custom)),
-        4 => (0..2u8, option::weighted(0.9, 0..12u8)).prop_map(|(lease, holder)| Op::Lead(lease, holder)),
         2 => (0..3u8, option::of(0..2u8)).prop_map(|(node, zone)| Op::Node(node, zone)),
         1 => (0..3u8).prop_map(Op::NodeGone),
         6 => Just(Op::Plan),
@@ -284,16 +275,6 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
             if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
                 model.tamper_with_mirrored(name, *tamper);
             }
-        }
-        Op::Lead(lease, holder) => {
-            let holder = holder.map(|holder| match holder {
-                0..9 if holder % 2 == 0 => format!("pod-{holder}"),
-                0..9 => format!("pod-{holder}_x"),
-                9 => "h".to_owned(),
-                10 => String::new(),
-                _ => "nobody".to_owned(),
-            });
-            model.lead(*lease, holder.as_deref());
         }
         Op::Plan => drop(model.plan()),
         Op::Grant(at) => {

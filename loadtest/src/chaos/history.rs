@@ -2,11 +2,10 @@
 //! from a seed.
 
 mod held;
-pub(super) mod leases;
 mod nodes;
 mod pods;
 mod services;
-pub(super) mod tamper;
+mod tamper;
 
 use super::api::{Ask, Resource, list};
 use super::losses::Writes;
@@ -36,8 +35,6 @@ pub(super) struct History {
     given_away: BTreeSet<(String, String)>,
     /// Endpoints that were deleted and made again by a user, by namespace and name.
     remade: BTreeSet<(String, String)>,
-    /// Counts changes of Leases.
-    renewals: u64,
     operations: BTreeMap<&'static str, Count>,
     writes: Writes,
     trace: Option<Trace>,
@@ -71,7 +68,7 @@ enum FollowUp {
 }
 
 /// The total of the chances of all operations.
-const CHANCES: u32 = 122;
+const CHANCES: u32 = 116;
 
 // === impl History ===
 
@@ -89,7 +86,6 @@ impl History {
             gives_away: rng.usize(..4) == 0,
             given_away: BTreeSet::new(),
             remade: BTreeSet::new(),
-            renewals: 0,
             operations: BTreeMap::new(),
             writes: Writes::default(),
             trace,
@@ -200,17 +196,16 @@ impl History {
             70 => self.hold_service().await,
             71 | 72 => self.change_node().await,
             73 => self.create_node().await,
-            74 | 112..=115 => self.lose_node().await,
+            74 | 106..=109 => self.lose_node().await,
             75..=89 => self.tamper_with_slice().await,
             90..=95 => self.tamper_with_endpoints().await,
             96 | 97 => self.foreign_slice().await,
             98 => self.delete_namespace_sometimes().await,
-            100..=105 => self.lead().await,
-            106 | 107 => self.hold_pod().await,
-            108..=110 => self.hold_output(Resource::Slices).await,
-            111 => self.hold_output(Resource::Endpoints).await,
-            116 => self.lose_all_nodes().await,
-            117..=121 => self.edit_ports().await,
+            100 | 101 => self.hold_pod().await,
+            102..=104 => self.hold_output(Resource::Slices).await,
+            105 => self.hold_output(Resource::Endpoints).await,
+            110 => self.lose_all_nodes().await,
+            111..=115 => self.edit_ports().await,
             _ => self.burst().await,
         }
     }

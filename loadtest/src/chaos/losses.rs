@@ -5,7 +5,7 @@
 //! and of its Service that the controller can have seen last. A slice that shows a pod as ready proves that one was seen in
 //! which it was, so versions before the first of these do not count.
 
-use super::history::tamper::{MANAGED_BY, OURS, SERVICE_NAME};
+use super::world::{MANAGED_BY, OURS, SERVICE_NAME};
 use crate::oracle::{self, Family};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

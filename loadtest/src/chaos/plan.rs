@@ -21,7 +21,7 @@ fn honest(seed: u64) -> FaultPlan {
 /// Half of the plans have a namespace that takes no new slices for a while, as with a quota or a webhook.
 fn refusal(seed: u64) -> Option<Rule> {
     // Not the generator of the history, nor of the other rules: each can change without the others.
-    let mut rng = Rng::with_seed(seed ^ 0x4e0_511c_e5);
+    let mut rng = Rng::with_seed(seed ^ 0x4_e051_1ce5);
     let failure = match rng.u32(..4) {
         0 => Failure::Forbidden,
         1 => Failure::Invalid,

@@ -1,11 +1,10 @@
 //! One seed: a history under faults, and what must be true when the faults are over.
 
 use super::controller::{Controller, Place};
-use super::history::{Count, History, leases};
-use super::losses;
-use super::plan;
+use super::history::{Count, History};
 use super::shape::Shape;
 use super::trace::{Trace, show};
+use super::{losses, plan};
 use crate::api::Http;
 use crate::oracle::{self, Report};
 use anyhow::Context;
@@ -140,14 +139,6 @@ impl Trial {
     }
 }
 
-/// Renews all Leases again and again. Never returns.
-async fn renewals(api: Http, pause: Duration) {
-    for renewal in 1_000_000.. {
-        leases::renew(&api, renewal).await;
-        sleep(pause).await;
-    }
-}
-
 impl Limits {
     fn of(trial: Trial) -> Self {
         if trial.sockets {
@@ -250,13 +241,7 @@ impl Run {
         mut controller: Controller,
         client: &Client,
     ) -> anyhow::Result<(Report, Duration)> {
-        // Pods are taken in as their Leases are renewed.
-        let holders = renewals(Http::new(client.clone()), self.limits.look * 3);
-        let settled_in = tokio::select! {
-            biased;
-            settled = self.settle(&mut controller, client) => settled?,
-            () = holders => unreachable!("holders renew for ever"),
-        };
+        let settled_in = self.settle(&mut controller, client).await?;
         self.quiet(&mut controller, client, "after everything was right")
             .await?;
         controller.stop().await?;

@@ -64,8 +64,6 @@ pub(crate) struct Service {
     pub(crate) hints: u8,
     /// The selector in its annotation: one of [`ANNOTATIONS`].
     pub(crate) annotation: Option<usize>,
-    /// The Lease in its annotation: one of [`LEASES`].
-    pub(crate) lease: Option<usize>,
     /// Counts edits of its labels.
     pub(crate) revision: u32,
     /// Deleted, but held by a finalizer.
@@ -85,11 +83,15 @@ pub(crate) const ANNOTATIONS: [&str; 9] = [
     "app in app1",
 ];
 
+/// The label of slices that names their controller, and the one that names their Service.
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// The value of the former for the built-in controller, which endpointd replaces.
+pub(super) const OURS: &str = "endpointslice-controller.k8s.io";
+
 /// The lists of ports that a Service may have.
 pub(crate) const PORTS: u8 = 7;
-
-/// Leases that Services follow.
-pub(crate) const LEASES: [&str; 2] = ["lease0", "lease1"];
 
 // === impl World ===
 impl World {
@@ -187,7 +189,6 @@ impl World {
             publish_not_ready: rng.usize(..6) == 0,
             hints: rng.u8(..8),
             annotation: (rng.u32(..3) == 0).then(|| rng.usize(..ANNOTATIONS.len())),
-            lease: (rng.u32(..4) == 0).then(|| rng.usize(..LEASES.len())),
             revision: rng.u32(..2),
             deleting: false,
         }
@@ -304,12 +305,10 @@ impl Service {
         body
     }
 
-    /// The annotations that say what is published, as a patch.
+    /// The annotation that says what is published, as a patch.
     pub(crate) fn annotation_patch(&self) -> Value {
         let text = self.annotation.map(|at| ANNOTATIONS[at]);
-        let lease = self.lease.map(|at| LEASES[at]);
-        let annotations = json!({ "endpointd.io/selector": text, "endpointd.io/leader": lease });
-        json!({ "metadata": { "annotations": annotations } })
+        json!({ "metadata": { "annotations": { "endpointd.io/selector": text } } })
     }
 
     pub(crate) fn labels(&self) -> Value {

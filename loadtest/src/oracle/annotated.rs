@@ -1,29 +1,13 @@
-//! Services whose annotations say what is published: which pods they select, and which pod leads them. Read here by
-//! plain splitting, and not with endpointd's parser, so that one mistake does not hide in both.
+//! Services whose annotation says what is published: which pods they select. Read here by plain splitting, and not with endpointd's parser, so that one mistake does not hide in both.
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 
 const SELECTOR: &str = "endpointd.io/selector";
-const LEADER: &str = "endpointd.io/leader";
-
-/// Whether the annotations of a Service say what is published.
-pub(super) fn counts(service: &Service) -> bool {
-    of(service).is_some() || lease(service).is_some()
-}
 
 /// The selector of a Service whose annotation counts: it has no other, and is not of type `ExternalName`.
 pub(super) fn of(service: &Service) -> Option<&str> {
-    annotation(service, SELECTOR)
-}
-
-/// The name of the Lease whose holder alone is published, if that annotation counts.
-pub(super) fn lease(service: &Service) -> Option<&str> {
-    annotation(service, LEADER)
-}
-
-fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str> {
-    let text = service.annotations().get(key)?;
+    let text = service.annotations().get(SELECTOR)?;
     let has_spec = service.spec.is_some();
     (has_spec && !has_selector(service) && !is_external(service)).then_some(text)
 }

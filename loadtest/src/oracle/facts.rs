@@ -83,13 +83,9 @@ pub(super) fn is_published(pod: &Pod) -> bool {
 
 /// Whether the Service publishes pods as ready before they are, and after.
 pub(super) fn publishes_not_ready(service: &Service) -> bool {
-    // A leader that is not ready is published as not ready.
-    annotated::lease(service).is_none()
-        && service
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.publish_not_ready_addresses)
-            .unwrap_or_default()
+    let spec = service.spec.as_ref();
+    spec.and_then(|spec| spec.publish_not_ready_addresses)
+        .unwrap_or_default()
 }
 
 /// Whether the pod's Ready condition is true.

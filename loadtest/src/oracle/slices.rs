@@ -10,7 +10,6 @@ use self::hints::{Mode, Sharing, Zones};
 use super::facts::{self, HEADLESS_LABEL};
 use super::report::{Comparison, differs, show, show_labels};
 use super::{Difference, Family, Options, Problem, annotated};
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -22,7 +21,6 @@ pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub(super) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 const CUSTOM_MANAGED_BY: &str = "endpointd.io";
-const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// An endpoint that stands in a slice, and the slice.
 type Found = BTreeMap<(Family, PortGroup), BTreeMap<EndpointKey, Vec<(String, Endpoint)>>>;
@@ -110,52 +108,9 @@ fn holds_ready(slice: &EndpointSlice) -> bool {
     })
 }
 
-/// The pods that a Service with such an annotation publishes, if its Lease is renewed and no other controller publishes
-/// for it: one at most.
-pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a Pod]) -> Vec<&'a Pod> {
-    let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
-    let Some(name) = holder.and_then(|holder| holder.split('_').next()) else {
-        return Vec::new();
-    };
-    let is_named = |pod: &Pod| {
-        let spec = pod.spec.as_ref();
-        let hostname = spec.and_then(|spec| spec.hostname.as_deref());
-        let node = spec.filter(|spec| spec.host_network == Some(true));
-        let node = node.and_then(|spec| spec.node_name.as_deref());
-        pod.name_any() == name || hostname == Some(name) || node == Some(name)
-    };
-    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
-    let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
-    let pods = pods.iter().copied();
-    let found: Vec<_> = pods
-        .filter(|pod| is_named(pod) && !ended(pod) && facts::is_selected(service, pod))
-        .collect();
-    if found.len() == 1 { found } else { Vec::new() }
-}
-
-/// Whether other controllers publish endpoints of the Service to which the slices belong, so that no pod leads it.
-/// `None` if it depends on what was before.
-pub(super) fn is_taken(slices: &[&EndpointSlice]) -> Option<bool> {
-    let manager = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY_LABEL).cloned();
-    let others = slices.iter().copied().filter(|slice| {
-        let deleted = slice.metadata.deletion_timestamp.is_some();
-        !deleted && matches!(manager(slice).as_deref(), Some(MANAGED_BY | MIRRORING))
-    });
-    let holds = |slice: &&EndpointSlice| slice.endpoints.as_ref().is_some_and(|list| !list.is_empty());
-    let (full, empty): (Vec<_>, Vec<_>) = others.partition(holds);
-    let unknown = empty
-        .iter()
-        .any(|slice| manager(slice).as_deref() == Some(MIRRORING));
-    if full.is_empty() && unknown {
-        None
-    } else {
-        Some(!full.is_empty())
-    }
-}
-
 /// The controller that publishes the Service's slices.
 fn manager(service: &Service) -> &'static str {
-    if annotated::counts(service) {
+    if annotated::of(service).is_some() {
         CUSTOM_MANAGED_BY
     } else {
         MANAGED_BY

@@ -3,7 +3,6 @@
 mod endpoints;
 mod hints;
 mod kept;
-mod leaders;
 mod nodes;
 mod pods;
 mod slices;
@@ -140,7 +139,6 @@ fn cluster() -> Cluster {
             "addresses": [address("p1", "10.1.0.1"), address("p2", "10.1.0.2")],
             "ports": http(),
         }]))],
-        leases: Vec::new(),
     }
 }
 

@@ -23,10 +23,6 @@ const RULES: [&str; 4] = [
     include_str!("../../../deploy/kustomize/overlays/mirroring/rbac.yaml"),
 ];
 
-/// The change that the overlay `opt-in` makes to the reader's role: a JSON patch, which adds the right to read Leases
-/// that Services follow.
-const OPT_IN: &str = include_str!("../../../deploy/kustomize/overlays/opt-in/reader.yaml");
-
 /// Applies objects, of whatever kinds the server has.
 pub(super) struct Applier {
     http: Http,
@@ -104,23 +100,11 @@ pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
         .collect())
 }
 
-/// The objects of [`RULES`], in the order in which they are applied, with the rules that [`OPT_IN`] adds.
+/// The objects of [`RULES`], in the order in which they are applied.
 pub(super) fn rules() -> anyhow::Result<Vec<Value>> {
     let documents = RULES.iter().map(|text| documents(text));
     let documents: Vec<Vec<Value>> = documents.collect::<anyhow::Result<_>>()?;
-    let mut objects = documents.concat();
-    let patch: Vec<Value> = serde_saphyr::from_str(OPT_IN).map_err(|error| anyhow!("{error}"))?;
-    let added = patch
-        .into_iter()
-        .filter(|change| change["op"] == "add" && change["path"] == "/rules/-");
-    let added = added.map(|mut change| change["value"].take());
-    let reader = objects
-        .iter_mut()
-        .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "endpointd-reader");
-    let reader = reader.context("there is no role endpointd-reader")?;
-    let rules = reader["rules"].as_array_mut().context("it has no rules")?;
-    rules.extend(added);
-    Ok(objects)
+    Ok(documents.concat())
 }
 
 /// Waits until there is the namespace that the API server itself makes.
@@ -154,11 +138,6 @@ mod tests {
         let of = |kind: &str| rules.iter().filter(|object| object["kind"] == kind).count();
         assert_eq!(of("ServiceAccount"), 1);
         assert!(of("ClusterRole") >= 3 && of("ClusterRoleBinding") >= 3 && of("FlowSchema") == 2);
-        let leases = |object: &Value| object["rules"].to_string().contains("\"leases\"");
-        let readers = rules
-            .iter()
-            .filter(|object| object["kind"] == "ClusterRole" && leases(object));
-        assert_eq!(readers.count(), 1, "Leases that Services follow can be read");
         let account = rules
             .iter()
             .find(|object| object["kind"] == "ServiceAccount")

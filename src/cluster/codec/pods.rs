@@ -46,7 +46,6 @@ message!('a, PodMeta<'a> {
 struct PodSpec<'a> {
     #[serde(borrow)]
     node_name: Option<Str<'a>>,
-    host_network: bool,
     hostname: Option<Str<'a>>,
     subdomain: Option<Str<'a>>,
     containers: Option<Vec<Container<'a>>>,
@@ -54,7 +53,7 @@ struct PodSpec<'a> {
 }
 
 message!('a, PodSpec<'a> {
-    2 => containers, 10 => node_name, 11 => host_network, 16 => hostname, 17 => subdomain, 20 => init_containers,
+    2 => containers, 10 => node_name, 16 => hostname, 17 => subdomain, 20 => init_containers,
 });
 
 #[derive(Debug, Default, Deserialize)]
@@ -161,7 +160,6 @@ impl Decode for Namespaced<PodFacts> {
                     subdomain: subdomain.into(),
                 })
             }),
-            host_network: spec.host_network,
             ready: ready.is_some_and(|condition| condition.status.is("True")),
             terminating: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),

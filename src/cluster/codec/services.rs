@@ -6,8 +6,8 @@ use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::observed::ObservedService;
 use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_PREFIX, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY,
-    AnnotatedSelector, FollowedLeader, ServiceFacts, TolerateUnready, UnknownAnnotations,
+    ANNOTATION_PREFIX, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, AnnotatedSelector, ServiceFacts,
+    TolerateUnready, UnknownAnnotations,
 };
 use crate::core::hints::{ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode};
 use crate::core::ids::Uid;
@@ -144,7 +144,6 @@ impl Decode for Namespaced<ServiceFacts> {
             selectorless: selector.is_none() && !external,
             selector,
             annotated: annotation(ANNOTATION_SELECTOR).map(|text| Box::new(AnnotatedSelector::from(&*text))),
-            leader: annotation(ANNOTATION_FOLLOWED).map(|lease| Box::new(FollowedLeader::from(&*lease))),
             unknown_annotations: UnknownAnnotations::among(meta.annotations.keys_with(ANNOTATION_PREFIX)),
             custom: false,
             headless: cluster_ip.is_none_or(|ip| ip == "None"),

@@ -1,11 +1,13 @@
-//! The loop that drives the lists and watches of all kinds, and those of followed Leases. [`ListWatch`] decides when to list,
-//! watch and prove; a [`Subject`] knows what is listed, and who gets it.
+//! The loop that drives the list and watch of a kind. [`ListWatch`] decides when to list, watch and prove; [`OneKind`] knows
+//! what is listed, and who gets it.
 //!
 //! Two watches need no list and no proof, and have loops of their own: the election's watch of its Lease
 //! (`cluster/election.rs`), and the watch of slices of `endpointd top` (`cluster/watch/slice_changes.rs`).
 
+use super::OneKind;
 use super::event_stream::EventStream;
-use super::initial::Way;
+use super::initial::{Listing, Way};
+use super::sources::Item;
 use crate::clock;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec;
@@ -27,15 +29,6 @@ const SHORT: u32 = 3;
 
 /// Work in progress.
 pub(super) type Work<T> = BoxFuture<'static, Result<T, Cause>>;
-
-/// The version and the size of a complete list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
-    /// The version of the list.
-    pub(super) version: u64,
-    /// Number of objects.
-    pub(super) objects: usize,
-}
 
 /// The result of taking some events of a watch.
 #[derive(Debug)]
@@ -59,63 +52,14 @@ impl Shown {
     }
 }
 
-/// Something that is listed and watched.
-pub(super) trait Followed: Send {
-    /// A list that is complete.
-    type Listing: Send + 'static;
-
-    /// Returns its name in the log.
-    fn resource(&self) -> &'static str;
-
-    /// Lists everything. `again` is set if everything was listed before, and `proven` then says whether the state was
-    /// known to be current.
-    fn list(&mut self, way: Way, again: bool, proven: bool, seconds: u32) -> Work<Self::Listing>;
-
-    /// Returns what a list has shown.
-    fn shows(listing: &Self::Listing) -> Listed;
-
-    /// Hands on a list, which was asked for under this demand.
-    fn listed(&mut self, listing: Self::Listing, asked: Demand);
-
-    /// Begins a watch from a version, for this time. Ready once the server has begun to answer.
-    fn watch(&mut self, from: u64, seconds: u32) -> Work<Body>;
-
-    /// Reads the present version, from the present state of the store.
-    fn version(&mut self) -> Work<u64>;
-
-    /// Handles that the watch from this version was opened.
-    fn opened(&mut self, from: u64);
-
-    /// Handles that a watch that was open has ended.
-    fn closed(&mut self);
-
-    /// Hands on the objects in some events, which arrived at this time.
-    fn shown(&mut self, events: &[u8], at: Instant) -> Shown;
-
-    /// Handles that nothing is missing, though the watch may be silent.
-    fn is_current(&mut self) {}
-
-    /// Handles that the state is proven to meet a demand.
-    fn prove(&mut self, demand: Demand);
-
-    /// Handles that versions went backwards. Returns the demand to meet then.
-    fn rewound(&mut self, under: Demand) -> Demand;
-
-    /// Records that the resource could not be read.
-    fn failed(&mut self, cause: &Cause);
-
-    /// Records that the resource could be read.
-    fn succeeded(&mut self);
-}
-
 /// Lists and watches. Never returns. It may be cancelled at any time, provided that everything that it showed is
 /// forgotten then.
-pub(super) async fn serve<S: Followed>(
-    followed: &mut S,
+pub(super) async fn serve<L: Item, W: Item>(
+    followed: &mut OneKind<L, W>,
     mut demands: watch::Receiver<Demand>,
     random: &mut fastrand::Rng,
 ) {
-    let mut serving = Serving::<S> {
+    let mut serving = Serving::<L> {
         list_watch: ListWatch::new(*demands.borrow_and_update()),
         start: Instant::now(),
         stream: Stream::None,
@@ -158,24 +102,24 @@ fn timeout_seconds(random: &mut fastrand::Rng) -> u32 {
 }
 
 /// The operation in progress on the connection.
-enum Stream<S: Followed> {
+enum Stream<L> {
     None,
-    Listing(Work<S::Listing>),
+    Listing(Work<Listing<L>>),
     Opening(Work<Body>),
     Open(EventStream),
 }
 
 /// The result of that operation.
-enum Progress<S: Followed> {
-    Listed(Result<S::Listing, Cause>),
+enum Progress<L> {
+    Listed(Result<Listing<L>, Cause>),
     Opened(Result<Body, Cause>),
     /// Events, and when they arrived.
     Events(Result<Option<Bytes>, Cause>, Instant),
 }
 
-impl<S: Followed> Stream<S> {
+impl<L> Stream<L> {
     /// Waits for the next result. Cancel safe.
-    async fn next(&mut self) -> Progress<S> {
+    async fn next(&mut self) -> Progress<L> {
         match self {
             Self::None => pending().await,
             Self::Listing(listing) => Progress::Listed(listing.await),
@@ -189,11 +133,11 @@ impl<S: Followed> Stream<S> {
 }
 
 /// A list and watch, and the operations that it has started.
-struct Serving<S: Followed> {
+struct Serving<L> {
     list_watch: ListWatch,
     /// Origin of its times.
     start: Instant,
-    stream: Stream<S>,
+    stream: Stream<L>,
     reading: Option<Work<u64>>,
     way: Way,
     /// The version from which the last watch was begun.
@@ -202,9 +146,9 @@ struct Serving<S: Followed> {
     listed: bool,
 }
 
-impl<S: Followed> Serving<S> {
+impl<L: Item> Serving<L> {
     /// Starts all actions that are due now.
-    fn act(&mut self, followed: &mut S, random: &mut fastrand::Rng) {
+    fn act<W: Item>(&mut self, followed: &mut OneKind<L, W>, random: &mut fastrand::Rng) {
         let was_open = matches!(self.stream, Stream::Open(_));
         while let Some(action) = self.list_watch.act(clock::since(self.start)) {
             match action {
@@ -242,13 +186,18 @@ impl<S: Followed> Serving<S> {
     }
 
     /// Handles a result.
-    fn handle_progress(&mut self, followed: &mut S, random: &mut fastrand::Rng, progress: Progress<S>) {
+    fn handle_progress<W: Item>(
+        &mut self,
+        followed: &mut OneKind<L, W>,
+        random: &mut fastrand::Rng,
+        progress: Progress<L>,
+    ) {
         match progress {
             Progress::Listed(Ok(listing)) => {
                 self.stream = Stream::None;
                 (self.way, self.listed) = (Way::Stream, true);
                 followed.succeeded();
-                let Listed { version, objects } = S::shows(&listing);
+                let (version, objects) = (listing.version, listing.objects);
                 if let Some(asked) = self.list_watch.listing()
                     && self.list_watch.accepts(version)
                 {
@@ -289,7 +238,12 @@ impl<S: Followed> Serving<S> {
         }
     }
 
-    fn ended(&mut self, followed: &mut S, random: &mut fastrand::Rng, end: Result<(), Cause>) {
+    fn ended<W: Item>(
+        &mut self,
+        followed: &mut OneKind<L, W>,
+        random: &mut fastrand::Rng,
+        end: Result<(), Cause>,
+    ) {
         self.stream = Stream::None;
         let resource = followed.resource();
         let end = match end {

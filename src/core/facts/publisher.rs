@@ -1,13 +1,12 @@
 //! Decides which controller publishes the pods of a Service, and which pods these are.
 
 use super::{
-    ANNOTATION_FOLLOWED, ANNOTATION_PREFIX, ANNOTATION_SELECTOR, CUSTOM_MANAGED_BY, MANAGED_BY, MIRRORED_BY,
-    ServiceFacts,
+    ANNOTATION_NOT_SERVED, ANNOTATION_PREFIX, ANNOTATION_SELECTOR, CUSTOM_MANAGED_BY, MANAGED_BY,
+    MIRRORED_BY, ServiceFacts,
 };
 use crate::core::excerpt::Excerpt;
 use crate::core::outputs::Outputs;
 use crate::core::selector::{Selector, SelectorError};
-use std::sync::Arc;
 
 /// The value of the annotation `ANNOTATION_SELECTOR`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,31 +62,14 @@ impl From<&str> for AnnotatedSelector {
     }
 }
 
-/// The Lease whose holder alone is published for a Service.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FollowedLeader {
-    /// The name of the Lease, in the Service's namespace: the value of the annotation
-    /// [`ANNOTATION_FOLLOWED`](super::ANNOTATION_FOLLOWED).
-    pub lease: Arc<str>,
-    /// True if `spec.publishNotReadyAddresses` is set and ignored, which [`ServiceFacts::resolve`] finds.
-    pub ignores_not_ready: bool,
-}
-
-impl From<&str> for FollowedLeader {
-    fn from(lease: &str) -> Self {
-        Self {
-            lease: lease.into(),
-            ignores_not_ready: false,
-        }
-    }
-}
-
 /// Annotations of a Service that begin as those of this project do, and mean nothing: typing errors, mostly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownAnnotations {
     /// The first of their keys, in order, cut and safe to print.
     shown: Box<[Box<str>]>,
     total: usize,
+    /// True if [`ANNOTATION_NOT_SERVED`] is among them. It is not counted.
+    leader: bool,
 }
 
 impl UnknownAnnotations {
@@ -97,21 +79,29 @@ impl UnknownAnnotations {
     /// Picks those among the keys of a Service's annotations that begin with [`ANNOTATION_PREFIX`]. `None` if each of them
     /// is known.
     pub fn among<K: AsRef<str> + Ord>(keys: impl Iterator<Item = K>) -> Option<Box<Self>> {
-        let is_known = |key: &str| [ANNOTATION_SELECTOR, ANNOTATION_FOLLOWED].contains(&key);
-        let unknown =
-            keys.filter(|key| !is_known(key.as_ref()) && key.as_ref().starts_with(ANNOTATION_PREFIX));
-        let mut unknown: Vec<K> = unknown.collect();
+        let is_unknown = |key: &str| key != ANNOTATION_SELECTOR && key.starts_with(ANNOTATION_PREFIX);
+        let mut unknown: Vec<K> = keys.filter(|key| is_unknown(key.as_ref())).collect();
+        let count = unknown.len();
+        unknown.retain(|key| key.as_ref() != ANNOTATION_NOT_SERVED);
+        let leader = unknown.len() < count;
         unknown.sort_unstable();
         let shown = unknown.iter().take(Self::SHOWN);
         let shown: Box<_> = shown
             .map(|key| Excerpt::value(key.as_ref()).to_string().into())
             .collect();
         let total = unknown.len();
-        (total > 0).then(|| Box::new(Self { shown, total }))
+        (count > 0).then(|| Box::new(Self { shown, total, leader }))
     }
 
     /// Returns that they mean nothing, in words.
     pub fn problem(&self) -> String {
+        let leader = format!(
+            "the annotation {ANNOTATION_NOT_SERVED} is not served any more, and nothing is done about it: let the pod \
+             that leads label itself, and select that label with {ANNOTATION_SELECTOR}"
+        );
+        if self.total == 0 {
+            return leader;
+        }
         let more = match self.total - self.shown.len() {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -121,11 +111,16 @@ impl UnknownAnnotations {
         } else {
             ("the annotations", "are", "them")
         };
-        format!(
-            "{annotation} {}{more} {is} not known, and nothing is done about {them}; the known ones are \
-             {ANNOTATION_SELECTOR} and {ANNOTATION_FOLLOWED}",
+        let unknown = format!(
+            "{annotation} {}{more} {is} not known, and nothing is done about {them}; the known one is \
+             {ANNOTATION_SELECTOR}",
             self.shown.join(", ")
-        )
+        );
+        if self.leader {
+            format!("{unknown}; {leader}")
+        } else {
+            unknown
+        }
     }
 }
 
@@ -176,26 +171,18 @@ impl ServiceFacts {
     }
 
     /// Decides what is published for the Service, given what this process publishes: for one without a selector whose
-    /// annotations say so, the pods that they select, or the one that leads. `default/kubernetes` is never taken over:
-    /// its endpoints are the API servers, and any client that may annotate it could receive their traffic.
+    /// annotation says so, the pods that it selects. `default/kubernetes` is never taken over: its endpoints are the API
+    /// servers, and any client that may annotate it could receive their traffic.
     #[must_use]
     pub fn resolve(mut self, namespace: &str, outputs: Outputs) -> Self {
         if !self.says_families() {
             // As kube-controller-manager 1.36 does.
             self.families = [true; 2];
         }
-        if outputs.custom
-            && self.selectorless
-            && (self.annotated.is_some() || self.leader.is_some())
-            && !self.is_api(namespace)
-        {
+        if outputs.custom && self.selectorless && self.annotated.is_some() && !self.is_api(namespace) {
             self.custom = true;
             if let Some(selector) = self.annotated.as_deref_mut().and_then(AnnotatedSelector::parse) {
                 self.selector = Some(selector);
-            }
-            if let Some(leader) = &mut self.leader {
-                // A leader that is not ready is published as not ready.
-                leader.ignores_not_ready |= std::mem::take(&mut self.publish_not_ready);
             }
         } else {
             // Its text may be 256 KiB.
@@ -233,13 +220,6 @@ impl ServiceFacts {
         }
     }
 
-    /// Returns the annotations that say what is published and that are set, whether they count or not.
-    pub fn publishing_annotations(&self) -> impl Iterator<Item = &'static str> {
-        let selector = self.annotated.as_ref().map(|_| ANNOTATION_SELECTOR);
-        let leader = self.leader.as_ref().map(|_| ANNOTATION_FOLLOWED);
-        selector.into_iter().chain(leader)
-    }
-
     /// Returns whether endpoints are published for it here.
     pub fn is_managed(&self) -> bool {
         self.selector.is_some() || self.custom
@@ -247,23 +227,7 @@ impl ServiceFacts {
 
     /// Returns whether its selector cannot be used, so that no pods are added to those that are published.
     pub fn is_frozen(&self) -> bool {
-        self.custom && self.selector.is_none() && self.annotated.is_some()
-    }
-
-    /// Returns whether pods that are published for it may be others than those that a selector selects.
-    pub fn follows(&self) -> bool {
-        self.is_frozen() || self.is_led()
-    }
-
-    /// Returns the Lease whose holder alone is published.
-    pub fn followed_lease(&self) -> Option<&Arc<str>> {
-        let leader = self.leader.as_deref().filter(|_| self.custom)?;
-        Some(&leader.lease)
-    }
-
-    /// Returns whether only the holder of a Lease is published.
-    pub fn is_led(&self) -> bool {
-        self.custom && self.leader.is_some()
+        self.custom && self.selector.is_none()
     }
 
     /// Returns the controller that its slices name.

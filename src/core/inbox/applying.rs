@@ -1,6 +1,5 @@
 //! Application of a shard's waiting events, in steps.
 
-use super::followed_leases::LeaseChanges;
 use super::{ListEvent, PodEvent};
 use crate::core::compact::slab::IntoEntries;
 use crate::core::facts::{PodFacts, ServiceFacts};
@@ -37,7 +36,6 @@ pub struct Applying {
     pub(super) services: WaitingEvents<Arc<str>, ServiceEvent>,
     /// By [`Output`].
     pub(super) outputs: [WaitingEvents<Box<str>, OutputEvent>; Output::ALL.len()],
-    pub(super) leases: Option<Box<LeaseChanges>>,
     pub(super) zones: Option<ZoneView>,
     /// True if [`NamespaceState::begin_watching_zones`] has been called.
     pub(super) zones_watched: bool,
@@ -131,8 +129,6 @@ impl Applying {
         } else if let Some((_, event)) = self.outputs.iter_mut().find_map(Iterator::next) {
             state.apply_output(event);
             return EVENT;
-        } else if let Some(change) = self.leases.as_mut().and_then(Iterator::next) {
-            state.begin_leases(change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.begin_watching_zones(nodes);
             if let Some(view) = self.zones.take() {

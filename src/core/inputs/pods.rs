@@ -130,8 +130,6 @@ pub(crate) struct PodUpdate {
     pub(crate) relabelled: Option<SmallVec<[ServiceId; 4]>>,
     /// True if another pod has its name now.
     pub(crate) reborn: bool,
-    /// True if the names have changed by which a Lease may name it.
-    pub(crate) renamed: bool,
     /// The earliest of its Ready times that is later than the one before.
     pub(crate) ready: Option<Time>,
     /// The number of a list of ports that no pod has any more, and that may be given to another list.
@@ -192,8 +190,6 @@ impl Inputs {
             epoch,
             ready_time: facts.ready_time,
         });
-        self.hosts.set_on_host(id, facts.host_network);
-        self.enter_host_names(id);
         id
     }
 
@@ -209,13 +205,6 @@ impl Inputs {
     ) -> PodUpdate {
         let ready = self.ready_since(id, earlier, facts.ready_time);
         let rehosted = !self.hosts.has(&self.pods[id], facts.host.as_deref());
-        let on_host = facts.host_network && self.hosts.are_found();
-        let renamed = rehosted
-            || self.hosts.is_on_host(id) != on_host
-            || (on_host && self.node_name(&self.pods[id]) != facts.node.as_ref());
-        if renamed {
-            self.leave_host_names(id);
-        }
         let pod = &mut self.pods[id];
         (pod.epoch, pod.ready_time) = (epoch, facts.ready_time);
         let conditions = Pod::conditions_of(&facts);
@@ -244,10 +233,6 @@ impl Inputs {
             self.hosts.leave(old);
         }
         self.update_node(id, facts.node.as_ref(), nodes, &mut change, work);
-        if renamed {
-            self.hosts.set_on_host(id, on_host);
-            self.enter_host_names(id);
-        }
         let is_relabelled = !self.labels.is(self.pods[id].labels.0, &facts.labels);
         let relabelled = is_relabelled.then(|| self.selecting(id));
         if is_relabelled {
@@ -261,7 +246,6 @@ impl Inputs {
             change: (changed || change != PodChange::default()).then_some(change),
             relabelled,
             reborn,
-            renamed,
             ready,
             unused_ports,
         }
@@ -274,8 +258,6 @@ impl Inputs {
         nodes: &mut dyn NodeDirectory,
         work: &mut Work,
     ) -> Option<u32> {
-        self.leave_host_names(id);
-        self.hosts.set_on_host(id, false);
         self.leave_node(id, nodes, work);
         self.detach_labels(self.pods[id].labels, work);
         let pod = self.pods.remove(id);

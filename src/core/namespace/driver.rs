@@ -13,15 +13,12 @@ use self::planning::Planning;
 use super::context::Context;
 use super::endpoints::{EndpointsDesk, EndpointsObjects};
 use super::mirror::{Mirroring, Mirrors};
-use super::rounds::Round;
-use super::services::{Pass, Services};
+use super::services::Services;
 use super::slices::Slices;
 use super::withdraw::Replacements;
 use super::{Kind, PendingLists, Placement, Settings};
 use crate::core::facts::PodFacts;
-use crate::core::followed_leases::lease::{LeaseChange, LeaseRequest};
-use crate::core::followed_leases::{Applied, Concerned, FollowedLeases};
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::ServiceId;
 use crate::core::inputs::{Inputs, Matching};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::time::Time;
@@ -71,7 +68,6 @@ pub struct NamespaceState {
     replacements: Replacements,
     endpoints: EndpointsObjects,
     mirrors: Mirrors,
-    leases: FollowedLeases,
     /// The plan in progress.
     planning: Option<Box<Planning>>,
 }
@@ -79,44 +75,30 @@ pub struct NamespaceState {
 impl NamespaceState {
     /// Creates the state of a namespace of which nothing is known yet. `pending_lists` are the lists still to come.
     pub fn new(namespace: Arc<str>, settings: Settings, pending_lists: PendingLists) -> Self {
-        let (counts_nodes, finds_hosts) = (Kind::Node.is_needed(settings.outputs), settings.outputs.custom);
+        let counts_nodes = Kind::Node.is_needed(settings.outputs);
         Self {
-            inputs: Inputs::new(namespace.clone(), counts_nodes, finds_hosts),
+            inputs: Inputs::new(namespace.clone(), counts_nodes),
             ctx: Context::new(namespace, settings, pending_lists),
             services: Services::default(),
             slices: Slices::default(),
             replacements: Replacements::default(),
             endpoints: EndpointsObjects::default(),
             mirrors: Mirrors::default(),
-            leases: FollowedLeases::default(),
             planning: None,
         }
-    }
-
-    /// Tells the state the number of its namespace's shard among all that this process makes. A namespace may get another shard when
-    /// it has been empty for a while, and reads of Leases that the former one asked for may be answered later.
-    #[must_use]
-    pub fn with_ordinal(mut self, ordinal: u32) -> Self {
-        self.leases.begin_generations(ordinal);
-        self
     }
 
     // === views ===
 
     fn placement(&mut self) -> Placement<'_> {
-        self.placement_and_leases().0
-    }
-
-    fn placement_and_leases(&mut self) -> (Placement<'_>, &mut FollowedLeases) {
-        let placement = Placement {
+        Placement {
             ctx: &mut self.ctx,
             inputs: &mut self.inputs,
             services: &mut self.services,
             slices: &mut self.slices,
             replacements: &mut self.replacements,
             mirrors: &self.mirrors,
-        };
-        (placement, &mut self.leases)
+        }
     }
 
     fn endpoints_desk(&mut self) -> EndpointsDesk<'_> {
@@ -171,10 +153,7 @@ impl NamespaceState {
     ///
     /// A pod in a terminal phase is removed, and only its Ready time counts.
     pub fn apply_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
-        let renamed = self.placement().apply_pod(facts, earlier, epoch, nodes);
-        if let Some(id) = renamed {
-            self.judge_named(id);
-        }
+        self.placement().apply_pod(facts, earlier, epoch, nodes);
     }
 
     /// Begins to compare a pod's labels with the selectors that they may match, if they are new and that may take
@@ -232,61 +211,6 @@ impl NamespaceState {
         self.placement().look_at_unknown_nodes();
     }
 
-    // === Leases ===
-
-    /// Takes the requests about Leases since the last call.
-    pub fn take_lease_requests(&mut self) -> Vec<LeaseRequest> {
-        self.leases.take_requests()
-    }
-
-    /// Looks at one of the Leases whose time has come, but leaves the visits to Services to [`Self::step_passes`].
-    /// Returns false if there is none.
-    fn begin_look_at_lease(&mut self, now: Duration) -> bool {
-        let concerned = self.leases.look_at_one(now);
-        let looked = concerned.is_some();
-        self.visit_concerned(concerned);
-        looked
-    }
-
-    /// Applies what was learned of the namespace's Leases.
-    pub fn apply_leases(&mut self, change: LeaseChange) {
-        self.begin_leases(change);
-        self.finish_passes();
-    }
-
-    /// Does what [`Self::apply_leases`] does, but leaves the visits to Services to [`Self::step_passes`].
-    pub fn begin_leases(&mut self, change: LeaseChange) {
-        self.ctx.count_read(change.units());
-        match self.leases.apply(change) {
-            Applied::One(concerned) => self.visit_concerned(concerned),
-            Applied::All(round) => self.services.queue(Round::Leases(round)),
-        }
-    }
-
-    /// Has the Services visited that a change of a Lease concerns.
-    fn visit_concerned(&mut self, concerned: impl IntoIterator<Item = Concerned>) {
-        for concerned in concerned {
-            self.ctx.count_read(concerned.units());
-            if !concerned.services.is_empty() {
-                self.services.queue(Pass::Lead(concerned));
-            }
-        }
-    }
-
-    /// Has the Services judged anew that a pod may lead, or may keep another from leading, since it has come or has
-    /// changed.
-    fn judge_named(&mut self, id: PodId) {
-        if !self.leases.have_holders() {
-            return;
-        }
-        let names = self.inputs.names_of(id);
-        let services = self.leases.services_held_by(names.iter().map(|name| &**name));
-        self.ctx.count_read(services.len() as u64);
-        for service in services {
-            self.services.mark(service);
-        }
-    }
-
     // === time ===
 
     /// Tells the state the time. [`Self::look_at_one`] looks at what waits for it.
@@ -297,7 +221,6 @@ impl NamespaceState {
     /// Returns when to call [`Self::look_at_one`] next.
     pub fn next_look(&self) -> Option<Duration> {
         let looks = [
-            self.leases.next_look(),
             self.next_look_at_leaving(),
             self.next_look_at_deferral(),
             self.ctx.corrections.next_look(),
@@ -310,14 +233,10 @@ impl NamespaceState {
         self.replacements.next_look()
     }
 
-    /// Looks at one of the Leases, or at the objects of one Service, whose time has come, but leaves the visits to Services to
-    /// [`Self::step_passes`]. Returns false if there is none.
+    /// Looks at the objects of one Service whose time has come. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.begin_look_at_lease(now)
-            || self.look_at_leaving(now)
-            || self.look_at_deferral(now)
-            || self.look_at_correction(now)
+        self.look_at_leaving(now) || self.look_at_deferral(now) || self.look_at_correction(now)
     }
 
     /// Returns when to call [`Self::look_at_deferral`] next.

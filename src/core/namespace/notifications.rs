@@ -33,32 +33,6 @@ pub enum Notification {
     /// Sent as an Event, and logged together with others of its kind: a problem of a Service's annotations that was there before
     /// this process began to write.
     Standing(Notice),
-    /// Logged, beside an Event: a pod leads a Service that had no leader, or another one had, or that one had before. The
-    /// texts are safe to print.
-    TookOver {
-        /// The Service.
-        service: Arc<str>,
-        /// The Lease.
-        lease: Box<str>,
-        /// The identity of its holder.
-        identity: Box<str>,
-        /// The pod that was published last, if this process knows one.
-        from: Option<Box<str>>,
-        /// The pod that is published now.
-        to: Box<str>,
-    },
-    /// Logged, beside an Event: the pod that led a Service is published no more, and no other takes its place. The texts
-    /// are safe to print.
-    Withdrew {
-        /// The Service.
-        service: Arc<str>,
-        /// The Lease.
-        lease: Box<str>,
-        /// The pod.
-        from: Box<str>,
-        /// Why.
-        why: Box<str>,
-    },
     /// Logged: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.
@@ -142,14 +116,12 @@ pub enum NotificationKind {
     Event,
     /// Events, each with a line about annotations in the log.
     Annotation,
-    /// Lines about leaders in the log.
-    Leader,
     /// Lines about objects in the log.
     Object,
 }
 
 impl NotificationKind {
-    const ALL: [Self; 4] = [Self::Event, Self::Annotation, Self::Leader, Self::Object];
+    const ALL: [Self; 3] = [Self::Event, Self::Annotation, Self::Object];
 }
 
 impl Notification {
@@ -158,7 +130,6 @@ impl Notification {
         match self {
             Self::Event(_) => Some(NotificationKind::Event),
             Self::Annotated(_) | Self::Standing(_) => Some(NotificationKind::Annotation),
-            Self::TookOver { .. } | Self::Withdrew { .. } => Some(NotificationKind::Leader),
             Self::IgnoredAnnotation { .. }
             | Self::TooLarge { .. }
             | Self::Corrected { .. }

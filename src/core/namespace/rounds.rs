@@ -6,7 +6,6 @@
 
 use super::Kind;
 use super::lifecycle::{Objects, Published};
-use crate::core::followed_leases::LeaseRound;
 use std::fmt;
 
 /// Number of pods, slices or other entries of a table that are looked at before the work is measured.
@@ -34,8 +33,6 @@ pub(super) enum Round {
     Drop(Box<dyn Forgotten>, usize),
     /// Handles the objects that a list did not show, from this number on.
     Sweep(Sweep, usize),
-    /// Applies a change that concerns all Leases that are followed.
-    Leases(LeaseRound),
 }
 
 impl Round {

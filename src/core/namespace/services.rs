@@ -2,7 +2,7 @@
 //!
 //! [`Services`] owns the Services, the memberships of pods and the passes that an event has left to be done. Endpoints are
 //! placed in slices, so most of what is done here is done at a [`Placement`], which holds the inputs and the slices beside the
-//! Services. Endpoints objects, mirrors and Leases are out of reach: what they have to know comes back as a value.
+//! Services. Endpoints objects and mirrors are out of reach: what they have to know comes back as a value.
 //!
 //! [`Placement`]: super::Placement
 
@@ -15,7 +15,6 @@ mod following;
 mod forget;
 mod health;
 mod hinting;
-mod leading;
 mod members;
 mod notices;
 mod passes;
@@ -30,7 +29,6 @@ pub(super) use changes::Compared;
 pub(super) use deferral::Reason;
 pub(super) use evaluate::Trigger;
 pub(super) use hinting::auto_hint;
-pub(super) use leading::candidates;
 pub(super) use members::{AllMemberships, desired};
 pub(super) use passes::{Finished, Pass, Queued};
 pub(super) use remainders::outlasts_node;
@@ -38,11 +36,11 @@ pub(super) use remainders::outlasts_node;
 pub use health::{FamilyHealth, ServiceHealth};
 pub use sync_stats::{SyncReport, Totals};
 
+use self::following::Following;
 use crate::core::address::Family;
 use crate::core::compact::small::SmallSet;
 use crate::core::compact::table::{Named, Table};
 use crate::core::facts::ServiceFacts;
-use crate::core::followed_leases::Following;
 use crate::core::ids::{ServiceId, SliceId, Uid};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::ports::ResolvedPorts;
@@ -73,7 +71,7 @@ pub(super) struct Service {
     pub(super) awaiting: u32,
     /// Its slices, in any phase.
     pub(super) slices: SmallSet<SliceId>,
-    /// Its pods, if it follows a Lease.
+    /// Its pods, if its selector cannot be used.
     pub(super) following: Option<Box<Following>>,
     /// True if users were told of slices that others publish for it.
     told_of_others: bool,

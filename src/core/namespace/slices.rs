@@ -9,7 +9,7 @@ use super::lifecycle::Objects;
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{ServiceId, SliceId};
-use crate::core::slices::{Foreign, Slice};
+use crate::core::slices::Slice;
 use crate::core::work::Work;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -21,55 +21,9 @@ const FEW: usize = 16;
 #[derive(Clone, Debug, Default)]
 struct Unmanaged {
     ids: SmallSet<SliceId>,
-    foreign: ForeignCounts,
-}
-
-/// The numbers of slices that other controllers have for one Service on the API server. There may be a hundred
-/// thousand, and the Service is looked at again after each change of one of them, so they are counted instead of looked
-/// at one by one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct ForeignCounts {
-    /// Slices that have yet to be read.
-    unread: u32,
-    /// Slices without endpoints.
-    empty: u32,
-    /// Slices with endpoints.
-    hold: u32,
-}
-
-impl ForeignCounts {
-    fn of(&mut self, slice: Foreign) -> &mut u32 {
-        match slice {
-            Foreign::Unread => &mut self.unread,
-            Foreign::Empty => &mut self.empty,
-            Foreign::Holds => &mut self.hold,
-        }
-    }
-
-    /// Counts a slice as another kind than before.
-    fn change(&mut self, before: Option<Foreign>, now: Option<Foreign>) {
-        if let Some(before) = before {
-            *self.of(before) -= 1;
-        }
-        if let Some(now) = now {
-            *self.of(now) += 1;
-        }
-    }
-
-    /// Returns the number of slices.
-    pub(super) fn all(self) -> u32 {
-        self.unread + self.empty + self.hold
-    }
-
-    /// Returns whether any of them has endpoints. `None` if none of those that have been read has, and some are yet to be
-    /// read.
-    pub(super) fn hold_endpoints(self) -> Option<bool> {
-        match (self.hold, self.unread) {
-            (1.., _) => Some(true),
-            (0, 0) => Some(false),
-            (0, _) => None,
-        }
-    }
+    /// How many of them other controllers have on the API server. There may be a hundred thousand, and the Service is looked at
+    /// again after each change of one of them, so they are counted instead of looked at one by one.
+    foreign: usize,
 }
 
 /// The slices of a namespace.
@@ -97,23 +51,15 @@ impl DerefMut for Slices {
 
 impl Slices {
     /// Returns how many slices of a Service other controllers have.
-    pub(super) fn foreign_of(&self, service: &str) -> ForeignCounts {
+    pub(super) fn foreign_of(&self, service: &str) -> usize {
         let Some(Unmanaged { ids, foreign }) = self.unmanaged.get(service) else {
-            return ForeignCounts::default();
+            return 0;
         };
         debug_assert!(
-            ids.len() > FEW || *foreign == self.count_foreign(ids),
-            "the counts follow each change of a slice"
+            ids.len() > FEW || *foreign == self.of(ids, Slice::is_foreign).len(),
+            "the count follows each change of a slice"
         );
         *foreign
-    }
-
-    fn count_foreign(&self, ids: &SmallSet<SliceId>) -> ForeignCounts {
-        let mut counts = ForeignCounts::default();
-        for id in ids.iter() {
-            counts.change(None, self.objects[id].foreign());
-        }
-        counts
     }
 
     /// Returns the set of the slices that name a Service and are not managed. `None` if there are none.
@@ -129,14 +75,14 @@ impl Slices {
 
     /// Forgets a slice that was not managed, and that has been removed.
     pub(super) fn leave_unmanaged(&mut self, slice: &Slice, id: SliceId) {
-        self.remove_unmanaged(&slice.service_name, slice.counts_as, id);
+        self.remove_unmanaged(&slice.service_name, slice.counts_as_foreign, id);
     }
 
-    fn remove_unmanaged(&mut self, service: &str, counted_as: Option<Foreign>, id: SliceId) {
+    fn remove_unmanaged(&mut self, service: &str, counted: bool, id: SliceId) {
         let Some(unmanaged) = self.unmanaged.get_mut(service) else {
             return;
         };
-        unmanaged.foreign.change(counted_as, None);
+        unmanaged.foreign -= usize::from(counted);
         unmanaged.ids.remove(&id);
         if unmanaged.ids.is_empty() {
             self.unmanaged.remove(service);
@@ -147,7 +93,7 @@ impl Slices {
     pub(super) fn take_unmanaged(&mut self, service: &str) -> SmallSet<SliceId> {
         let ids = self.unmanaged.remove(service).unwrap_or_default().ids;
         for id in ids.iter() {
-            self.objects[id].counts_as = None;
+            self.objects[id].counts_as_foreign = false;
         }
         ids
     }
@@ -155,8 +101,9 @@ impl Slices {
     /// Takes one from the slices that name a Service and are not managed.
     pub(super) fn take_from_unmanaged(&mut self, id: SliceId) {
         let slice = &mut self.objects[id];
-        let (service, counted_as) = (slice.service_name.clone(), slice.counts_as.take());
-        self.remove_unmanaged(&service, counted_as, id);
+        let service = slice.service_name.clone();
+        let counted = std::mem::take(&mut slice.counts_as_foreign);
+        self.remove_unmanaged(&service, counted, id);
     }
 
     /// Counts a slice as what it is now, if it is not managed. To be called whenever that may have changed.
@@ -167,9 +114,9 @@ impl Slices {
         if let Some(unmanaged) = self.unmanaged.get_mut(&slice.service_name)
             && unmanaged.ids.contains(&id)
         {
-            let now = slice.foreign();
-            let before = std::mem::replace(&mut slice.counts_as, now);
-            unmanaged.foreign.change(before, now);
+            let now = slice.is_foreign();
+            let before = std::mem::replace(&mut slice.counts_as_foreign, now);
+            unmanaged.foreign = unmanaged.foreign - usize::from(before) + usize::from(now);
         }
     }
 

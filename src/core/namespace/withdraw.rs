@@ -454,14 +454,29 @@ impl Placement<'_> {
         }
     }
 
-    /// Returns whether the content of another controller's slice matters to slices that give way, and is not known.
-    pub(super) fn needs_content(&mut self, id: SliceId) -> bool {
+    /// Has a slice of another controller read, if its content matters to slices that give way, and is not known.
+    pub(super) fn learn_content(&mut self, id: SliceId) {
         let slice = &self.slices[id];
         let replacement = self.replacements.change(&slice.service_name);
         let counts = slice.manager == Manager::Builtin
             && slice.object.phase == Phase::Unmanaged
             && slice.object.remote.is_some();
-        replacement.is_some_and(|replacement| counts && replacement.note_other(id))
+        if replacement.is_some_and(|replacement| counts && replacement.note_other(id)) {
+            self.slices[id].object.needs_refetch = true;
+            self.slices.want(id);
+        }
+    }
+
+    /// Handles the content of a slice of another controller, or of one that gives way to others.
+    pub(super) fn learned_content(&mut self, id: SliceId, facts: &SliceFacts) {
+        self.hold_content(id, facts);
+        if let Some(slice) = self.slices.get_mut(id)
+            && (slice.object.gives_way || slice.object.phase == Phase::Unmanaged)
+        {
+            slice.object.needs_refetch = false;
+            let name = slice.service_name.clone();
+            self.check_replacement(&name);
+        }
     }
 
     /// Lets the slices go that were published for the annotation of a Service that is gone: the slices of a Service that is created

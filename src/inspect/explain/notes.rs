@@ -1,10 +1,9 @@
 //! Notes on a Service, in words: facts that are worth knowing, and what may be wrong with it.
 
-use super::{Leading, Seen, SeenNodes};
+use super::{Seen, SeenNodes};
 use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY,
-    CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR, MANAGED_BY, MIRRORED_BY,
-    SliceFacts, TolerateUnready,
+    ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, CUSTOM_MANAGED_BY, LABEL_MANAGED_BY,
+    LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR, MANAGED_BY, MIRRORED_BY, SliceFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
 use crate::core::mirror::{LeftOut, MirroredObject};
@@ -18,13 +17,8 @@ pub(super) fn notes(seen: &Seen) -> Vec<String> {
     let outputs = seen.settings.outputs;
     let mut notes = Vec::new();
     if seen.left_out {
-        let annotations: Vec<_> = facts.publishing_annotations().collect();
-        let (annotations, are) = match &annotations[..] {
-            [one] => ((*one).to_owned(), "is"),
-            both => (both.join(" and "), "are"),
-        };
         notes.push(format!(
-            "the Service is left out: its {annotations} {are} heeded if --controllers names custom-selector-controller"
+            "the Service is left out: its {ANNOTATION_SELECTOR} is heeded if --controllers names custom-selector-controller"
         ));
     } else if service.selects
         && !facts.custom
@@ -61,29 +55,9 @@ fn sources(seen: &Seen) -> Vec<String> {
              published before is left as it is"
         ));
     } else if facts.custom {
-        notes.push(match (facts.followed_lease(), &facts.annotated) {
-            (None, _) => format!(
-                "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; endpointd writes no Endpoints for it"
-            ),
-            (Some(lease), None) => format!(
-                "the annotation {ANNOTATION_FOLLOWED} publishes only the pod that holds the Lease {lease}; endpointd \
-                 writes no Endpoints for it"
-            ),
-            (Some(lease), Some(_)) => format!(
-                "of the pods that the annotation {ANNOTATION_SELECTOR} selects, the annotation {ANNOTATION_FOLLOWED} \
-                 publishes only the one that holds the Lease {lease}; endpointd writes no Endpoints for it"
-            ),
-        });
-        if facts
-            .leader
-            .as_ref()
-            .is_some_and(|leader| leader.ignores_not_ready)
-        {
-            notes.push(
-                "publishNotReadyAddresses is ignored: a leader that is not ready is published as not ready"
-                    .to_owned(),
-            );
-        }
+        notes.push(format!(
+            "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; endpointd writes no Endpoints for it"
+        ));
     } else if !service.selects && !seen.left_out {
         notes.push(
             "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
@@ -193,27 +167,23 @@ fn annotation_warnings(seen: &Seen) -> Vec<String> {
     let facts = &seen.service.facts;
     let unknown = facts.unknown_annotations.iter();
     let mut warnings: Vec<_> = unknown.map(|unknown| unknown.problem()).collect();
-    let mut annotated = facts.publishing_annotations().peekable();
-    if annotated.peek().is_none() {
+    let Some(annotated) = &facts.annotated else {
         return warnings;
-    }
+    };
     if let Some(why) = facts.why_not_custom(&seen.namespace) {
-        let ignored = |annotation| format!("the annotation {annotation} is ignored: {why}");
-        warnings.extend(annotated.map(ignored));
+        warnings.push(format!("the annotation {ANNOTATION_SELECTOR} is ignored: {why}"));
         return warnings;
     }
-    if let Some(problem) = facts.annotated.as_ref().and_then(|annotated| annotated.problem()) {
+    if let Some(problem) = annotated.problem() {
         warnings.push(format!(
             "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \
              that are published stay until they are gone or not ready"
         ));
     }
     if !seen.left_out && !seen.slices.iter().any(SliceFacts::is_custom) {
-        let annotated: Vec<_> = annotated.collect();
         warnings.push(format!(
-            "no slice has been published for {}: custom-selector-controller does that, and is off unless --controllers of \
-             endpointd run names it",
-            annotated.join(" and ")
+            "no slice has been published for {ANNOTATION_SELECTOR}: custom-selector-controller does that, and is off unless \
+             --controllers of endpointd run names it"
         ));
     }
     warnings.extend(beside_ours(seen));
@@ -233,8 +203,6 @@ fn beside_ours(seen: &Seen) -> Vec<String> {
         .slices
         .iter()
         .any(|slice| slice.is_custom() && !slice.endpoints.is_empty());
-    // Without the others, clients would have no endpoints, unless the leader only waits for them to go.
-    let may_go = ours_hold || seen.leading.as_ref().is_some_and(Leading::waits_for_others);
     let delete = |labels: String| {
         format!("kubectl -n {namespace} delete endpointslices -l {LABEL_SERVICE_NAME}={name},{labels}")
     };
@@ -252,7 +220,8 @@ fn beside_ours(seen: &Seen) -> Vec<String> {
             manager.unwrap_or("no manager"),
             if count == 1 { "names" } else { "name" }
         );
-        if may_go {
+        // Without the others, clients would have no endpoints.
+        if ours_hold {
             format!("{others}, and clients use their endpoints beside ours; if they are not wanted: {remove}")
         } else {
             format!("{others}; no slice of ours holds endpoints, so clients have no others than theirs")

@@ -1,6 +1,6 @@
 //! Explains one pod of a Service: whether and where it is published, and if not, why.
 
-use super::{LeaderFinding, Seen, SeenNodes};
+use super::{Seen, SeenNodes};
 use crate::core::address::Family;
 use crate::core::facts::observed::ObservedPod;
 use crate::core::facts::{AddressFacts, EndpointFacts, EndpointsFacts, PodFacts, ServiceFacts};
@@ -51,10 +51,8 @@ pub struct PodFinding {
     pub published: Vec<Place>,
     /// Whether the Endpoints object has it as ready; none if it is not in there.
     pub endpoints: Option<bool>,
-    /// Whether it holds the Lease, if the Service publishes only the holder of one.
-    pub leads: Option<bool>,
     /// All reasons why it is not published; or why it is published as it is, and what is left out of that. Empty if it is
-    /// simply ready, if another pod leads, or if `amiss` is the reason.
+    /// simply ready, or if `amiss` is the reason.
     pub why: Vec<String>,
     /// The ways in which it is not published as it should be.
     pub amiss: Vec<String>,
@@ -83,19 +81,15 @@ pub struct Place {
 }
 
 impl PodFinding {
-    /// Returns whether the pod is ready, or not published because another leads, and there is nothing else to report about
-    /// it.
+    /// Returns whether the pod is ready, and there is nothing else to report about it.
     pub fn is_plain(&self) -> bool {
-        let as_usual =
-            self.state == State::Ready || (self.state == State::NotPublished && self.leads == Some(false));
-        as_usual && self.why.is_empty() && self.amiss.is_empty()
+        self.state == State::Ready && self.why.is_empty() && self.amiss.is_empty()
     }
 
     /// Returns the sort key, which puts pods that need attention first.
     pub(super) fn rank(&self) -> u8 {
         match self.state {
             _ if !self.amiss.is_empty() => 0,
-            _ if self.leads == Some(true) => 1,
             _ if self.is_plain() => 6,
             _ if self.ended => 5,
             State::NotPublished => 1,
@@ -121,19 +115,12 @@ enum Node {
 struct Looked<'a> {
     pod: &'a PodFacts,
     service: &'a ServiceFacts,
-    /// Whether the pod holds the Lease, if only the holder of one is published.
-    leads: Option<bool>,
     node: Node,
     amiss: Vec<String>,
 }
 
-/// Explains a pod that the selector matches, given who leads and the differences that are about it.
-pub(super) fn find(
-    pod: &ObservedPod,
-    seen: &Seen,
-    leader: Option<&LeaderFinding>,
-    differences: &[(&Finding, &Difference)],
-) -> PodFinding {
+/// Explains a pod that the selector matches, given the differences that are about it.
+pub(super) fn find(pod: &ObservedPod, seen: &Seen, differences: &[(&Finding, &Difference)]) -> PodFinding {
     let facts = &pod.facts;
     let node = match (&facts.node, &seen.nodes) {
         (None, _) => Node::Unbound,
@@ -144,7 +131,6 @@ pub(super) fn find(
     let mut looked = Looked {
         pod: facts,
         service: &seen.service.facts,
-        leads: leader.map(|leader| leader.pod.as_deref() == Some(&*facts.name)),
         node,
         amiss: Vec::new(),
     };
@@ -180,7 +166,6 @@ pub(super) fn find(
         zone: zone.map(|zone| zone.to_string()),
         published,
         endpoints,
-        leads: looked.leads,
         why,
         amiss: looked.amiss,
     }
@@ -253,10 +238,6 @@ fn containers_and_gates(seen: &ObservedPod) -> String {
 impl Looked<'_> {
     /// Returns the reasons why the pod is not published; or why it is published as it is, and what is left out of that.
     fn why(&self, seen: &ObservedPod, published: &[Place]) -> Vec<String> {
-        // The explanation of the leader says why this pod is not published.
-        if self.leads == Some(false) && published.is_empty() {
-            return Vec::new();
-        }
         let mut why = self.why_left_out(seen, !published.is_empty());
         if published.is_empty() {
             self.add_why_not_placed(&mut why);

@@ -50,18 +50,6 @@ impl Explanation {
         for (i, port) in self.ports.iter().enumerate() {
             head.row([if i == 0 { "ports" } else { "" }, port]);
         }
-        if let Some(leader) = &self.leader {
-            let lease = format!("Lease {}", leader.lease);
-            let says = if leader.says.contains(&lease) {
-                leader.says.clone()
-            } else {
-                format!("{lease}: {}", leader.says)
-            };
-            head.row(["leader".to_owned(), says]);
-            if let Some(ran_out) = leader.ran_out() {
-                head.row([Piece::default(), painted(WARN, ran_out)]);
-            }
-        }
         out.table(2, &head);
         for note in &self.notes {
             out.line(2, note);
@@ -109,13 +97,11 @@ impl Explanation {
         }
         let total = self.pods.len();
         let one = total == 1;
-        let verb = match (self.selector.is_empty(), &self.leader) {
-            (false, _) if one => "matches",
-            (false, _) => "match",
-            (true, None) if one => "is published, or was",
-            (true, None) => "are published, or were",
-            (true, Some(_)) if one => "is published, or may hold the Lease",
-            (true, Some(_)) => "are published, or may hold the Lease",
+        let verb = match (self.selector.is_empty(), one) {
+            (false, true) => "matches",
+            (false, false) => "match",
+            (true, true) => "is published, or was",
+            (true, false) => "are published, or were",
         };
         let title = painted(
             if total == 0 { BAD } else { BOLD },
@@ -149,12 +135,7 @@ impl Explanation {
             }
         }
         if hidden > 0 {
-            let noun = if self.leader.is_some() {
-                "more pod"
-            } else {
-                "more ready pod"
-            };
-            let hidden = plural(hidden, noun);
+            let hidden = plural(hidden, "more ready pod");
             out.line(2, format!("and {hidden} like the last (--all shows them)"));
         }
     }
@@ -302,13 +283,5 @@ fn state(state: State) -> &'static str {
 /// Returns the lines that are printed below a pod's own line.
 fn said(pod: &PodFinding) -> Vec<Piece> {
     let amiss = pod.amiss.iter().map(|text| painted(BAD, text));
-    let leads = pod.leads.map(|leads| match (leads, pod.published.is_empty()) {
-        (true, false) => "published as the leader".into(),
-        (true, true) => "the leader, and not published".into(),
-        (false, _) => "not the leader".into(),
-    });
-    amiss
-        .chain(leads)
-        .chain(pod.why.iter().map(Piece::from))
-        .collect()
+    amiss.chain(pod.why.iter().map(Piece::from)).collect()
 }

@@ -27,8 +27,8 @@ pub(crate) struct PublishingArgs {
     ///
     /// endpointd replaces endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller. Each of
     /// them must be off in kube-controller-manager. custom-selector-controller, which * does not include, serves Services
-    /// with the annotation endpointd.io/selector or endpointd.io/leader. The list may also name other controllers of
-    /// kube-controller-manager, which endpointd does not run.
+    /// with the annotation endpointd.io/selector. The list may also name other controllers of kube-controller-manager,
+    /// which endpointd does not run.
     #[arg(
         long,
         value_name = "LIST",

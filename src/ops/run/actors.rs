@@ -3,7 +3,6 @@
 use super::Options;
 use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
-use crate::actors::followed_leases::LeaseHandle;
 use crate::actors::messages::{EventHandle, RootMsg, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
@@ -23,12 +22,11 @@ pub(super) struct Actors {
     pub(super) writer: ActorRef<WriterMsg>,
     pub(super) handle: WriterHandle,
     pub(super) events: EventHandle,
-    pub(super) leases: LeaseHandle,
     pub(super) router: Arc<Router>,
 }
 
 impl Actors {
-    /// Starts them, but for the one that follows Leases, which needs the watches.
+    /// Starts them.
     pub(super) async fn start(
         objects: ObjectClient,
         client: EventClient,
@@ -59,15 +57,13 @@ impl Actors {
             seed: options.settings.seed,
         };
         let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-        let leases = LeaseHandle::default();
         let router = Router::new(
             options.settings,
             encodings,
             handle.clone(),
             root.clone(),
             events.clone(),
-        )
-        .following(leases.clone());
+        );
         let router = Arc::new(match tracker {
             Some(tracker) => router.tracking(tracker),
             None => router,
@@ -80,7 +76,6 @@ impl Actors {
             writer,
             handle,
             events,
-            leases,
             router,
         })
     }

@@ -1,17 +1,14 @@
 //! The watches of a controller.
 
 use super::tasks::guarded;
-use crate::actors::followed_leases::{LeaseArguments, LeaseHandle, Leases};
-use crate::actors::messages::RootMsg;
 use crate::actors::router::Router;
 use crate::cluster::encodings::Encodings;
-use crate::cluster::outage::{OutageLog, SharedOutage};
-use crate::cluster::watch::{LeaseReader, Source, Watch};
+use crate::cluster::outage::OutageLog;
+use crate::cluster::watch::{Source, Watch};
 use crate::core::leadership::Leadership;
 use crate::core::leadership::role::Role;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
-use ractor::{Actor, ActorRef};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -28,21 +25,6 @@ pub(super) struct WatchStarter {
 }
 
 impl WatchStarter {
-    /// Starts the actor that follows Leases for the shards. They ask for nothing before they exist.
-    pub(super) async fn follow_leases(
-        &self,
-        handle: LeaseHandle,
-        root: &ActorRef<RootMsg>,
-    ) -> Result<(), ractor::SpawnErr> {
-        let (client, leadership) = (self.client.clone(), self.leadership.clone());
-        let outages = SharedOutage::new(self.outages.clone(), "leases");
-        let router = self.router.clone();
-        let reader = LeaseReader::new(client, router, leadership, outages, self.seed, handle.start());
-        let arguments = LeaseArguments { handle, reader };
-        Actor::spawn_linked(None, Leases, arguments, root.get_cell()).await?;
-        Ok(())
-    }
-
     /// Starts a watch of each kind that these outputs need, and of nodes: their number tells how many proxies watch what is
     /// written.
     pub(super) fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {

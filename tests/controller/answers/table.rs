@@ -1,16 +1,14 @@
 //! Every kind of request that the controller makes, against every answer that never changes: it sends few requests and
 //! logs few lines, however long that lasts. So it does where nothing stands in for the server. Minutes are of the clock that the test owns.
 
-mod followed;
 mod kinds;
 
-use self::followed::{follow_leases, lease, led, many_expire};
-use self::kinds::{ANNOTATED, ELECTION, EVERYWHERE, FOLLOWED, KINDS, MIRRORED};
+use self::kinds::{ANNOTATED, ELECTION, KINDS, MIRRORED};
 use crate::constant::{Constant, Picks};
 use crate::gate::{Gate, Sent};
 use crate::log::Log;
 use crate::standby::run_elected;
-use crate::world::{NS, World, node, pod, service};
+use crate::world::{NS, World, node, service};
 use crate::{cluster, objects};
 use endpointd::core::outputs::Outputs;
 use futures::FutureExt as _;
@@ -90,14 +88,6 @@ enum Scene {
     Told,
     /// Something that users hear of for the second time.
     ToldAgain,
-    /// Services in ten namespaces that follow a Lease.
-    Led,
-    /// The same in seventy namespaces.
-    LedEverywhere,
-    /// Such a Service, whose leader does not renew its Lease.
-    Expired,
-    /// Forty of them in one namespace, with a Lease each.
-    ManyExpired,
     /// An election.
     Elected,
 }
@@ -194,14 +184,7 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
         ..Outputs::ALL
     };
     world.options.settings.outputs = match scene {
-        Scene::Led
-        | Scene::LedEverywhere
-        | Scene::Expired
-        | Scene::ManyExpired
-        | Scene::ToldAgain
-        | Scene::Annotated
-        | Scene::NewAnnotated
-        | Scene::StrayAnnotated => custom,
+        Scene::ToldAgain | Scene::Annotated | Scene::NewAnnotated | Scene::StrayAnnotated => custom,
         _ => Outputs::ALL,
     };
     world.make(node("n1", None, None)).await;
@@ -254,21 +237,21 @@ async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
             world.flip("p1", false, 1).await;
         }
         Scene::ToldAgain => {
-            world.make(led()).await;
+            let selects =
+                |selector: &str| json!({"metadata": {"annotations": {"endpointd.io/selector": selector}}});
+            world.make(annotated()).await;
+            world.patch("Service", "s", selects("app in")).await;
             world.start_up().await;
             stub(&world.gate, rules);
-            world.make(lease(1)).await;
+            world.patch("Service", "s", selects("app=a")).await;
             sleep(MINUTE / 60).await;
-            world.delete("Lease", "db").await;
+            world.patch("Service", "s", selects("app in")).await;
         }
         Scene::Mirrored | Scene::NewMirrored | Scene::GoneMirrored | Scene::Refused => {
             mirror(world, scene, rules).await;
         }
         Scene::Annotated | Scene::NewAnnotated | Scene::StrayAnnotated => {
             annotate(world, scene, rules).await;
-        }
-        Scene::Led | Scene::LedEverywhere | Scene::Expired | Scene::ManyExpired => {
-            follow(world, scene, rules).await;
         }
         Scene::Elected => unreachable!("an election is played apart"),
     }
@@ -325,37 +308,6 @@ async fn annotate(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>
             world.make(stray("endpointd.io")).await;
         }
         _ => unreachable!("no Service has an annotation"),
-    }
-}
-
-/// Plays a case about Services that follow a Lease.
-async fn follow(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
-    match scene {
-        Scene::Led => {
-            follow_leases(world, 10).await;
-            stub(&world.gate, rules);
-            world.start();
-        }
-        Scene::LedEverywhere => {
-            follow_leases(world, 70).await;
-            stub(&world.gate, rules);
-            world.start();
-        }
-        Scene::Expired => {
-            world.make(pod("db-0", "10.1.0.1", "n1")).await;
-            world.make(led()).await;
-            world.make(lease(1)).await;
-            world.start_up().await;
-            let renewed = json!({"spec": lease(2)["spec"]});
-            world.api.patch("Lease", NS, "db", None, &renewed).await.unwrap();
-            world.rest().await;
-            stub(&world.gate, rules);
-        }
-        Scene::ManyExpired => {
-            many_expire(world).await;
-            stub(&world.gate, rules);
-        }
-        _ => unreachable!("no Service follows a Lease"),
     }
 }
 
@@ -518,16 +470,6 @@ async fn requests_for_endpoints_to_mirror_are_few_whatever_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn requests_for_slices_of_annotated_services_are_few_whatever_the_answer() {
     rows(ANNOTATED).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_for_the_leases_of_all_namespaces_are_few_whatever_the_answer() {
-    rows(EVERYWHERE).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_for_followed_leases_are_few_whatever_the_answer() {
-    rows(FOLLOWED).await;
 }
 
 #[tokio::test(start_paused = true)]

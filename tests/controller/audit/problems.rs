@@ -3,7 +3,7 @@
 
 use super::{Scope, audit, plain};
 use crate::command::{endpointd, serve};
-use crate::leader::{CUSTOM, LEADER, SELECTOR, hold, led_world};
+use crate::custom::{ANNOTATION, CUSTOM};
 use crate::world::{World, dual_pod, ip, node, pod, ready_condition, service, service_with, text};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
@@ -403,7 +403,7 @@ async fn services_that_opted_in_have_the_same_problems() {
     let found = problems_with(
         CUSTOM,
         &[
-            annotated(&json!({SELECTOR: "app=web,tier in (front,back)"})),
+            annotated(&json!({ANNOTATION: "app=web,tier in (front,back)"})),
             near,
         ],
     )
@@ -413,21 +413,21 @@ async fn services_that_opted_in_have_the_same_problems() {
         Reason::NoPodsMatch,
         "1 pod nearly matches, but for one label: app=wbe where the selector has app=web (p1)",
     );
-    let found = problems_with(CUSTOM, &[annotated(&json!({SELECTOR: "app=a"})), unready("p1")]).await;
+    let found = problems_with(CUSTOM, &[annotated(&json!({ANNOTATION: "app=a"})), unready("p1")]).await;
     assert_one(
         &found,
         Reason::NoReadyEndpoints,
         "of 1 pod, none is ready: 1 not ready",
     );
     let healthy = [
-        annotated(&json!({SELECTOR: "app=a"})),
+        annotated(&json!({ANNOTATION: "app=a"})),
         pod("p1", "10.1.0.1", "n1"),
     ];
     assert_eq!(problems_with(CUSTOM, &healthy).await, []);
     let found = problems_with(
         CUSTOM,
         &[
-            annotated(&json!({SELECTOR: "app=("})),
+            annotated(&json!({ANNOTATION: "app=("})),
             pod("p1", "10.1.0.1", "n1"),
         ],
     )
@@ -438,39 +438,6 @@ async fn services_that_opted_in_have_the_same_problems() {
     assert!(
         says.starts_with("the selector in the annotation endpointd.io/selector is not used: "),
         "{says}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_without_a_leader_is_a_problem() {
-    let mut world = led_world(CUSTOM).await;
-    assert_eq!(found(&world).await, []);
-    hold(&world, "", 2).await;
-    world.rest().await;
-    world.stop().await;
-    assert_one(
-        &found(&world).await,
-        Reason::NoLeader,
-        "Lease db has no holder, so nobody is published",
-    );
-    // The identity of a holder cannot move the cursor of the user who reads this.
-    hold(&world, "x\u{1b}[1A\u{202e}y", 3).await;
-    assert_one(
-        &found(&world).await,
-        Reason::NoLeader,
-        "no pod has the name x\\u{1b}[1A\\u{202e}y, which holds the Lease, so nobody is published; the Lease has run out, by \
-         this machine's clock",
-    );
-    // Whom the annotation names does not exist.
-    let found = problems_with(
-        CUSTOM,
-        &[annotated(&json!({LEADER: "db"})), pod("p1", "10.1.0.1", "n1")],
-    )
-    .await;
-    assert_one(
-        &found,
-        Reason::NoLeader,
-        "there is no Lease db, so nobody is published",
     );
 }
 
@@ -563,16 +530,16 @@ async fn the_command_reports_problems_only_if_asked_and_in_every_format() {
     );
 }
 
-/// A leader annotation on a Service with a selector does nothing: both databases were published, and no problem was listed.
+/// An annotation on a Service with a selector does nothing: both databases were published, and no problem was listed.
 #[tokio::test(start_paused = true)]
 async fn an_annotation_that_does_nothing_is_a_problem_whoever_publishes() {
-    let annotations = json!({LEADER: "db", SELECTOR: "app=db", "endpointd.io/lease": "db"});
+    let annotations = json!({ANNOTATION: "app=db", "endpointd.io/lease": "db"});
     let both = service_with(&json!({
         "metadata": {"name": "db", "annotations": annotations},
         "spec": {"selector": {"app": "db"}},
     }));
     let mut unusable = service_with(&json!({
-        "metadata": {"name": "web", "annotations": {SELECTOR: "app in web"}},
+        "metadata": {"name": "web", "annotations": {ANNOTATION: "app in web"}},
     }));
     unusable["spec"].as_object_mut().unwrap().remove("selector");
     let mut pod = labelled("db-0", &json!({"app": "db"}));
@@ -590,12 +557,12 @@ async fn an_annotation_that_does_nothing_is_a_problem_whoever_publishes() {
             [
                 (
                     Reason::AnnotationIgnored,
-                    "endpointd.io/selector and endpointd.io/leader are ignored: the Service has a selector".to_owned()
+                    "endpointd.io/selector is ignored: the Service has a selector".to_owned()
                 ),
                 (
                     Reason::AnnotationUnknown,
-                    "the annotation endpointd.io/lease is not known, and nothing is done about it; the known ones are \
-                     endpointd.io/selector and endpointd.io/leader"
+                    "the annotation endpointd.io/lease is not known, and nothing is done about it; the known one is \
+                     endpointd.io/selector"
                         .to_owned()
                 ),
                 (

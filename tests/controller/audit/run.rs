@@ -81,8 +81,7 @@ async fn services_that_annotations_decide_are_said_to_be_left_out_if_they_are() 
     let look = async |controllers: &str| {
         let ended = endpointd(&["audit", "--server", &url, "--settle=0s", controllers]).await;
         ended.stdout.contains(
-            "1 Service with the annotation endpointd.io/selector or endpointd.io/leader is left out: what its slices \
-             should hold is checked if --controllers names custom-selector-controller",
+            "1 Service with the annotation endpointd.io/selector is left out: what its slices should hold is checked if --controllers names custom-selector-controller",
         )
     };
     assert!(look("--controllers=*").await);
@@ -247,9 +246,6 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
     api.create(&node("n1", Some("z1"), None), "").await.unwrap();
     api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
     api.create(&service(), "default").await.unwrap();
-    let led = json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "led", "annotations": {"endpointd.io/leader": "db"}}, "spec": {"ports": [{"port": 80}]}});
-    api.create(&led, "default").await.unwrap();
     let url = handle.url();
     let running = controller(handle.server(), options(100));
     until_in_sync(&url).await;
@@ -264,29 +260,19 @@ async fn what_may_not_be_read_is_neither_in_sync_nor_out_of_sync() {
         assert_eq!(ended.code, json.code, "{json:?}");
         (ended, serde_json::from_str::<Value>(&json.stdout).unwrap())
     };
-    let all = "namespaces, pods, services, nodes, endpoints, endpointslices, leases";
-    let annotated = "--controllers=*,custom-selector-controller";
-    for (without, more, says) in [
-        (
-            "endpoints",
-            &[][..],
-            "Endpoints, and slices that mirror them, are left out: cannot list endpoints in all namespaces: forbidden",
-        ),
-        (
-            "leases",
-            &[annotated][..],
-            "1 Service in 1 namespace follows a Lease that may not be read, so it could not be judged: ",
-        ),
-    ] {
+    let all = "namespaces, pods, services, nodes, endpoints, endpointslices";
+    for (without, more, says) in [(
+        "endpoints",
+        &[][..],
+        "Endpoints, and slices that mirror them, are left out: cannot list endpoints in all namespaces: forbidden",
+    )] {
         let (ended, json) = audit(all, more).await;
         let known = (&json["unjudged"], &json["inSync"]);
-        if without != "leases" {
-            assert_eq!(
-                (ended.code, known),
-                (Some(0), (&json!(false), &json!(true))),
-                "{ended:?}"
-            );
-        }
+        assert_eq!(
+            (ended.code, known),
+            (Some(0), (&json!(false), &json!(true))),
+            "{ended:?}"
+        );
         let rest: Vec<_> = all.split(", ").filter(|resource| *resource != without).collect();
         let (ended, json) = audit(&rest.join(", "), more).await;
         let unknown = (&json["unjudged"], &json["inSync"]);

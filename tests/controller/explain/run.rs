@@ -285,7 +285,7 @@ async fn explain_and_audit_come_to_the_same_verdict() {
 }
 
 /// Plain `explain`, which the runbook and the guides call, said of each Service that opts in by an annotation that it is left out
-/// and in sync: without its pods, its leader, or what is wrong with its selector.
+/// and in sync: without its pods, or what is wrong with its selector.
 #[tokio::test]
 async fn without_controllers_an_annotated_service_is_explained_by_its_annotations() {
     let (handle, api) = serve().await;
@@ -294,7 +294,6 @@ async fn without_controllers_an_annotated_service_is_explained_by_its_annotation
     for (name, annotations) in [
         ("annotated", json!({"endpointd.io/selector": "app=a"})),
         ("broken", json!({"endpointd.io/selector": "app in"})),
-        ("led", json!({"endpointd.io/leader": "db"})),
     ] {
         let made = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
             "spec": {"ports": [{"port": 80}]}});
@@ -312,7 +311,6 @@ async fn without_controllers_an_annotated_service_is_explained_by_its_annotation
             1,
             "the selector in the annotation endpointd.io/selector is not used: ",
         ),
-        ("led", 1, "leader  there is no Lease db, so nobody is published"),
     ] {
         let plain = explain(service, &[]).await;
         assert!(plain.stdout.contains(says), "{plain:?}");
@@ -331,9 +329,6 @@ async fn without_controllers_an_annotated_service_is_explained_by_its_annotation
         let audited = endpointd(&["audit", "--server", &url, "--settle=0s"]).await;
         assert_eq!(audited.code, Some(0), "an audit goes by the flag: {audited:?}");
     }
-    let found = explain("led", &["-o=json", "--controllers=custom-selector-controller"]).await;
-    let json: Value = serde_json::from_str(&found.stdout).unwrap();
-    assert_eq!(json["leader"]["lease"], json!("db"), "{json}");
 }
 
 /// With custom-selector-controller alone, `explain` called the live slices of a Service with a selector left over.

@@ -1,19 +1,15 @@
 //! Objects that are many rather than large: whatever visits all of them is cut into steps, each of which is charged for what
 //! it does. The budget of a step is spent by its first piece of work here, so that no piece hides behind others.
 
-use super::{Cost, units};
+use super::Cost;
 use crate::allocator::Memory;
 use crate::fixtures::{World, pod, service};
-use endpointd::core::facts::{FollowedLeader, NodeFacts, PodFacts, ServiceFacts};
-use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList, LeaseRequest};
+use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::lease::Record;
 use endpointd::core::namespace::Notification;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::work::TurnBudget;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// How many there are of what costs little.
 pub(super) const MANY: u32 = 20_000;
@@ -160,69 +156,6 @@ fn services_that_depend_on_the_zones_are_visited_in_steps() {
     cost.apply(&mut world, change(vec![Change::Zones(view)]));
     cost.hold("Services that depend on the zones");
     assert_eq!(world.state.take_dirty().len(), SERVICES as usize);
-}
-
-fn lease(number: u32, version: u64) -> LeaseFacts {
-    LeaseFacts {
-        name: format!("lease-{number}").into(),
-        version,
-        record: Record {
-            holder: "pod-000001".to_owned(),
-            seconds: 15,
-            acquired: None,
-            renewed: None,
-            transitions: i32::try_from(version).unwrap(),
-        },
-    }
-}
-
-fn leases(at: u64, event: LeaseEvent) -> Change {
-    Change::Leases(LeaseChange {
-        generation: 1,
-        at: Duration::from_secs(at),
-        event,
-    })
-}
-
-#[test]
-fn many_leases_and_the_services_that_follow_one_are_visited_in_steps() {
-    let mut world = world();
-    for number in 0..SERVICES {
-        let leader = FollowedLeader::from("lease-0");
-        let service = ServiceFacts {
-            selector: None,
-            selectorless: true,
-            leader: Some(Box::new(leader)),
-            ..service(&format!("s{number}"), &[])
-        };
-        world.state.apply_service(service, 0);
-    }
-    world.apply(pod(1, &[], true));
-    world.settle();
-    assert_eq!(world.state.take_lease_requests(), [LeaseRequest::Follow(1)]);
-    let all = (0..MANY).map(|number| lease(number, 1)).collect();
-    let listed = change(vec![
-        leases(1, LeaseEvent::Begun),
-        leases(1, LeaseEvent::Listed(LeaseList::new(Duration::ZERO, 1, all))),
-    ]);
-    let mut cost = Cost::default();
-    cost.apply(&mut world, listed);
-    cost.hold("Leases that are listed");
-    let before = units(&world);
-    let seen = (0..MANY).map(|number| leases(2, LeaseEvent::Seen(lease(number, 2))));
-    let seen = change(seen.collect());
-    let mut cost = Cost::default();
-    cost.apply(&mut world, seen);
-    cost.hold("Leases that are shown");
-    assert!(
-        units(&world) - before >= u64::from(SERVICES),
-        "all follow one of them"
-    );
-    let name: Arc<str> = "lease-0".into();
-    let mut cost = Cost::default();
-    cost.apply(&mut world, change(vec![leases(3, LeaseEvent::Gone(name, 3))]));
-    cost.hold("Services that follow a Lease");
-    assert!(cost.units >= u64::from(SERVICES), "{cost:?}");
 }
 
 /// A namespace of many Services that all select many pods without an address: what is kept of each pair is nothing.

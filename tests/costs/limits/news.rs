@@ -4,11 +4,9 @@ use super::objects::Kind;
 use crate::fixtures::World;
 use endpointd::cluster::codec::{NamedNode, Namespaced, object};
 use endpointd::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use endpointd::core::followed_leases::lease::{LeaseChange, LeaseEvent, LeaseFacts, LeaseList};
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
 use endpointd::core::namespace::{Content, OutputEvent};
-use std::time::Duration;
 
 /// How an object becomes known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,18 +59,6 @@ where
     object::<Namespaced<T>>(text.as_bytes()).unwrap().facts
 }
 
-/// News of a Lease, at this time.
-fn leases(seconds: u64, events: Vec<LeaseEvent>) -> News {
-    let change = |event| {
-        Change::Leases(LeaseChange {
-            generation: 1,
-            at: Duration::from_secs(seconds),
-            event,
-        })
-    };
-    News::Changes(events.into_iter().map(change).collect())
-}
-
 /// Reads an object.
 pub(super) fn read(kind: Kind, text: &str, means: Means) -> News {
     let listed = means == Means::List;
@@ -92,24 +78,6 @@ pub(super) fn read(kind: Kind, text: &str, means: Means) -> News {
         Kind::Mirrored if listed => Change::Output(OutputEvent::mirrored(facts::<SliceFacts>(text), 0)),
         Kind::Mirrored => Change::Output(OutputEvent::Mirrored(Meta(facts::<SliceMeta>(text), 0))),
         Kind::Node => return News::Node(object::<NamedNode>(text.as_bytes()).unwrap()),
-        Kind::Lease => {
-            let facts = facts::<LeaseFacts>(text);
-            return if listed {
-                leases(
-                    1,
-                    vec![
-                        LeaseEvent::Begun,
-                        LeaseEvent::Listed(LeaseList::new(
-                            Duration::from_secs(1),
-                            facts.version,
-                            vec![facts],
-                        )),
-                    ],
-                )
-            } else {
-                leases(2, vec![LeaseEvent::Seen(facts)])
-            };
-        }
     }])
 }
 
@@ -125,7 +93,6 @@ pub(super) fn gone(kind: Kind) -> News {
         Kind::Slice | Kind::Custom => Change::Output(OutputEvent::Slice(Gone(kind.object().into(), VERSION))),
         Kind::Mirrored => Change::Output(OutputEvent::Mirrored(Gone(kind.object().into(), VERSION))),
         Kind::Node => return News::NodeGone(kind.object()),
-        Kind::Lease => return leases(3, vec![LeaseEvent::Gone(kind.object().into(), VERSION)]),
     }])
 }
 
@@ -134,6 +101,6 @@ pub(super) fn content(kind: Kind, text: &str) -> Option<Content> {
     Some(match kind {
         Kind::Endpoints | Kind::OwnEndpoints => Content::Endpoints(Box::new(facts::<EndpointsFacts>(text))),
         Kind::Slice | Kind::Custom | Kind::Mirrored => Content::Slice(Box::new(facts::<SliceFacts>(text))),
-        Kind::Pod | Kind::Service | Kind::Node | Kind::Lease => return None,
+        Kind::Pod | Kind::Service | Kind::Node => return None,
     })
 }

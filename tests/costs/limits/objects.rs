@@ -28,7 +28,6 @@ pub(super) enum Kind {
     /// A slice that mirrors Endpoints.
     Mirrored,
     Node,
-    Lease,
 }
 
 impl Kind {
@@ -41,7 +40,6 @@ impl Kind {
             Self::OwnEndpoints => "app",
             Self::Slice | Self::Custom | Self::Mirrored => "slice",
             Self::Node => "node-0",
-            Self::Lease => "lease",
         }
     }
 
@@ -52,7 +50,7 @@ impl Kind {
             Self::Endpoints | Self::OwnEndpoints => Some(ObjectName::endpoints(name)),
             Self::Slice | Self::Custom => Some(ObjectName::slice(name)),
             Self::Mirrored => Some(ObjectName::mirrored(name)),
-            Self::Pod | Self::Service | Self::Node | Self::Lease => None,
+            Self::Pod | Self::Service | Self::Node => None,
         }
     }
 }
@@ -249,11 +247,6 @@ fn unknown(n: usize, long: bool) -> Item {
     )
 }
 
-/// A part of a name.
-fn word(n: usize, long: bool) -> Item {
-    Item::Part(text(format!("w{n}"), long, NAME))
-}
-
 fn owner(n: usize, long: bool) -> Item {
     Item::Element(json!({
         "apiVersion": "v1", "kind": "Service", "name": text(format!("o{n}"), long, NAME), "uid": format!("o{n}"),
@@ -266,7 +259,7 @@ fn finalizer(n: usize, long: bool) -> Item {
 
 const ALL: usize = usize::MAX;
 
-const EVERY: [Kind; 9] = [
+const EVERY: [Kind; 8] = [
     Kind::Pod,
     Kind::Service,
     Kind::Endpoints,
@@ -275,14 +268,12 @@ const EVERY: [Kind; 9] = [
     Kind::Custom,
     Kind::Mirrored,
     Kind::Node,
-    Kind::Lease,
 ];
 const ENDPOINTS: [Kind; 2] = [Kind::Endpoints, Kind::OwnEndpoints];
 const SLICES: [Kind; 3] = [Kind::Slice, Kind::Custom, Kind::Mirrored];
 /// As many as an object has room for.
 const ROOM: (usize, usize) = (ALL, OBJECT);
 const SELECTOR: &str = "/metadata/annotations/endpointd.io~1selector";
-const LEADER: &str = "/metadata/annotations/endpointd.io~1leader";
 
 /// The fields that repeat: of which kinds, the name, the JSON pointer, the most, and the item.
 type Row = (
@@ -294,7 +285,7 @@ type Row = (
 );
 
 #[rustfmt::skip] // A table.
-const TABLE: [Row; 32] = [
+const TABLE: [Row; 30] = [
     (&EVERY, "labels", "/metadata/labels", ROOM, label),
     (&EVERY, "annotations", "/metadata/annotations", (ALL, ANNOTATIONS), label),
     (&EVERY, "owners", "/metadata/ownerReferences", ROOM, owner),
@@ -309,7 +300,6 @@ const TABLE: [Row; 32] = [
     (&[Kind::Service], "selected values", SELECTOR, (ALL, ANNOTATIONS), value),
     (&[Kind::Service], "selected keys", SELECTOR, (ALL, ANNOTATIONS), key),
     (&[Kind::Service], "unknown annotations", "/metadata/annotations", (ALL, ANNOTATIONS), unknown),
-    (&[Kind::Service], "words of a Lease's name", LEADER, (ALL, ANNOTATIONS), word),
     (&ENDPOINTS, "addresses", "/subsets/0/addresses", ROOM, address),
     (&[Kind::Endpoints], "addresses that are not ready", "/subsets/0/notReadyAddresses", ROOM, address),
     (&[Kind::Endpoints], "ports", "/subsets/0/ports", ROOM, port),
@@ -326,7 +316,6 @@ const TABLE: [Row; 32] = [
     (&SLICES, "ports", "/ports", (20_000, OBJECT), port),
     (&[Kind::Node], "conditions", "/status/conditions", ROOM, condition),
     (&[Kind::Node], "quantities", "/status/allocatable", ROOM, quantity),
-    (&[Kind::Lease], "words of an identity", "/spec/holderIdentity", ROOM, word),
 ];
 
 /// Returns all fields of a kind that repeat.
@@ -359,16 +348,9 @@ impl Field {
     pub(super) fn object(&self, items: usize, long: bool, version: u64) -> String {
         let mut object = plain(self.kind);
         object["metadata"]["resourceVersion"] = version.to_string().into();
-        // What matters of a node and of a Lease changes with each version.
-        match self.kind {
-            Kind::Node => {
-                object["metadata"]["labels"]["topology.kubernetes.io/zone"] =
-                    format!("zone-{version}").into();
-            }
-            Kind::Lease => {
-                object["spec"]["renewTime"] = format!("2026-01-01T00:00:00.{version:06}Z").into();
-            }
-            _ => {}
+        // What matters of a node changes with each version.
+        if self.kind == Kind::Node {
+            object["metadata"]["labels"]["topology.kubernetes.io/zone"] = format!("zone-{version}").into();
         }
         if self.name.ends_with("ports of a thousand addresses") {
             // Addresses and ports share the room.
@@ -384,9 +366,6 @@ impl Field {
             let ports: Vec<_> = (1..17).map(|port| json!({"name": "a", "port": port})).collect();
             let subset = json!({"addresses": addresses, "ports": ports});
             object["subsets"].as_array_mut().unwrap().push(subset);
-        }
-        if self.pointer == LEADER {
-            object["metadata"]["annotations"]["endpointd.io/leader"] = "".into();
         }
         let place = object.pointer_mut(self.pointer).expect("the field is there");
         let (mut values, mut parts) = (Vec::new(), Vec::new());
@@ -466,9 +445,6 @@ fn plain(kind: Kind) -> Value {
         Kind::Node => json!({
             "metadata": {"name": "node-0", "uid": "n", "labels": {}, "annotations": {}, "ownerReferences": [], "finalizers": []},
             "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4"}},
-        }),
-        Kind::Lease => json!({
-            "metadata": metadata("lease", json!({})), "spec": {"holderIdentity": "pod-000001", "leaseDurationSeconds": 15},
         }),
     }
 }

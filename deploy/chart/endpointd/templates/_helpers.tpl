@@ -57,12 +57,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or (eq $decided "on") (and (not $decided) (has "*" $items)) -}}true{{- end -}}
 {{- end -}}
 
-{{/* True if custom-selector-controller is switched on. `*` does not include it. */}}
-{{- define "endpointd.custom" -}}
-{{- $items := splitList "," (include "endpointd.controllers" .) -}}
-{{- include "endpointd.guard.runs" (dict "items" $items "names" (list "custom-selector-controller") "inStar" false) -}}
-{{- end -}}
-
 {{/* Alerts or the dashboard, with the value's name for the label that tells clusters apart. The dashboard's variable keeps its name. */}}
 {{- define "endpointd.withClusterLabel" -}}
 {{- $text := regexReplaceAll "\\b(by|on) \\(cluster\\b" .text (printf "${1} (%s" .label) -}}

@@ -1,7 +1,7 @@
 //! The same seed on a paused clock gives the same bytes.
 
 use crate::client::{Api, PODS, SERVICES, SLICES, pod, service, slice};
-use memory_apiserver::{Config, RequestRecord};
+use memory_apiserver::{Config, JournalEntry, RequestRecord};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn the_journal_has_every_change_that_was_made_and_no_refused_one() {
     assert_eq!(told[2..], made.map(|(resource, _)| (resource, true)));
     assert_eq!(journal[3].object()["metadata"]["name"], "x");
     assert_eq!(journal[2].at, journal[1].at + Duration::from_secs(1));
-    let versions: Vec<u64> = journal.iter().map(|entry| entry.version()).collect();
+    let versions: Vec<u64> = journal.iter().map(JournalEntry::version).collect();
     assert!(versions.is_sorted() && versions[3] == api.server.resource_version());
     let silent = Api::new(Config::default()).await;
     assert!(silent.server.journal().is_empty());

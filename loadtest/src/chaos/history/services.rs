@@ -3,7 +3,7 @@
 use super::held::FINALIZER;
 use super::{FollowUp, History};
 use crate::chaos::api::{Ask, Resource};
-use crate::chaos::world::{ANNOTATIONS, LEASES, PORTS, Service, World};
+use crate::chaos::world::{ANNOTATIONS, PORTS, Service, World};
 use serde_json::{Value, json};
 
 /// Services in one namespace.
@@ -44,7 +44,7 @@ impl History {
     }
 
     pub(super) async fn edit_service(&mut self) {
-        let kind = self.rng.u32(..20);
+        let kind = self.rng.u32(..17);
         if kind < 2 {
             return self.edit_ports().await;
         }
@@ -53,7 +53,6 @@ impl History {
         };
         let (app, hints) = (World::app(&mut self.rng), self.rng.u8(..8));
         let annotation = self.rng.usize(..ANNOTATIONS.len() + 3);
-        let lease = self.rng.usize(..=LEASES.len());
         let service = &mut self.world.services[at];
         let (what, patch) = match kind {
             2..=4 => {
@@ -88,10 +87,6 @@ impl History {
             14..=16 => {
                 service.annotation = (annotation < ANNOTATIONS.len()).then_some(annotation);
                 ("edit selector annotation", service.annotation_patch())
-            }
-            17..=19 => {
-                service.lease = (lease < LEASES.len()).then_some(lease);
-                ("edit leader annotation", service.annotation_patch())
             }
             12 => {
                 service.external = !service.external;

@@ -2,12 +2,10 @@
 
 use super::{FollowUp, History};
 use crate::chaos::api::{Ask, Resource, list};
+use crate::chaos::world::{MANAGED_BY, OURS, SERVICE_NAME};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-pub(in crate::chaos) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-pub(in crate::chaos) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-pub(in crate::chaos) const OURS: &str = "endpointslice-controller.k8s.io";
 const OTHER: &str = "people.example.com";
 
 impl History {

@@ -142,10 +142,6 @@ impl Strikes {
                 let (path, patch) = bulk::change_subsets(round, self.scaled(6) as u64);
                 self.http.patch(&path, &patch).await
             }
-            Attack::Leases => {
-                let (path, patch) = bulk::follow_lease(round);
-                self.http.patch(&path, &patch).await
-            }
             Attack::Replaced => {
                 let (path, patch) = bulk::change_replaced(round, self.scaled(16_000) as u64);
                 self.http.patch(&path, &patch).await
@@ -169,7 +165,6 @@ impl Strikes {
             Attack::Replaced => bulk::replaced(self.scaled(16_000)),
             Attack::Annotated => bulk::annotated(self.scaled(5_000), self.scaled(10), self.scaled(33_000)),
             Attack::Subsets => bulk::subsets(self.scaled(6), self.scaled(22_000)),
-            Attack::Leases => bulk::leases(30, (400_000.0 * self.scale) as usize),
             other => {
                 self.prepare_other(other).await?;
                 Vec::new()
@@ -195,7 +190,6 @@ impl Strikes {
             | Attack::Annotated
             | Attack::Replaced
             | Attack::Subsets
-            | Attack::Leases
             | Attack::Throttling
             | Attack::Hanging => unreachable!("they are made in bulk"),
             Attack::Collisions => {

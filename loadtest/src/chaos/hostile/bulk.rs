@@ -1,6 +1,6 @@
 //! Attacks by objects that are large, or many: how they are made, and how they change.
 
-use super::kinds::{Attack, NAMESPACE, collection, path, pod_number};
+use super::kinds::{Attack, collection, path, pod_number};
 use super::objects;
 use crate::observe::pod_ip;
 use crate::oracle::Family;
@@ -192,31 +192,6 @@ pub(super) fn subsets(count: usize, of: usize) -> Vec<Made> {
 pub(super) fn change_subsets(round: u64, count: u64) -> (String, Value) {
     let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
     (path("endpoints", &format!("subsets-{}", round % count)), patch)
-}
-
-/// Leases with so many bytes of an annotation and a holder, and a Service that follows none.
-pub(super) fn leases(count: usize, bytes: usize) -> Vec<Made> {
-    let collection_of_leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
-    let text = "x".repeat(bytes / 2);
-    let lease = |number: usize| {
-        let lease = json!({
-            "metadata": { "name": format!("lease-{number}"), "annotations": { "a": text } },
-            "spec": { "holderIdentity": text, "leaseDurationSeconds": 15 },
-        });
-        made(collection_of_leases.clone(), lease)
-    };
-    let service = annotated_service("leases", json!({}));
-    let service = made(collection("services"), service);
-    (0..count).map(lease).chain([service]).collect()
-}
-
-/// The Service follows one of the Leases, and then none.
-pub(super) fn follow_lease(round: u64) -> (String, Value) {
-    let lease = round
-        .is_multiple_of(2)
-        .then(|| format!("lease-{}", round / 2 % 5));
-    let patch = json!({ "metadata": { "annotations": { "endpointd.io/leader": lease } } });
-    (path("services", "leases"), patch)
 }
 
 /// A label of one of them changes.

@@ -52,14 +52,12 @@ pub(super) enum Attack {
     /// 6 Endpoints to mirror of 1.4 MB: in half of them, 22,000 subsets of an address and a port of its own, which are
     /// refused; in the others, as many subsets as may have slices of their own. A label of one changes twice a second.
     Subsets,
-    /// 30 Leases of 400 KB each, and a Service that follows one of them and then none.
-    Leases,
     /// A webhook for 1, 2, 3 and 12 namespaces of 30 Services, whose pods flip: it refuses all writes with 429, and asks for a pause
     /// of a second.
     Throttling,
     /// The same, but it hangs for ten seconds, after which the write fails.
     Hanging,
-    /// All of them in turn but the last ten, one write of each.
+    /// All of them in turn but the last nine, one write of each.
     All,
 }
 
@@ -86,7 +84,7 @@ impl fmt::Display for Attack {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::None,
         Self::Collisions,
         Self::Selectors,
@@ -104,7 +102,6 @@ impl Attack {
         Self::Annotated,
         Self::Replaced,
         Self::Subsets,
-        Self::Leases,
         Self::Throttling,
         Self::Hanging,
         Self::All,
@@ -132,11 +129,6 @@ impl Attack {
                 memory: Some(5.0),
                 ..none
             },
-            // Each list of the Leases brings megabytes.
-            Self::Leases => Bounds {
-                reads: Some(0.05),
-                ..none
-            },
             // Neighbours wait for nothing but the server.
             Self::Throttling | Self::Hanging => Bounds {
                 flips: Some(5),
@@ -157,9 +149,7 @@ impl Attack {
     /// Flags that the controller needs for it.
     pub(super) fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Annotated | Self::Replaced | Self::Leases => {
-                &["--controllers=*,custom-selector-controller"]
-            }
+            Self::Annotated | Self::Replaced => &["--controllers=*,custom-selector-controller"],
             _ => &[],
         }
     }

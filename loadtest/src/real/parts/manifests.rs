@@ -16,7 +16,6 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
-use tokio::time::sleep;
 
 /// Requires rights to finalizers of owners, which the roles grant for its sake.
 const OPTIONS: [&str; 1] = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"];
@@ -30,7 +29,6 @@ const SIZES: [&str; 5] = [
     "--rate=30",
 ];
 const CHURN: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(200);
 /// A namespace for what `loadtest run` does not make.
 const NAMESPACE: &str = "real";
 /// Words of the log when something is refused.
@@ -230,7 +228,7 @@ async fn mirrored(http: &Http) -> anyhow::Result<()> {
     published(http, "mirrored", "192.0.2.7").await
 }
 
-/// Services whose annotations say what is published: a selector, and a Lease.
+/// A Service whose selector is an annotation.
 pub(super) async fn annotated(http: &Http) -> anyhow::Result<()> {
     namespace(http).await?;
     http.create(
@@ -252,38 +250,12 @@ pub(super) async fn annotated(http: &Http) -> anyhow::Result<()> {
         let path = Resource::Pods.path(NAMESPACE, &name) + "/status";
         http.patch(&path, &status).await?;
     }
-    for (name, annotation, value) in [
-        ("selected", "endpointd.io/selector", "app in (annotated, other)"),
-        ("led", "endpointd.io/leader", "led"),
-    ] {
-        let mut service = object("Service", name, json!({}));
-        service["metadata"]["annotations"] = json!({ annotation: value });
-        service["spec"] = json!({ "ports": [{ "port": 80 }] });
-        if name == "led" {
-            service["metadata"]["annotations"]["endpointd.io/selector"] = json!("app=annotated");
-        }
-        http.create(&Resource::Services.path(NAMESPACE, ""), &service)
-            .await?;
-    }
-    published(http, "selected", "192.0.2.3").await?;
-    let mut lease = object("Lease", "led", json!({}));
-    lease["spec"] = json!({ "holderIdentity": "web-2", "leaseDurationSeconds": 3600 });
-    http.create(&Resource::Leases.path(NAMESPACE, ""), &lease).await?;
-    // The first look at a Lease says nothing of whether its holder lives, so it goes on renewing.
-    let mut renewals = 0;
-    let renewing = async {
-        loop {
-            sleep(LOOK).await;
-            renewals += 1;
-            let spec = json!({ "spec": { "leaseTransitions": renewals } });
-            http.patch(&Resource::Leases.path(NAMESPACE, "led"), &spec)
-                .await?;
-        }
-    };
-    tokio::select! {
-        failed = renewing => failed,
-        done = published(http, "led", "192.0.2.2") => done,
-    }
+    let mut service = object("Service", "selected", json!({}));
+    service["metadata"]["annotations"] = json!({ "endpointd.io/selector": "app in (annotated, other)" });
+    service["spec"] = json!({ "ports": [{ "port": 80 }] });
+    http.create(&Resource::Services.path(NAMESPACE, ""), &service)
+        .await?;
+    published(http, "selected", "192.0.2.3").await
 }
 
 /// Waits until an address is in a slice of a Service.

@@ -2,7 +2,6 @@
 
 use super::NamespaceState;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::followed_leases::LeaseRound;
 use crate::core::namespace::Kind;
 use crate::core::namespace::lifecycle::{Lifecycle as _, adoption_order};
 use crate::core::namespace::rounds::Round;
@@ -24,10 +23,7 @@ impl NamespaceState {
             "an event has not been applied in full"
         );
         match kind {
-            Kind::Slice => {
-                self.services.queue(Round::Leases(LeaseRound::forget()));
-                self.placement().forget_slices();
-            }
+            Kind::Slice => self.placement().forget_slices(),
             Kind::Endpoints => {
                 self.mirroring().forget_mirror_contents();
                 self.endpoints_desk().forget_endpoints();
@@ -47,8 +43,7 @@ impl NamespaceState {
         1 + self.mirrors.services() as u64
     }
 
-    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more. A pod that leads it still
-    /// does: that was learned from its Lease, and not from slices, and might be learned again only when that is renewed.
+    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more.
     pub fn forget_slices_of(&mut self, name: &str) {
         self.placement().forget_slices_of(name);
     }

@@ -270,10 +270,6 @@ impl NamespaceState {
         if !self.placement().begin_evaluation(id) {
             return;
         }
-        if self.services[id].facts.is_led() {
-            let (mut placement, leases) = self.placement_and_leases();
-            placement.settle_leader(leases, id, false);
-        }
         let Some(Trigger(trigger)) = self.placement().evaluate(id) else {
             return;
         };

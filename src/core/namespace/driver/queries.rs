@@ -3,14 +3,13 @@
 use super::NamespaceState;
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
-use crate::core::followed_leases::LeaderStatus;
 use crate::core::hash::KeyedSet;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
 use crate::core::namespace::Sizes;
 use crate::core::namespace::mirror::{MirrorSync, MirrorTotals};
 use crate::core::namespace::notifications::Notification;
-use crate::core::namespace::services::{ServiceHealth, SyncReport, Totals, candidates};
+use crate::core::namespace::services::{ServiceHealth, SyncReport, Totals};
 use crate::core::slices::Conditions;
 use crate::core::time::Time;
 use crate::core::work::Work;
@@ -94,7 +93,6 @@ impl NamespaceState {
             && self.slices.is_empty()
             && self.endpoints.is_empty()
             && self.mirrors.is_empty()
-            && self.leases.is_empty()
     }
 
     /// Returns the facts of a Service.
@@ -124,8 +122,8 @@ impl NamespaceState {
         self.services.take_dirty_names()
     }
 
-    /// Returns how the pods of a Service fare. `None` if nothing is published for it by this process: it is not managed, is
-    /// being deleted, or follows a Lease that is not known. The work grows with its pods.
+    /// Returns how the pods of a Service fare. `None` if nothing is published for it by this process: it is not managed, or is
+    /// being deleted. The work grows with its pods.
     pub fn health(&self, service: &str) -> Option<ServiceHealth<'_>> {
         self.services.health(&self.ctx, &self.inputs, service)
     }
@@ -145,29 +143,5 @@ impl NamespaceState {
     /// Returns each distinct set of labels that pods have, with the names of these pods.
     pub fn label_sets(&self) -> impl Iterator<Item = (Labels, Vec<&str>)> {
         self.inputs.label_sets()
-    }
-
-    /// Returns who is published for a Service that follows a Lease, and the holder that the Lease names.
-    pub fn leader(&self, service: &str) -> Option<(LeaderStatus, Option<&str>)> {
-        let service = &self.services[self.services.find(service)?];
-        let status = service.following.as_ref()?.status();
-        Some((status, self.leases.holder(service.facts.followed_lease()?)))
-    }
-
-    /// Returns the pods that the holder of a Service's Lease may be, by name, and of each whether the Service may publish
-    /// it.
-    pub fn leader_candidates(&self, service: &str) -> Vec<(&str, bool)> {
-        let (Some((_, Some(holder))), Some(id)) = (self.leader(service), self.services.find(service)) else {
-            return Vec::new();
-        };
-        let following = self.services[id].following.as_deref();
-        let may = |pod| {
-            following.is_some_and(|following| following.has(pod))
-                || self.services.may_lead(&self.inputs, pod, id)
-        };
-        let pods = candidates(&self.inputs, holder).unwrap_or_default().into_iter();
-        let mut pods: Vec<_> = pods.map(|pod| (self.inputs.pod(pod).name(), may(pod))).collect();
-        pods.sort_unstable();
-        pods
     }
 }

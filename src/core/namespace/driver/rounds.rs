@@ -17,12 +17,6 @@ impl NamespaceState {
                 let next = from + STRIDE;
                 (next < self.services.end()).then_some(Round::Services(visit, next))
             }
-            Round::Leases(round) => {
-                self.ctx.count_read(round.units(STRIDE));
-                let (concerned, rest) = self.leases.step(round, STRIDE, self.ctx.now);
-                self.visit_concerned(concerned);
-                rest.map(Round::Leases)
-            }
             Round::Drop(mut objects, from) => {
                 let more = objects.drop_some(from, STRIDE);
                 more.then_some(Round::Drop(objects, from + STRIDE))

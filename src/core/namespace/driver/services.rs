@@ -5,7 +5,7 @@ use crate::core::facts::ServiceFacts;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::rounds::Visit;
 use crate::core::namespace::services::{Compared, Finished, Pass, Queued, Reason};
-use crate::core::work::{EVENT, TurnBudget};
+use crate::core::work::TurnBudget;
 
 impl NamespaceState {
     /// Applies a Service from a list (of the given epoch) or a watch. One with another UID than the known one is a new
@@ -58,11 +58,11 @@ impl NamespaceState {
             (false, managed) => {
                 self.replace_unmanaged(id, facts);
                 if managed {
-                    self.start_service(id);
+                    self.placement().start_service(id);
                 }
             }
-            // Another controller's slices, and its alone; or another way to choose the pods.
-            (true, true) if old.custom != facts.custom || old.followed_lease() != facts.followed_lease() => {
+            // Another controller's slices, and its alone.
+            (true, true) if old.custom != facts.custom => {
                 self.stop_service(id);
                 self.services.queue(Pass::Replace(id, Box::new(facts)));
             }
@@ -83,13 +83,6 @@ impl NamespaceState {
         self.mirroring().touch_mirror(&name);
     }
 
-    fn start_service(&mut self, id: ServiceId) {
-        self.placement().start_service(id);
-        if let Some(lease) = self.services[id].facts.followed_lease() {
-            self.leases.follow(id, lease, self.ctx.now);
-        }
-    }
-
     fn stop_service(&mut self, id: ServiceId) {
         self.placement().stop_service(id);
         if !self.services[id].facts.custom {
@@ -108,13 +101,7 @@ impl NamespaceState {
                 self.services.mark(id);
                 self.placement().attribute_all(id);
             }
-            Finished::Stop(id) => {
-                if let Some(lease) = self.services[id].facts.followed_lease() {
-                    let forgotten = self.leases.unfollow(id, lease, self.ctx.now);
-                    self.ctx.count_read(forgotten * EVENT);
-                }
-                self.placement().stop_pods(id);
-            }
+            Finished::Stop(id) => self.placement().stop_pods(id),
             Finished::Unmanage(id) => self.placement().finish_stop(id),
             Finished::Remove(id) => {
                 let name = self.services.drop_service(id);
@@ -126,7 +113,7 @@ impl NamespaceState {
                 let managed = facts.is_managed();
                 self.replace_unmanaged(id, *facts);
                 if managed {
-                    self.start_service(id);
+                    self.placement().start_service(id);
                 }
             }
             Finished::Insert(facts, epoch) => {
@@ -135,7 +122,7 @@ impl NamespaceState {
                 self.placement().notify_new_service(id);
                 if managed {
                     self.services.defer(&self.ctx, id, Reason::New);
-                    self.start_service(id);
+                    self.placement().start_service(id);
                 }
                 if !managed || custom {
                     self.endpoints_desk().spare_endpoints(&name);
@@ -169,8 +156,7 @@ impl NamespaceState {
 
     /// Continues a pass. Returns the number of pods visited.
     fn step_pass(&mut self, pass: Pass) -> usize {
-        let (mut placement, leases) = self.placement_and_leases();
-        let stepped = placement.step(leases, pass);
+        let stepped = self.placement().step(pass);
         if let Some(finished) = stepped.finished {
             self.finish(finished);
         }

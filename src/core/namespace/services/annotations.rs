@@ -1,15 +1,12 @@
 //! Notifications about the annotations that say what is published for a Service: that they begin, change or cease to
-//! count, that they mean nothing, and who leads.
+//! count, and that they mean nothing.
 
 use crate::core::events::{Notice, Source};
-use crate::core::excerpt::{Excerpt, beginning};
+use crate::core::excerpt::beginning;
 use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, ServiceFacts,
-    TolerateUnready,
+    ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, ServiceFacts, TolerateUnready,
 };
-use crate::core::followed_leases::LeaderStatus;
-use crate::core::followed_leases::lease::Vacancy;
-use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::ids::{ServiceId, SliceId};
 use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::{Notification, Told};
 use crate::core::namespace::rounds::STRIDE;
@@ -88,15 +85,11 @@ impl Placement<'_> {
             return;
         };
         let facts = &service.facts;
-        if facts.annotated.is_some() || facts.leader.is_some() || facts.unknown_annotations.is_some() {
+        if facts.annotated.is_some() || facts.unknown_annotations.is_some() {
             service.told_of_others = false;
-            let (led, custom) = (facts.is_led(), facts.custom);
-            if let Some(following) = service.following.as_mut().filter(|_| led) {
-                // Its Lease may not be known yet.
-                following.begin();
-            }
+            let custom = facts.custom;
             self.notify_problems(id, Told::Standing);
-            if custom && !led {
+            if custom {
                 self.notify_other_slices(id, Told::Standing);
             }
         }
@@ -105,7 +98,6 @@ impl Placement<'_> {
     /// Notifies users of what is wrong with the annotations themselves.
     fn notify_problems(&mut self, service: ServiceId, told: Told) {
         self.notify_selector(service, told);
-        self.notify_leader_annotation(service, told);
         self.notify_unknown_annotations(service, told);
     }
 
@@ -133,7 +125,7 @@ impl Placement<'_> {
 
     /// Says why the annotations of a Service decide nothing.
     fn why_opted_out(&self, facts: &ServiceFacts) -> String {
-        if facts.publishing_annotations().next().is_none() {
+        if facts.annotated.is_none() {
             "The annotation that chose the pods of this Service is gone".to_owned()
         } else {
             let why = facts.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
@@ -171,30 +163,6 @@ impl Placement<'_> {
         self.notify_annotated(service, told, reason, message);
     }
 
-    /// Notifies users of what does not count beside the annotation that names a Lease, or that it does not count
-    /// itself.
-    fn notify_leader_annotation(&mut self, service: ServiceId, told: Told) {
-        let facts = &self.services.table[service].facts;
-        let Some(leader) = facts
-            .leader
-            .as_deref()
-            .filter(|_| self.ctx.settings.outputs.custom)
-        else {
-            return;
-        };
-        if !facts.custom {
-            let why = facts.why_not_custom(&self.ctx.namespace).unwrap_or(NOT_YET);
-            let message = format!("The annotation {ANNOTATION_FOLLOWED} is ignored: {why}");
-            self.notify_annotated(service, told, "LeaderIgnored", message);
-        } else if leader.ignores_not_ready {
-            let message = format!(
-                "publishNotReadyAddresses is ignored: with the annotation {ANNOTATION_FOLLOWED}, a leader that is not \
-                 ready is published as not ready"
-            );
-            self.notify_annotated(service, told, "PublishNotReadyIgnored", message);
-        }
-    }
-
     /// Notifies users of annotations that look like those of this project and mean nothing.
     fn notify_unknown_annotations(&mut self, service: ServiceId, told: Told) {
         let facts = &self.services.table[service].facts;
@@ -229,9 +197,7 @@ impl Placement<'_> {
         if self.ctx.starting || !(old.custom || new.custom) {
             return;
         }
-        let same = old.annotated == new.annotated
-            && old.selector == new.selector
-            && old.followed_lease() == new.followed_lease();
+        let same = old.annotated == new.annotated && old.selector == new.selector;
         let (reason, message) = if !old.custom {
             ("OptedIn", opted_in(new))
         } else if new.custom {
@@ -252,97 +218,6 @@ impl Placement<'_> {
             ("OptedOut", format!("{why}: {then}, which held {held}"))
         };
         self.notify_annotated(service, Told::News, reason, message);
-    }
-
-    /// Notifies users that a pod leads a Service from now on. `holder` is the identity in the Lease, and `from` the pod that led
-    /// before.
-    pub(in crate::core::namespace) fn notify_takeover(
-        &mut self,
-        service: ServiceId,
-        holder: &str,
-        to: PodId,
-        from: Option<Box<str>>,
-    ) {
-        let facts = &self.services.table[service].facts;
-        let Some(lease) = facts.followed_lease() else {
-            return;
-        };
-        let identity: Box<str> = Excerpt::value(holder).to_string().into();
-        let lease: Box<str> = Excerpt::value(lease).to_string().into();
-        let to: Box<str> = self.inputs.pod(to).name().into();
-        let before = match from.as_deref() {
-            None => String::new(),
-            Some(from) if *from == *to => ", as before".to_owned(),
-            Some(from) => format!(", after pod {from}"),
-        };
-        let holder = if identity == to {
-            "the holder".to_owned()
-        } else {
-            format!("the holder {identity}")
-        };
-        let message = format!("Pod {to} is published as {holder} of the Lease {lease}{before}");
-        self.ctx.notifications.push(Notification::TookOver {
-            service: facts.name.clone(),
-            lease,
-            identity,
-            from,
-            to,
-        });
-        self.ctx.notifications.push(Notification::Event(Notice {
-            source: Source::Custom,
-            involved: self.services.involved(&self.ctx.namespace, service),
-            warning: false,
-            reason: "LeaderPublished",
-            message,
-        }));
-    }
-
-    /// Notifies users that the pod that led a Service is published no more, and that no other takes its place.
-    pub(in crate::core::namespace) fn notify_withdrawal(
-        &mut self,
-        service: ServiceId,
-        status: LeaderStatus,
-        holder: &str,
-        from: &str,
-    ) {
-        let facts = &self.services.table[service].facts;
-        let Some(lease) = facts.followed_lease() else {
-            return;
-        };
-        let why = match status {
-            LeaderStatus::Vacant(Vacancy::NoHolder) => "the Lease has no holder".to_owned(),
-            LeaderStatus::AwaitsRenewal => format!(
-                "its holder is {}, which is published once it is seen to renew the Lease",
-                Excerpt::value(holder)
-            ),
-            LeaderStatus::OthersUnread => format!(
-                "its holder is {}, which is published once EndpointSlices of other controllers have been read and hold no \
-                 endpoints of this Service",
-                Excerpt::value(holder)
-            ),
-            // Another notification tells it.
-            LeaderStatus::Unknown
-            | LeaderStatus::Leads
-            | LeaderStatus::Vacant(_)
-            | LeaderStatus::NoPod
-            | LeaderStatus::SeveralPods
-            | LeaderStatus::OthersPublish => return,
-        };
-        let lease: Box<str> = Excerpt::value(lease).to_string().into();
-        let message = format!("Pod {from} is no longer published as the holder of the Lease {lease}: {why}");
-        self.ctx.notifications.push(Notification::Withdrew {
-            service: facts.name.clone(),
-            lease,
-            from: from.into(),
-            why: why.into(),
-        });
-        self.ctx.notifications.push(Notification::Event(Notice {
-            source: Source::Custom,
-            involved: self.services.involved(&self.ctx.namespace, service),
-            warning: false,
-            reason: "LeaderWithdrawn",
-            message,
-        }));
     }
 
     /// Notifies users, in an Event and in the log, of what annotations do to what is published.
@@ -392,22 +267,11 @@ fn opted_in(facts: &ServiceFacts) -> String {
     )
 }
 
-/// Returns which pods the annotations of a Service have published, in words.
+/// Returns which pods the annotation of a Service has published, in words.
 fn published_by(facts: &ServiceFacts) -> String {
-    let selected = match (&facts.selector, &facts.annotated) {
-        (Some(selector), _) => Some(format!("the pods that {} selects", beginning(selector))),
+    match &facts.selector {
+        Some(selector) => format!("the pods that {} selects", beginning(selector)),
         // Its selector cannot be used, and another notification says why.
-        (None, Some(_)) => {
-            Some("no pods but those that were published when the selector became unusable".to_owned())
-        }
-        (None, None) => None,
-    };
-    let lease = facts
-        .followed_lease()
-        .map(|lease| Excerpt::value(lease).to_string());
-    match (lease, selected) {
-        (None, selected) => selected.unwrap_or_else(|| "no pods".to_owned()),
-        (Some(lease), None) => format!("the holder of the Lease {lease}"),
-        (Some(lease), Some(selected)) => format!("the holder of the Lease {lease} among {selected}"),
+        None => "no pods but those that were published when the selector became unusable".to_owned(),
     }
 }

@@ -79,7 +79,6 @@ impl Placement<'_> {
                 }
                 let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
                     || service.facts.annotated != facts.annotated
-                    || service.facts.leader != facts.leader
                     || service.facts.unknown_annotations != facts.unknown_annotations
                     || service.facts.external != facts.external
                     || service.facts.selectorless != facts.selectorless;
@@ -176,7 +175,7 @@ impl Placement<'_> {
         self.services.mark(id);
     }
 
-    /// Starts to manage a Service. Its Lease is followed by the caller.
+    /// Starts to manage a Service.
     pub(in crate::core::namespace) fn start_service(&mut self, id: ServiceId) {
         let service = &mut self.services.table[id];
         for family in Family::ALL {
@@ -187,7 +186,7 @@ impl Placement<'_> {
         let times = service.paused_times.take();
         self.note_hint_mode(id);
         let service = &mut self.services.table[id];
-        service.following = service.facts.follows().then(Box::default);
+        service.following = service.facts.is_frozen().then(Box::default);
         let selector = self.services.table[id].facts.selector.as_ref();
         let matching =
             selector.and_then(|selector| self.inputs.begin_selector(id, selector, &mut self.ctx.work));

@@ -68,9 +68,7 @@ impl Placement<'_> {
             self.services.dirty.push(id);
             return false;
         }
-        if !service.facts.is_led()
-            && let Some(following) = &mut service.following
-        {
+        if let Some(following) = &mut service.following {
             following.decide();
         }
         true
@@ -84,14 +82,6 @@ impl Placement<'_> {
         if !service.facts.is_managed() {
             return None;
         }
-        let undecided = service
-            .following
-            .as_ref()
-            .is_some_and(|following| !following.is_decided());
-        if undecided {
-            self.evaluate_published(id);
-            return None;
-        }
         self.ctx.work.evaluations += 1;
         let mut trigger = service.trigger.take();
         if !std::mem::replace(&mut service.known, true) {
@@ -103,49 +93,11 @@ impl Placement<'_> {
             }
         }
         let facts = &self.services.table[id].facts;
-        if facts.custom && !facts.is_led() {
+        if facts.custom {
             self.notify_other_slices(id, Told::Problem);
         }
         self.record_sync(id);
         Some(Trigger(trigger))
-    }
-
-    /// Brings up to date what is published for a Service of which it is not known yet who leads it: pods that are gone leave, and
-    /// the conditions of the others are written. No pod joins, so a family in which one awaits a place stays as it is.
-    fn evaluate_published(&mut self, id: ServiceId) {
-        let service = &self.services.table[id];
-        // The first evaluation stamps a time of its own.
-        let known = service.known;
-        let trigger = service.trigger.filter(|_| known);
-        let mut complete = known;
-        for family in Family::ALL {
-            let state = self.services.table[id].families[family.index()].as_ref();
-            let Some(managed) = state.map(|state| state.managed) else {
-                continue;
-            };
-            if managed > 0 && !self.has_unplaced(id, family) {
-                self.ctx.work.evaluations += 1;
-                self.evaluate_family(id, family, trigger);
-            } else {
-                complete = false;
-            }
-        }
-        if complete {
-            self.services.table[id].trigger = None;
-        }
-    }
-
-    /// Returns whether a pod of a Service is to get a place in a family.
-    fn has_unplaced(&mut self, id: ServiceId, family: Family) -> bool {
-        let service = &self.services.table[id];
-        let state = service.families[family.index()].as_ref();
-        let queued = state.map_or(&[][..], |state| state.to_place());
-        self.ctx.work.endpoints_visited += queued.len() as u64;
-        queued.iter().any(|&pod| {
-            let members = &self.services.memberships[pod];
-            let place = members.find(id, family).map(|at| members[at]);
-            place.is_some_and(|place| place.queued && place.slice.is_none()) && self.is_fit(pod, id, family)
-        })
     }
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
@@ -165,11 +117,7 @@ impl Placement<'_> {
             .retain(|&id| self.is_live_in(id, service, family) && self.slices[id].touched);
         self.ctx.work.slices_touched += evaluation.changed.len() as u64;
 
-        let arrivals = if self.waits_for_single_slice(service, family) {
-            Vec::new()
-        } else {
-            self.sort_arrivals(service, family)
-        };
+        let arrivals = self.sort_arrivals(service, family);
         self.fill_pool(&mut evaluation, &arrivals);
         let mut open = if arrivals.is_empty() {
             IdMap::default()

@@ -11,7 +11,6 @@
 use super::Services;
 use super::passes::Pass;
 use crate::core::compact::small::SmallSet;
-use crate::core::followed_leases::{Following, LeaderStatus};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::inputs::PodChange;
 use crate::core::namespace::Placement;
@@ -45,7 +44,7 @@ impl Services {
 }
 
 impl Placement<'_> {
-    /// Forgets all slices. Leases are forgotten by the caller.
+    /// Forgets all slices.
     pub(in crate::core::namespace) fn forget_slices(&mut self) {
         if self.ctx.settings.outputs.custom {
             self.services.visit_all(Visit::ForgetFollowed);
@@ -73,8 +72,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more. A pod that leads it still
-    /// does: that was learned from its Lease, and not from slices, and might be learned again only when that is renewed.
+    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more.
     pub(in crate::core::namespace) fn forget_slices_of(&mut self, name: &str) {
         let mut slices = self.slices.take_unmanaged(name);
         let managed = self.services.managed(name);
@@ -95,10 +93,7 @@ impl Placement<'_> {
         self.replacements.forget_slices_of(name);
         let Some(id) = managed else { return };
         self.services.forget_deferral(id);
-        let leads =
-            |following: &Following| following.is_decided() && following.status() == LeaderStatus::Leads;
-        let following = self.services.table[id].following.as_deref();
-        let forgets = following.is_some_and(|following| !leads(following));
+        let forgets = self.services.table[id].following.is_some();
         for pod_id in pods {
             if forgets {
                 self.forget_member(pod_id, id);

@@ -5,7 +5,6 @@ use super::members::desired;
 use super::{Service, Services};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
-use crate::core::followed_leases::LeaderStatus;
 use crate::core::hash::KeyedSet;
 use crate::core::hints::{HintMode, HintState};
 use crate::core::ids::PodId;
@@ -19,8 +18,6 @@ use crate::core::subsets::{MAX_ADDRESSES, Members};
 pub struct ServiceHealth<'a> {
     /// The Service.
     pub facts: &'a ServiceFacts,
-    /// The status of its leader, if it publishes only the holder of a Lease.
-    pub leader: Option<LeaderStatus>,
     /// The number of its pods: those that it selects, or those that it still follows.
     pub pods: usize,
     /// The families that it is published in, IPv4 first.
@@ -77,8 +74,8 @@ impl FamilyHealth {
 }
 
 impl Services {
-    /// Returns how the pods of a Service fare. `None` if nothing is published for it by this process: it is not managed, is
-    /// being deleted, or follows a Lease that is not known. The work grows with its pods.
+    /// Returns how the pods of a Service fare. `None` if nothing is published for it by this process: it is not managed, or is
+    /// being deleted. The work grows with its pods.
     pub(in crate::core::namespace) fn health<'a>(
         &'a self,
         ctx: &Context,
@@ -88,9 +85,7 @@ impl Services {
         let id = self.table.find(service)?;
         let service = &self.table[id];
         let facts = &service.facts;
-        let leader = service.following.as_ref().filter(|_| facts.is_led());
-        let leader = leader.map(|following| following.status());
-        if !facts.is_managed() || facts.deleting || leader == Some(LeaderStatus::Unknown) {
+        if !facts.is_managed() || facts.deleting {
             return None;
         }
         let sliced = ctx.writes_slices(facts);
@@ -133,7 +128,6 @@ impl Services {
         let members = members.filter(|members| members.is_over(MAX_ADDRESSES));
         Some(ServiceHealth {
             facts,
-            leader,
             pods: ids.len(),
             families,
             on_unknown_nodes,

@@ -125,7 +125,7 @@ impl Placement<'_> {
     /// a pod that was chosen by something else than the selector has to be found again.
     fn belongs(&self, pod: PodId, service: ServiceId, family: Family) -> bool {
         let (pod, facts) = (self.inputs.pod(pod), &self.services.table[service].facts);
-        let any = facts.follows() || (facts.endpoints_family.is_none() && pod.primary().is_some());
+        let any = facts.is_frozen() || (facts.endpoints_family.is_none() && pod.primary().is_some());
         facts.has(family) && (any || pod.ip(family).is_some())
     }
 
@@ -216,7 +216,7 @@ impl Placement<'_> {
     /// Adds a pod to the Services that its labels match, but for those that selected it before.
     pub(in crate::core::namespace) fn join_matched(&mut self, id: PodId, before: &[ServiceId]) {
         for service in self.inputs.selecting(id) {
-            if !self.services.table[service].facts.is_led() && !before.contains(&service) {
+            if !before.contains(&service) {
                 self.join_new(id, service);
             }
         }
@@ -256,7 +256,7 @@ impl Placement<'_> {
             for family in Family::ALL {
                 if !self.belongs(id, service, family) {
                     self.remove_from_family(id, service, family);
-                } else if !self.services.table[service].facts.is_led() {
+                } else {
                     self.join_family(id, service, family);
                 }
             }

@@ -2,10 +2,6 @@
 
 use super::Services;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
-use crate::core::excerpt::Excerpt;
-use crate::core::facts::ANNOTATION_FOLLOWED;
-use crate::core::followed_leases::LeaderStatus;
-use crate::core::followed_leases::lease::{Vacancy, is_lease_name};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::Placement;
@@ -59,65 +55,10 @@ impl Placement<'_> {
         }));
     }
 
-    /// Notifies users that no pod is published for a Service that follows a Lease, if that may need their help.
-    pub(in crate::core::namespace) fn notify_leader(
-        &mut self,
-        service: ServiceId,
-        status: LeaderStatus,
-        holder: &str,
-        told: Told,
-    ) {
-        let Some(lease) = self.services.table[service].facts.followed_lease() else {
-            return;
-        };
-        let named = || format!(", whose identity is {}", Excerpt::value(holder));
-        let mut identity = String::new();
-        let (reason, why) = match status {
-            LeaderStatus::NoPod => {
-                identity = named();
-                (
-                    "LeaderNotFound",
-                    "no pod that may be published has the name of its holder",
-                )
-            }
-            LeaderStatus::SeveralPods => {
-                identity = named();
-                ("LeaderNotFound", "several pods have the name of its holder")
-            }
-            LeaderStatus::Vacant(Vacancy::NoLease) if !is_lease_name(lease) => {
-                let message = format!(
-                    "Nobody is published: the annotation {ANNOTATION_FOLLOWED} is not the name of a Lease"
-                );
-                return self.notify_annotated(service, told, "NoLease", message);
-            }
-            LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
-            LeaderStatus::Vacant(Vacancy::Expired) => {
-                ("LeaseExpired", "its holder has not renewed it for its duration")
-            }
-            LeaderStatus::Vacant(Vacancy::Unreadable) => {
-                ("LeaseNotReadable", "this controller may not read it")
-            }
-            LeaderStatus::OthersPublish => (
-                "OtherEndpointSlices",
-                "EndpointSlices of other controllers hold endpoints of this Service",
-            ),
-            LeaderStatus::Unknown
-            | LeaderStatus::Leads
-            | LeaderStatus::AwaitsRenewal
-            | LeaderStatus::OthersUnread
-            | LeaderStatus::Vacant(Vacancy::NoHolder) => return,
-        };
-        let message = format!(
-            "Nobody is published for the Lease {}: {why}{identity}",
-            Excerpt::value(lease)
-        );
-        self.notify_annotated(service, told, reason, message);
-    }
-
     /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
     pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId, told: Told) {
         let name = &self.services.table[service].facts.name;
-        let count = self.slices.foreign_of(name).all();
+        let count = self.slices.foreign_of(name);
         let known = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
         if count > 0 && !known {
             let message = format!(

@@ -9,7 +9,6 @@ use super::unknown_nodes::NodeLook;
 use super::{ReadyTimes, Services};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
-use crate::core::followed_leases::{Concerned, FollowedLeases};
 use crate::core::ids::{NodeId, PodId, ServiceId, SliceId};
 use crate::core::inputs::{Matching, PodChange};
 use crate::core::namespace::Placement;
@@ -54,8 +53,6 @@ pub(in crate::core::namespace) enum Pass {
     Rehint(ServiceId),
     /// Looks for pods on nodes that do not exist.
     UnknownNodes(Box<NodeLook>),
-    /// Visits the Services that follow a Lease that has changed.
-    Lead(Concerned),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
     /// Withdraws slices of a Service whose annotation no longer counts, from those before this one.
@@ -223,8 +220,8 @@ impl Placement<'_> {
         }
     }
 
-    /// Continues a pass. `leases` are for the Services that follow one.
-    pub(in crate::core::namespace) fn step(&mut self, leases: &mut FollowedLeases, pass: Pass) -> Stepped {
+    /// Continues a pass.
+    pub(in crate::core::namespace) fn step(&mut self, pass: Pass) -> Stepped {
         let stepped = match pass {
             Pass::Match(matching, then) => (Some(self.step_match(matching, then)), 1),
             Pass::Begin(id, times) => {
@@ -268,7 +265,6 @@ impl Placement<'_> {
             Pass::Node(node, at, change) => self.step_node(node, at, change),
             Pass::Rehint(from) => self.step_rehint(from),
             Pass::UnknownNodes(look) => (self.step_unknown_nodes(look).map(Pass::UnknownNodes), 1),
-            Pass::Lead(concerned) => self.step_leaders(leases, concerned),
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);
                 if pods.is_empty() {
@@ -306,24 +302,6 @@ impl Placement<'_> {
             }
         }
         Pass::Match(matching, then)
-    }
-
-    /// Continues to visit Services whose Lease has changed. Returns what is left, and the number of Services visited.
-    fn step_leaders(
-        &mut self,
-        leases: &mut FollowedLeases,
-        mut concerned: Concerned,
-    ) -> (Option<Pass>, usize) {
-        let Concerned { services, joins } = &mut concerned;
-        let (before, end) = (services.len(), self.ctx.work.total() + PIECE);
-        while before - services.len() < STRIDE && self.ctx.work.total() < end {
-            let Some(service) = services.pop_front() else {
-                break;
-            };
-            self.settle_leader(leases, service, *joins);
-        }
-        let (left, looked_at) = (services.len(), before - services.len());
-        ((left > 0).then_some(Pass::Lead(concerned)), looked_at)
     }
 
     /// Continues to collect the members of an Endpoints object. Returns what is left.

@@ -10,8 +10,7 @@ use crate::core::time::Time;
 use std::sync::Arc;
 
 impl Placement<'_> {
-    /// Applies a pod from a list (of the given epoch) or a watch, as [`NamespaceState::apply_pod`] describes. Returns the
-    /// pod if other Leases than before may name it.
+    /// Applies a pod from a list (of the given epoch) or a watch, as [`NamespaceState::apply_pod`] describes.
     ///
     /// [`NamespaceState::apply_pod`]: crate::core::namespace::NamespaceState::apply_pod
     pub(in crate::core::namespace) fn apply_pod(
@@ -20,28 +19,24 @@ impl Placement<'_> {
         earlier: &[Time],
         epoch: u8,
         nodes: &mut dyn NodeDirectory,
-    ) -> Option<PodId> {
+    ) {
         match (self.inputs.find(&facts.name), facts.terminal) {
-            (None, true) => None,
+            (None, true) => {}
             (None, false) => {
                 let ready = earlier.iter().copied().chain(facts.ready_time).min();
                 let id = self.inputs.insert(facts, epoch, nodes, &mut self.ctx.work);
                 self.visit_new(id, ready);
-                Some(id)
             }
             (Some(id), true) => {
                 let ready = self.inputs.ready_since(id, earlier, facts.ready_time);
                 self.note_ready(id, ready);
                 self.drop_pod(id, nodes);
-                None
             }
             (Some(id), false) => {
                 let update = self
                     .inputs
                     .update(id, facts, earlier, epoch, nodes, &mut self.ctx.work);
-                let renamed = update.relabelled.is_some() || update.renamed || update.reborn;
                 self.visit_updated(id, &update);
-                renamed.then_some(id)
             }
         }
     }
@@ -65,9 +60,6 @@ impl Placement<'_> {
     fn visit_new(&mut self, id: PodId, ready: Option<Time>) {
         self.services.memberships.enter(id);
         for service in self.inputs.selecting(id) {
-            if self.services.table[service].facts.is_led() {
-                continue;
-            }
             self.services.table[service].note(ready);
             self.join(id, service);
         }
@@ -104,7 +96,7 @@ impl Placement<'_> {
         }
         // A pod without an address is no member, and its time counts all the same.
         for service in self.inputs.selecting(id) {
-            if !self.services.memberships[id].has(service) && !self.services.table[service].facts.is_led() {
+            if !self.services.memberships[id].has(service) {
                 self.services.table[service].note(time);
                 self.services.mark(service);
             }

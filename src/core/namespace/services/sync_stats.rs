@@ -36,10 +36,6 @@ pub struct Totals {
     pub annotated: usize,
     /// Services whose selector is an annotation that cannot be used.
     pub frozen: usize,
-    /// Services that follow a Lease and publish its holder.
-    pub led: usize,
-    /// Services that follow a Lease and publish no pod.
-    pub leaderless: usize,
 }
 
 impl Totals {
@@ -55,8 +51,6 @@ impl Totals {
                 (&mut self.same_node, is(HintMode::SameNode)),
                 (&mut self.annotated, usize::from(stats.selector == Some(true))),
                 (&mut self.frozen, usize::from(stats.selector == Some(false))),
-                (&mut self.led, usize::from(stats.leads == Some(true))),
-                (&mut self.leaderless, usize::from(stats.leads == Some(false))),
             ] {
                 *total = if adds { *total + part } else { *total - part };
             }
@@ -74,8 +68,6 @@ pub(in crate::core::namespace) struct SyncStats {
     hints: HintMode,
     /// Whether the selector in its annotation can be used, if that counts.
     selector: Option<bool>,
-    /// Whether the pod that leads is published, if the Service follows a Lease.
-    leads: Option<bool>,
 }
 
 /// The changes to a Service's slices since its last evaluation.
@@ -116,13 +108,7 @@ impl Placement<'_> {
         let mut stats = SyncStats {
             counts: true,
             hints: service.facts.hints,
-            selector: (service.facts.custom && service.facts.annotated.is_some())
-                .then_some(!service.facts.is_frozen()),
-            leads: service
-                .following
-                .as_ref()
-                .filter(|_| service.facts.is_led())
-                .map(|following| !following.is_empty()),
+            selector: service.facts.custom.then_some(!service.facts.is_frozen()),
             ..SyncStats::default()
         };
         for family in Family::ALL {

@@ -36,13 +36,6 @@ impl Placement<'_> {
         let slice = self.slices.objects.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
-            if service.facts.is_led() {
-                self.services.mark(slice.service);
-            }
-        } else if let Some(service) = self.services.find(&slice.service_name)
-            && self.services[service].facts.is_led()
-        {
-            self.services.mark(service);
         }
         self.slices.leave_unmanaged(&slice, id);
         self.check_replacement(&slice.service_name);
@@ -107,8 +100,6 @@ impl Placement<'_> {
         let state = &mut self.services[service];
         let slice = &mut self.slices.objects[id];
         slice.service = service;
-        // Out of date as soon as it is written.
-        slice.others_hold = None;
         state.slices.insert(id);
         let owner = slice.owner();
         if owner.is_some_and(|owner| owner.includes(&state.facts.uid)) {

@@ -251,7 +251,6 @@ impl Placement<'_> {
     fn arrive(&mut self, facts: SliceFacts, epoch: u8) {
         let id = self.keep(&facts.meta, epoch);
         self.slices.objects[id].created = facts.created;
-        self.slices.objects[id].others_hold = Some(!facts.endpoints.is_empty());
         self.hold_content(id, &facts);
         self.attribute(id, false);
         if self.slices.objects[id].object.gives_way {
@@ -286,7 +285,6 @@ impl Placement<'_> {
         } else {
             slice.object.remote = Some(meta.remote());
             slice.set_owner(Some(meta.owner.clone()));
-            slice.others_hold = None;
             self.slices.recount(id);
             self.drop_content(id);
             self.learn_content(id);

@@ -17,7 +17,7 @@ const fn kind(name: &'static str, picks: Picks, scene: Scene) -> Kind {
 }
 
 fn is(sent: &Sent, verb: &Method, kind: &str) -> bool {
-    sent.verb == *verb && sent.kind() == kind && !sent.path.contains("/leases/endpointd")
+    sent.verb == *verb && sent.kind() == kind
 }
 
 fn streams(sent: &Sent, kind: &str) -> bool {
@@ -42,11 +42,6 @@ fn reads_version(sent: &Sent) -> bool {
 
 fn gets(sent: &Sent, kind: &str) -> bool {
     is(sent, &Method::GET, kind) && sent.name().is_some()
-}
-
-/// True for a request about the objects of all namespaces.
-fn is_everywhere(sent: &Sent) -> bool {
-    !sent.path.contains("/namespaces/")
 }
 
 const LEASE: &str = "/leases/endpointd";
@@ -198,79 +193,6 @@ pub(super) const ANNOTATED: &[Kind] = &[
         |s| is(s, &Method::DELETE, "endpointslices"),
         Scene::StrayAnnotated,
     ),
-];
-
-/// Requests about followed Leases. Ten namespaces have one each, and each has its pauses.
-pub(super) const FOLLOWED: &[Kind] = &[
-    Kind {
-        most: 10 * MOST,
-        ..kind("list of followed leases", |s| pages(s, "leases"), Scene::Led)
-    },
-    Kind {
-        most: 10 * MOST,
-        ..kind("watch of followed leases", |s| watches(s, "leases"), Scene::Led)
-    },
-    Kind {
-        others: &[(|s| watches(s, "leases"), Constant::Status(500))],
-        // Some tries, and then a list that shows the same.
-        most: 20 * MOST,
-        ..kind(
-            "version of followed leases",
-            |s| reads_version(s) && s.kind() == "leases",
-            Scene::Led,
-        )
-    },
-    Kind {
-        most: 10 * MOST,
-        ..kind("reads of followed leases", |s| looks(s, "leases"), Scene::Led)
-    },
-    kind("get of a followed lease", |s| gets(s, "leases"), Scene::Expired),
-    // A server that is too busy is asked for one of them at a time, and after the pause that it asks for.
-    Kind {
-        answers: &[Constant::Pause(7), Constant::Status(429)],
-        most: MOST / 2,
-        ..kind(
-            "gets of many followed leases",
-            |s| gets(s, "leases"),
-            Scene::ManyExpired,
-        )
-    },
-];
-
-/// Requests a minute where seventy namespaces have a list and a watch each, of which some are opened anew in a minute.
-const EACH_ALONE: usize = 5 * MOST;
-
-/// Requests about the Leases of all namespaces, once those with followed ones are many. Each of these has a watch of its own
-/// until the one of all has begun.
-pub(super) const EVERYWHERE: &[Kind] = &[
-    Kind {
-        most: EACH_ALONE,
-        ..kind(
-            "list of all leases",
-            |s| pages(s, "leases") && is_everywhere(s),
-            Scene::LedEverywhere,
-        )
-    },
-    Kind {
-        most: EACH_ALONE,
-        ..kind(
-            "watch of all leases",
-            |s| watches(s, "leases") && is_everywhere(s),
-            Scene::LedEverywhere,
-        )
-    },
-    Kind {
-        others: &[(
-            |s| watches(s, "leases") && is_everywhere(s),
-            Constant::Status(500),
-        )],
-        most: EACH_ALONE,
-        ..kind(
-            "version of all leases",
-            |s| reads_version(s) && s.kind() == "leases" && is_everywhere(s),
-            Scene::LedEverywhere,
-        )
-    },
 ];
 
 /// Requests of the election, which tries every two seconds, and watches once a second at most.

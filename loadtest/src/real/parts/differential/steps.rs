@@ -220,8 +220,8 @@ impl Steps {
             return None;
         }
         let mut service = World::new_service(&mut self.rng, self.namespace.clone(), name);
-        // Upstream does not know what these mean.
-        (service.annotation, service.lease) = (None, None);
+        // Upstream does not know what it means.
+        service.annotation = None;
         service.hints = hints(service.hints);
         let object = service.body();
         self.note(&service);
