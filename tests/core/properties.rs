@@ -528,3 +528,30 @@ fn endpoints_that_arrive_late_go_with_their_service() {
     model.converge();
     check_at_rest(&mut model, 0).unwrap();
 }
+
+/// Endpoints of a Service that names no families show the first address of a pod, of whichever family: a pod becomes a member
+/// that was none, and leaves when it goes.
+#[test]
+fn a_service_that_names_no_families_any_more_takes_in_pods_of_the_other() {
+    let mut model = start(1);
+    model.service(plain_service(0).facts());
+    let other = PodSpec {
+        v4: false,
+        v6: true,
+        ..PodSpec::plain()
+    };
+    model.pod(other.facts());
+    model.converge();
+    let unnamed = ServiceSpec {
+        families: [false, false],
+        ..plain_service(0)
+    };
+    for service in [unnamed.clone(), plain_service(0), unnamed] {
+        model.service(service.facts());
+        model.converge();
+        check_at_rest(&mut model, 0).unwrap();
+    }
+    happen(&mut model, &Op::PodGone(0));
+    model.converge();
+    check_at_rest(&mut model, 0).unwrap();
+}

@@ -165,6 +165,15 @@ impl Placement<'_> {
         self.visit(pod, at, PodChange::default());
     }
 
+    /// Adds a pod to a family of a Service, or removes it, after a change of what it depends on whether it belongs there.
+    pub(super) fn rejoin_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        if self.belongs(pod, service, family) {
+            self.join_family(pod, service, family);
+        } else {
+            self.remove_from_family(pod, service, family);
+        }
+    }
+
     /// Removes a pod that is gone, or that the Service no longer selects.
     pub(in crate::core::namespace) fn remove_member(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
@@ -254,11 +263,7 @@ impl Placement<'_> {
     pub(super) fn readdress(&mut self, id: PodId) {
         for service in self.inputs.selecting(id) {
             for family in Family::ALL {
-                if !self.belongs(id, service, family) {
-                    self.remove_from_family(id, service, family);
-                } else {
-                    self.join_family(id, service, family);
-                }
+                self.rejoin_family(id, service, family);
             }
             self.foresee_ports(id, service);
             self.visit_endpoints(id, service, PodChange::default());

@@ -373,7 +373,14 @@ impl Placement<'_> {
         }
         let pods = match stage {
             Stage::Leave if leave => edit.members.len(),
-            Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
+            // Which pods are members in a family depends on these.
+            Stage::Family(family)
+                if edit.old.has(family) != new.has(family)
+                    || edit.old.endpoints_family != new.endpoints_family
+                    || edit.old.is_frozen() != new.is_frozen() =>
+            {
+                edit.members.len()
+            }
             Stage::Join => edit.selected.len(),
             // While no pod was added, members may have lost their places, and not got any in a new family.
             Stage::Revisit
@@ -448,10 +455,10 @@ impl Placement<'_> {
             }
             Stage::Family(family) => {
                 let pod = edit.members[at];
-                if edit.old.has(family) {
-                    self.forget_family(pod, id, family);
+                if self.services.table[id].facts.has(family) {
+                    self.rejoin_family(pod, id, family);
                 } else {
-                    self.join_family(pod, id, family);
+                    self.forget_family(pod, id, family);
                 }
             }
             Stage::Join if edit.stayed.binary_search(&edit.selected[at]).is_ok() => {}
