@@ -17,7 +17,8 @@ def known():
     """The names that kube-controller-manager knows, older ones too, from the flag that is parsed as it does."""
     source = (common.ROOT / "src/ops/flags/controllers.rs").read_text()
     table = source[source.index("const KNOWN") : source.index("];", source.index("const KNOWN"))]
-    consts = dict(re.findall(r'const (\w+): &str = "([^"]+)"', source))
+    outputs = (common.ROOT / "src/core/outputs.rs").read_text()
+    consts = dict(re.findall(r'const (\w+): &str = "([^"]+)"', outputs))
     present = set(re.findall(r'\("([^"]+)",', table)) | {consts[name] for name in re.findall(r"\((\w+), Some", table)}
     return present | set(re.findall(r'Some\("([^"]+)"\)', table))
 

@@ -2,8 +2,7 @@
 
 use crate::core::excerpt::Excerpt;
 use crate::core::outputs::{
-    CUSTOM_CONTROLLER as CUSTOM, ENDPOINTS_CONTROLLER as ENDPOINTS, MIRRORING_CONTROLLER as MIRRORING,
-    Outputs, SLICES_CONTROLLER as SLICES,
+    CUSTOM_CONTROLLER, ENDPOINTS_CONTROLLER, MIRRORING_CONTROLLER, Outputs, SLICES_CONTROLLER,
 };
 use crate::inspect::explain::meant;
 
@@ -20,14 +19,14 @@ const KNOWN: &[(&str, Option<&str>)] = &[
     ("cloud-node-lifecycle-controller", Some("cloud-node-lifecycle")),
     ("clusterrole-aggregation-controller", Some("clusterrole-aggregation")),
     ("cronjob-controller", Some("cronjob")),
-    (CUSTOM, None),
+    (CUSTOM_CONTROLLER, None),
     ("daemonset-controller", Some("daemonset")),
     ("deployment-controller", Some("deployment")),
     ("device-taint-eviction-controller", None),
     ("disruption-controller", Some("disruption")),
-    (ENDPOINTS, Some("endpoint")),
-    (SLICES, Some("endpointslice")),
-    (MIRRORING, Some("endpointslicemirroring")),
+    (ENDPOINTS_CONTROLLER, Some("endpoint")),
+    (SLICES_CONTROLLER, Some("endpointslice")),
+    (MIRRORING_CONTROLLER, Some("endpointslicemirroring")),
     ("ephemeral-volume-controller", Some("ephemeral-volume")),
     ("garbage-collector-controller", Some("garbagecollector")),
     ("horizontal-pod-autoscaler-controller", Some("horizontalpodautoscaling")),
@@ -116,7 +115,7 @@ fn unknown(name: &str) -> String {
         None => String::new(),
     };
     format!(
-        "\"{}\" is not in the list of known controllers: {ENDPOINTS}, {SLICES}, {MIRRORING}, {CUSTOM}, and those of \
+        "\"{}\" is not in the list of known controllers: {ENDPOINTS_CONTROLLER}, {SLICES_CONTROLLER}, {MIRRORING_CONTROLLER}, {CUSTOM_CONTROLLER}, and those of \
          kube-controller-manager {UPSTREAM}{meant}",
         Excerpt::value(name)
     )
@@ -126,10 +125,10 @@ fn unknown(name: &str) -> String {
 /// decides; if none does, the controller is enabled if there is a `*` and it is one of upstream's.
 pub(super) fn outputs(values: &[Controllers]) -> Outputs {
     Outputs {
-        endpoints: enabled(values, ENDPOINTS, true),
-        slices: enabled(values, SLICES, true),
-        mirrored: enabled(values, MIRRORING, true),
-        custom: enabled(values, CUSTOM, false),
+        endpoints: enabled(values, ENDPOINTS_CONTROLLER, true),
+        slices: enabled(values, SLICES_CONTROLLER, true),
+        mirrored: enabled(values, MIRRORING_CONTROLLER, true),
+        custom: enabled(values, CUSTOM_CONTROLLER, false),
     }
 }
 
@@ -148,7 +147,10 @@ pub(super) fn elsewhere(values: &[Controllers]) -> Vec<&'static str> {
     let mut out = Vec::new();
     for item in values.iter().flat_map(|value| &value.0) {
         if let Item::Named(name, true) = *item
-            && !matches!(name, ENDPOINTS | SLICES | MIRRORING | CUSTOM)
+            && !matches!(
+                name,
+                ENDPOINTS_CONTROLLER | SLICES_CONTROLLER | MIRRORING_CONTROLLER | CUSTOM_CONTROLLER
+            )
             && !out.contains(&name)
         {
             out.push(name);
