@@ -138,7 +138,8 @@ pub(crate) async fn start(args: RunArgs, open_files: Option<u64>) -> ExitCode {
 /// use endpointd::core::namespace::Settings;
 /// use endpointd::core::publish::Pacing;
 /// use endpointd::ops::run::{Options, run};
-/// use kube::Client;
+/// use k8s_openapi::api::core::v1::Endpoints;
+/// use kube::{Api, Client};
 /// use memory_apiserver::{ApiServer, Config};
 /// use std::time::Duration;
 ///
@@ -163,9 +164,9 @@ pub(crate) async fn start(args: RunArgs, open_files: Option<u64>) -> ExitCode {
 ///
 /// let service = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}";
 /// server.load(service).unwrap();
-/// let within = Duration::from_secs(5);
-/// let made = server.wait_for("endpoints", "default/web", within, |_| true).await;
-/// assert!(made.is_ok(), "{}", server.dump());
+/// tokio::time::sleep(Duration::from_secs(5)).await;
+/// let endpoints = Api::<Endpoints>::namespaced(client(), "default");
+/// assert!(endpoints.get_opt("web").await.unwrap().is_some());
 /// # controller.abort();
 /// # }
 /// ```
