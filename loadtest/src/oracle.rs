@@ -147,12 +147,13 @@ pub async fn check_by_namespaces(client: &Client, options: &Options, label: &str
     Ok(all)
 }
 
-/// Whether a pod that the Service has published in slices of a family has to stay published there.
-pub(crate) fn keeps(service: &Service, pod: &Pod, family: Family) -> bool {
+/// Whether a pod that the Service has published in slices of a family has to stay published there. `custom` tells slices for the
+/// Service's annotation from those for its selector: the Service asks for one of both.
+pub(crate) fn keeps(service: &Service, pod: &Pod, family: Family, custom: bool) -> bool {
     let is_published = match annotated::of(service) {
         _ if service.metadata.deletion_timestamp.is_some() => false,
-        Some(text) => annotated::is_valid(text),
-        None => facts::is_managed(service),
+        Some(text) => custom && annotated::is_valid(text),
+        None => !custom && facts::is_managed(service),
     };
     is_published
         && slices::expected::families(service).contains(&family)

@@ -25,11 +25,13 @@ pub(super) struct Writes {
     deleted: HashSet<String>,
 }
 
-/// A pod in the slices of a Service, of one family.
+/// A pod in the slices of a Service, of one family and one controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     service: String,
     family: Family,
+    /// True for the slices that are published for the Service's annotation.
+    custom: bool,
     pod: String,
 }
 
@@ -93,10 +95,8 @@ fn note<T: DeserializeOwned + ResourceExt>(past: &mut HashMap<String, Past<T>>, 
 
 /// The pods that a slice holds, if it is one of ours.
 fn held(slice: &EndpointSlice) -> BTreeMap<Place, bool> {
-    let is_ours = matches!(
-        slice.labels().get(MANAGED_BY).map(String::as_str),
-        Some(OURS | CUSTOM)
-    );
+    let manager = slice.labels().get(MANAGED_BY).map(String::as_str);
+    let is_ours = matches!(manager, Some(OURS | CUSTOM));
     let name = slice.labels().get(SERVICE_NAME);
     let mut owners = slice.owner_references().iter();
     let owner = owners.find(|owner| is_ours && owner.kind == "Service" && Some(&owner.name) == name);
@@ -109,6 +109,7 @@ fn held(slice: &EndpointSlice) -> BTreeMap<Place, bool> {
         let place = Place {
             service: owner.uid.clone(),
             family,
+            custom: manager == Some(CUSTOM),
             pod: target.uid.clone()?,
         };
         let ready = conditions.ready == Some(true) && conditions.serving == Some(true);
@@ -187,7 +188,7 @@ impl Replay {
         }
         let keeps = |pod: &Pod| {
             let mut services = service.versions.iter();
-            services.all(|service| oracle::keeps(service, pod, place.family))
+            services.all(|service| oracle::keeps(service, pod, place.family, place.custom))
         };
         let since = pod.versions.iter().position(keeps);
         let lasting = since.is_some_and(|since| pod.versions[since..].iter().all(keeps));
