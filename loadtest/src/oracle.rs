@@ -347,7 +347,7 @@ impl<'a> Snapshot<'a> {
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
                 let differences = &mut report.differences;
                 let in_namespace = candidates[namespace].all();
-                if is_annotated(service, slices, differences) {
+                if is_annotated(service, slices, outputs, differences) {
                     let expected = slices::expected::of_service(service, in_namespace, &nodes, slices);
                     slices::compare(service, &expected, slices, &zones, options, differences);
                     let groups = expected.values().flat_map(BTreeMap::values);
@@ -392,13 +392,20 @@ impl<'a> Snapshot<'a> {
 }
 
 /// Whether an annotation says what is published for a Service, and that does not depend on what was published before. Adds
-/// the slices that are left of one that does not count.
-fn is_annotated(service: &Service, slices: &[&EndpointSlice], differences: &mut Vec<Difference>) -> bool {
+/// the slices that are left of one that does not count, unless another controller may yet take the Service over.
+fn is_annotated(
+    service: &Service,
+    slices: &[&EndpointSlice],
+    outputs: Outputs,
+    differences: &mut Vec<Difference>,
+) -> bool {
     if service.metadata.deletion_timestamp.is_some() {
         return false;
     }
     let Some(text) = annotated::of(service) else {
-        slices::abandoned(service, slices, differences);
+        if outputs.slices || !facts::is_managed(service) {
+            slices::abandoned(service, slices, differences);
+        }
         return false;
     };
     // If the annotation is not valid, the published pods depend on what was before.

@@ -379,7 +379,6 @@ impl ShardState {
             Notification::NotMirrored { endpoints } => tracing::warn!(
                 %namespace, name = %endpoints,
                 "the Endpoints are not mirrored: their slices would be more than 16 times as large, or more than one for each 384 bytes"),
-            Notification::Kept { service, message } => tracing::warn!(%namespace, %service, "{message}"),
             Notification::Rival {
                 rival,
                 object,

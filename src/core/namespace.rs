@@ -19,7 +19,6 @@ mod rivals;
 mod rounds;
 mod services;
 mod slices;
-mod withdraw;
 
 pub use driver::NamespaceState;
 pub use kind::{Kind, PendingLists};
@@ -33,7 +32,6 @@ use self::context::Context;
 use self::mirror::Mirrors;
 use self::services::Services;
 use self::slices::Slices;
-use self::withdraw::Replacements;
 use super::backoff::Retry;
 use super::inputs::Inputs;
 use super::mirror::MAX_PER_SUBSET;
@@ -109,7 +107,6 @@ struct Placement<'a> {
     inputs: &'a mut Inputs,
     services: &'a mut Services,
     slices: &'a mut Slices,
-    replacements: &'a mut Replacements,
     /// Only asked which names are in use.
     mirrors: &'a Mirrors,
 }

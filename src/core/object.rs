@@ -501,20 +501,6 @@ impl ObjectState {
         self.priority = self.priority.min(Priority::Add);
     }
 
-    /// Makes a read of the object due before anything else is done with it, if the server has it, no request is in flight and no
-    /// read is due already. Returns whether it did.
-    pub fn mark_unread(&mut self) -> bool {
-        let reads = self.remote.is_some() && self.flight.is_none() && !self.needs_refetch;
-        self.needs_refetch |= reads;
-        reads
-    }
-
-    /// Ends the wait for others that are to take its place: it is deleted.
-    pub fn let_go(&mut self) {
-        self.gives_way = false;
-        self.needs_refetch &= self.remote.is_none() || self.is_outdated();
-    }
-
     /// Returns whether the list of this epoch, taken at `version`, shows that the server no longer has the object: it
     /// existed before the list and is not in it.
     pub fn is_unlisted(&self, epoch: u8, version: u64) -> bool {

@@ -352,18 +352,15 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts, outputs: Outputs) -> Slic
     let note = if slice.meta.deleting {
         Some("is being deleted")
     } else if slice.is_mirrored() && selects && !service.custom {
-        Some(
-            "from when the Service had no selector: goes when the slices for the selector hold as much, and stays while they \
-             hold no endpoints",
-        )
+        Some("from when the Service had no selector: goes when the slices for the selector are created")
     } else if slice.is_mirrored() {
         Some("mirrors the Endpoints")
     } else if slice.is_custom() && !outputs.custom {
         Some("of custom-selector-controller, which --controllers does not name: left alone")
     } else if slice.is_custom() && !service.custom {
         Some(if selects {
-            "from when the annotation selected its pods: goes when the slices for the selector hold as much, and stays while \
-             they hold no endpoints"
+            "from when the annotation selected its pods: goes when slices for the selector hold endpoints, after half a \
+             minute at the earliest, and after ten at the latest"
         } else {
             "from when the annotation selected its pods: to be deleted"
         })

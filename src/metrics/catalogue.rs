@@ -156,7 +156,7 @@ const PUBLISHED: &[Metric] = &[
     histogram("endpointd_request_duration_seconds", &SECONDS, &[], "Seconds from sending one of these requests to its answer."),
     counter("endpointd_contested_objects_total", &["output"], "Times an object was left alone for ten minutes, because another client had changed or deleted it again and again: probably a controller that endpointd replaces is still on."),
     counter("endpointd_other_controller_writes_total", &["controller"], "Versions of objects that endpointd publishes which another controller has written, by controller: endpointd (one that is no replica of this one), kube-controller-manager, unknown (one that wrote what this one was about to write, where managedFields were cleared). Those of the first minute after a take-over do not count."),
-    gauge("endpointd_custom_selector_services", &["state"], "Services whose selector is the annotation endpointd.io/selector, by state: valid, or invalid (no pods are added; published ones are followed until they are gone or not ready)."),
+    gauge("endpointd_custom_selector_services", &["state"], "Services whose selector is the annotation endpointd.io/selector, by state: valid, or invalid (no pods are added; published ones are followed until they are gone)."),
 ];
 
 #[rustfmt::skip]

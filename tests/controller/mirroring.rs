@@ -106,15 +106,14 @@ async fn endpoints_whose_mark_was_overwritten_are_mirrored_when_the_selector_goe
     assert_eq!(addresses(&mirrored(&world.api).await).len(), 1);
 }
 
+/// As kube-controller-manager 1.36 does.
 #[tokio::test(start_paused = true)]
-async fn without_slices_to_take_their_place_mirrored_ones_stay_for_some_seconds() {
+async fn a_selector_ends_the_mirroring_until_it_goes() {
     let world = mirroring(MIRRORING).await;
     world
         .patch("Service", "s", json!({"spec": {"selector": {"app": "a"}}}))
         .await;
-    sleep(4 * SECOND).await;
-    assert_eq!(mirrored(&world.api).await.len(), 1);
-    sleep(7 * SECOND).await;
+    sleep(SECOND).await;
     assert_eq!(mirrored(&world.api).await.len(), 0);
     // And they come back with the Endpoints, which no client has changed.
     world
@@ -122,57 +121,6 @@ async fn without_slices_to_take_their_place_mirrored_ones_stay_for_some_seconds(
         .await;
     sleep(SECOND).await;
     assert_eq!(addresses(&mirrored(&world.api).await), ["10.9.0.1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn slices_of_whoever_writes_them_take_the_place_of_mirrored_ones() {
-    let world = mirroring(MIRRORING).await;
-    world
-        .patch("Service", "s", json!({"spec": {"selector": {"app": "a"}}}))
-        .await;
-    sleep(SECOND).await;
-    assert_eq!(mirrored(&world.api).await.len(), 1);
-    world
-        .make(json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
-            "metadata": {"name": "another", "labels": {
-                "kubernetes.io/service-name": "s",
-                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
-            }},
-        }))
-        .await;
-    // A placeholder takes the place of nothing, however long it is there.
-    sleep(20 * SECOND).await;
-    assert_eq!(addresses(&mirrored(&world.api).await), ["10.9.0.1"]);
-    let events = world.events().await;
-    let kept = events
-        .iter()
-        .filter(|event| event["reason"] == "EndpointSlicesKept");
-    assert_eq!(kept.count(), 1, "{events:?}");
-    let one = json!({"endpoints": [{"addresses": ["10.9.0.7"], "conditions": {"ready": true}}]});
-    world.patch("EndpointSlice", "another", one).await;
-    sleep(SECOND).await;
-    assert_eq!(mirrored(&world.api).await.len(), 0);
-    assert_eq!(world.slices().await.len(), 1, "the other one is left alone");
-}
-
-/// Pods that do not work take the place of no address that does.
-#[tokio::test(start_paused = true)]
-async fn endpoints_that_are_not_ready_do_not_replace_mirrored_ones() {
-    let world = mirroring(Outputs::ALL).await;
-    world.nodes(1).await;
-    let mut made = pod("a", &ip(1), "n1");
-    made["metadata"]["labels"] = json!({"app": "a"});
-    world.make(made).await;
-    world.flip("a", false, 60).await;
-    world
-        .patch("Service", "s", json!({"spec": {"selector": {"app": "a"}}}))
-        .await;
-    sleep(60 * SECOND).await;
-    assert_eq!(addresses(&mirrored(&world.api).await), ["10.9.0.1"]);
-    world.flip("a", true, 120).await;
-    sleep(2 * SECOND).await;
-    assert_eq!(mirrored(&world.api).await.len(), 0);
 }
 
 /// Until the slices for the selector are there, the mirrored ones carry the traffic.

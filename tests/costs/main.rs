@@ -18,7 +18,6 @@ mod cost;
 mod limits;
 mod mirrors;
 mod paused;
-mod replacements;
 mod selectors;
 mod tenants;
 mod turns;

@@ -22,6 +22,7 @@ use endpointd::core::publish::throttling::Limit;
 use endpointd::core::publish::{
     Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers, WriteEffect,
 };
+use endpointd::core::work::TurnBudget;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +101,6 @@ pub(crate) struct Process {
     pub(crate) to_writer: VecDeque<ToWriter>,
     publisher: Part<Publisher>,
     tick: Option<Duration>,
-    /// A tick has been armed for then, and has not come.
     pub(crate) timer: Option<Duration>,
     pub(crate) now: Duration,
     pub(crate) flights: BTreeMap<ObjectName, Flight>,
@@ -111,8 +111,7 @@ pub(crate) struct Process {
     /// How many changes of pods are in the inbox, and how many the shard has applied.
     pub(crate) delivered: usize,
     applied: usize,
-    /// How many changes of pods had happened when the process began to write. Nothing may be written before the shard has
-    /// applied as many.
+    /// How many changes of pods the shard has to apply before anything is written.
     floor: usize,
     /// A write left before that.
     pub(crate) stale: bool,
@@ -122,9 +121,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// One that begins now, and writes from the beginning.
+    /// One that begins now, and writes from the beginning. A namespace may have half of the window, rounded up.
     pub(crate) fn new(settings: Settings, window: usize, echoes: bool) -> Self {
-        // One namespace may have half of them, rounded up.
         let mut pacing = Pacing::unlimited(2 * window - 1);
         if echoes {
             pacing.watch = WatchLimits {
@@ -453,28 +451,30 @@ impl Process {
         if self.looks_at_time {
             self.shard.change().state.advance(self.now);
         }
-        match self.to_shard.pop_front() {
-            None => return,
-            Some(ToShard::Wake) => {
+        let Some(message) = self.to_shard.pop_front() else {
+            return;
+        };
+        let Shard { state, nodes } = self.shard.change();
+        match message {
+            ToShard::Wake => {
                 self.shard_woken = false;
                 self.applied = self.delivered;
-                let pending = std::mem::take(self.inbox.change());
-                let Shard { state, nodes } = self.shard.change();
-                pending.apply(state, nodes);
+                std::mem::take(self.inbox.change()).apply(state, nodes);
             }
-            Some(ToShard::Grant(object)) => {
-                let state = &mut self.shard.change().state;
+            ToShard::Grant(object) => {
                 let reply = Report::to_grant(state.build_request(&object, &mut Encoding::Protobuf));
                 said.push((object, reply));
             }
-            Some(ToShard::Outcome(object, outcome)) => {
-                let state = &mut self.shard.change().state;
+            ToShard::Outcome(object, outcome) => {
                 let reply = Report::to_outcome(state.apply_outcome(&object, outcome, None));
                 said.push((object, reply));
             }
-            Some(ToShard::Due) => while self.shard.change().state.look_at_one(self.now) {},
+            ToShard::Due => {
+                while state.look_at_one(self.now) {
+                    state.step_passes(&mut TurnBudget::unlimited());
+                }
+            }
         }
-        let state = &mut self.shard.change().state;
         let planned = state.plan().into_iter();
         said.extend(planned.map(|item| (item.object.clone(), Report::Wanted(item))));
         // They are dropped here, since they are no part of what decides.

@@ -25,8 +25,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time for which slices wait for those that take their place.
-const WAIT: Duration = Duration::from_secs(10);
+/// The time for which slices of an annotation that is gone stay at least.
+const SHORTEST: Duration = Duration::from_secs(30);
+/// The time for which they stay at most.
+const LONGEST: Duration = Duration::from_secs(600);
 /// The most endpoints of a slice.
 pub(crate) const LIMIT: usize = 2;
 
@@ -43,8 +45,6 @@ pub(crate) enum Happening {
     Fails(u8),
     /// Another controller has a slice with the addresses of these pods.
     Others(&'static [u8]),
-    /// None of its endpoints is ready.
-    OthersFailing(&'static [u8]),
     /// The other controller's slice goes.
     OthersGone,
 }
@@ -111,9 +111,9 @@ pub(crate) struct Stage<'s> {
     generation: u8,
     pods: u8,
     now: Duration,
-    /// Since when slices for the annotation give way.
+    /// Since when the annotation is gone.
     yields: Option<Duration>,
-    /// True if slices of its own have taken their place since: all pods were in them, and some ready.
+    /// True if slices of the other controller have held endpoints since.
     replaced: bool,
     /// An answer may still be lost.
     loss: bool,
@@ -320,11 +320,7 @@ impl<'s> Stage<'s> {
                 self.tell(&[Change::Pod(facts, 1)]);
             }
             Happening::Others(pods) => {
-                let facts = Self::others(pods, true);
-                self.server.change().0.put_slice(facts);
-            }
-            Happening::OthersFailing(pods) => {
-                let facts = Self::others(pods, false);
+                let facts = Self::others(pods);
                 self.server.change().0.put_slice(facts);
             }
             Happening::OthersGone => self.server.change().0.delete_slice("others"),
@@ -346,11 +342,11 @@ impl<'s> Stage<'s> {
     }
 
     /// A slice of the built-in controller.
-    fn others(pods: &[u8], ready: bool) -> SliceFacts {
+    fn others(pods: &[u8]) -> SliceFacts {
         let service = ServiceSpec::plain().facts();
         let endpoints = pods.iter().map(|number| EndpointFacts {
             addresses: vec![pod(*number).facts().v4.expect("it has one").to_string().into()],
-            ready: Some(ready),
+            ready: Some(true),
             ..EndpointFacts::default()
         });
         let manager = (
@@ -470,7 +466,7 @@ impl System for Stage<'_> {
                     }
                     self.run(at);
                     for name in self.deletes(at).difference(&before) {
-                        self.check_deleted(at, name)?;
+                        self.check_deleted(name)?;
                     }
                 }
                 None
@@ -481,11 +477,11 @@ impl System for Stage<'_> {
             self.run(at);
             let after = self.deletes(at);
             for name in after.difference(&before) {
-                self.check_deleted(at, name)?;
+                self.check_deleted(name)?;
             }
         }
         // A decision may wait for the answer to an earlier request.
-        self.replaced |= self.is_replaced();
+        self.replaced |= self.others_hold_endpoints();
         if !self.server.0.watch.is_empty() {
             for event in std::mem::take(&mut self.server.change().0.watch) {
                 for controller in &mut self.controllers {

@@ -632,8 +632,9 @@ impl Model {
                 self.answer(&name, Fate::Carried);
             } else if !self.pending.is_empty() {
                 self.grant(0);
-            } else if let Some(at) = self.state.next_look_at_leaving() {
-                self.state.look_at_leaving(at);
+            } else if let Some(at) = self.state.next_look_at_handover() {
+                self.state.look_at_handover(at);
+                self.state.step_passes(&mut TurnBudget::unlimited());
             } else if self.state.next_look_at_deferral().is_some() {
                 self.let_wait_end();
             } else if self.watch.is_empty() {

@@ -4,7 +4,7 @@
 use super::annotated::{has_selector, is_external};
 use super::endpoints::LEADER;
 use super::report::Comparison;
-use super::slices::{MANAGED_BY_LABEL, are_kept};
+use super::slices::MANAGED_BY_LABEL;
 use super::{Difference, Problem};
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,7 +19,7 @@ const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 type Shown = BTreeMap<Option<String>, BTreeMap<String, bool>>;
 
 /// Compares the mirrored slices among those of a Service with its Endpoints, and returns the number of addresses that
-/// they should hold. A Service with a selector has none, but for those that are kept.
+/// they should hold. A Service with a selector has none.
 pub(super) fn compare(
     service: &Service,
     endpoints: Option<&Endpoints>,
@@ -31,9 +31,6 @@ pub(super) fn compare(
         return 0;
     }
     let endpoints = endpoints.filter(|object| is_mirrored(service, object));
-    if are_kept(service, slices) {
-        return 0;
-    }
     let (mut expected, found) = (endpoints.map(expected).unwrap_or_default(), found(slices));
     if expected.get(&None).is_some_and(|bare| {
         let mut others = expected.iter().filter(|(port, _)| port.is_some());

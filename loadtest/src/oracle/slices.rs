@@ -82,30 +82,13 @@ pub(super) fn compare(
     }
 }
 
-/// Adds the slices that were published for an annotation of the Service that no longer counts, but for those that are
-/// kept.
+/// Adds the slices that were published for an annotation of the Service that no longer counts.
 pub(super) fn abandoned(service: &Service, slices: &[&EndpointSlice], differences: &mut Vec<Difference>) {
     let mut comparison = Comparison::of(service, differences);
-    let kept = are_kept(service, slices);
-    let abandoned = slices.iter().filter(|slice| is_by(slice, CUSTOM_MANAGED_BY));
-    for slice in abandoned.filter(|slice| !(kept && holds_ready(slice))) {
+    for slice in slices.iter().filter(|slice| is_by(slice, CUSTOM_MANAGED_BY)) {
         let problem = Problem::Unexpected("no annotation asks for it");
         comparison.add(None, None, format!("slice {}", slice.name_any()), problem);
     }
-}
-
-/// Whether slices that were published for an annotation, or that mirror Endpoints, stay although the Service has a selector
-/// now: none of the slices for that holds a ready endpoint.
-pub(super) fn are_kept(service: &Service, slices: &[&EndpointSlice]) -> bool {
-    let mut selected = slices.iter().filter(|slice| is_by(slice, MANAGED_BY));
-    facts::is_managed(service) && !selected.any(|slice| holds_ready(slice))
-}
-
-fn holds_ready(slice: &EndpointSlice) -> bool {
-    slice.endpoints.iter().flatten().any(|endpoint| {
-        let conditions = endpoint.conditions.as_ref();
-        conditions.and_then(|conditions| conditions.ready) != Some(false)
-    })
 }
 
 /// The controller that publishes the Service's slices.

@@ -15,7 +15,6 @@ use super::endpoints::{EndpointsDesk, EndpointsObjects};
 use super::mirror::{Mirroring, Mirrors};
 use super::services::Services;
 use super::slices::Slices;
-use super::withdraw::Replacements;
 use super::{Kind, PendingLists, Placement, Settings};
 use crate::core::facts::PodFacts;
 use crate::core::ids::ServiceId;
@@ -65,7 +64,6 @@ pub struct NamespaceState {
     inputs: Inputs,
     services: Services,
     slices: Slices,
-    replacements: Replacements,
     endpoints: EndpointsObjects,
     mirrors: Mirrors,
     /// The plan in progress.
@@ -81,7 +79,6 @@ impl NamespaceState {
             ctx: Context::new(namespace, settings, pending_lists),
             services: Services::default(),
             slices: Slices::default(),
-            replacements: Replacements::default(),
             endpoints: EndpointsObjects::default(),
             mirrors: Mirrors::default(),
             planning: None,
@@ -96,7 +93,6 @@ impl NamespaceState {
             inputs: &mut self.inputs,
             services: &mut self.services,
             slices: &mut self.slices,
-            replacements: &mut self.replacements,
             mirrors: &self.mirrors,
         }
     }
@@ -120,25 +116,14 @@ impl NamespaceState {
         }
     }
 
-    /// Tells each owner what the others have for it: mirrors what is new of Endpoints, and slices that give way and those
-    /// that take their place of each other.
+    /// Tells mirrors what is new of Endpoints, and notes the objects that are there again.
     fn pass_on(&mut self) {
         // This is asked several times for each message, most of which leave nothing behind.
-        if !self.endpoints.has_news()
-            && !self.mirrors.has_waits()
-            && !self.replacements.has_released()
-            && !self.ctx.corrections.has_new()
-        {
+        if !self.endpoints.has_news() && !self.ctx.corrections.has_new() {
             return;
         }
         for news in self.endpoints.take_news() {
             self.mirroring().hear(news);
-        }
-        for waits in self.mirrors.take_waits() {
-            self.placement().hear(waits);
-        }
-        for released in self.replacements.take_released() {
-            self.mirrors.release(released);
         }
         for recreated in self.ctx.corrections.take_new() {
             let uid = self.services.uid_of(recreated.service()).cloned();
@@ -221,22 +206,22 @@ impl NamespaceState {
     /// Returns when to call [`Self::look_at_one`] next.
     pub fn next_look(&self) -> Option<Duration> {
         let looks = [
-            self.next_look_at_leaving(),
+            self.next_look_at_handover(),
             self.next_look_at_deferral(),
             self.ctx.corrections.next_look(),
         ];
         looks.into_iter().flatten().min()
     }
 
-    /// Returns when to call [`Self::look_at_leaving`] next.
-    pub fn next_look_at_leaving(&self) -> Option<Duration> {
-        self.replacements.next_look()
-    }
-
     /// Looks at the objects of one Service whose time has come. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.look_at_leaving(now) || self.look_at_deferral(now) || self.look_at_correction(now)
+        self.look_at_handover(now) || self.look_at_deferral(now) || self.look_at_correction(now)
+    }
+
+    /// Returns when to call [`Self::look_at_handover`] next.
+    pub fn next_look_at_handover(&self) -> Option<Duration> {
+        self.services.next_handover()
     }
 
     /// Returns when to call [`Self::look_at_deferral`] next.
@@ -275,12 +260,5 @@ impl NamespaceState {
         let uid = self.services.uid_of(correction.service());
         self.ctx.notifications.extend(correction.notification(uid));
         true
-    }
-
-    /// Looks at the slices of one Service that give way, if their time has come. Returns false if there are none.
-    pub fn look_at_leaving(&mut self, now: Duration) -> bool {
-        let looked = self.placement().look_at_leaving(now);
-        self.pass_on();
-        looked
     }
 }

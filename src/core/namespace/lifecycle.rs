@@ -329,11 +329,6 @@ impl<T: Published> Objects<T> {
         self.wanted.insert(id);
     }
 
-    /// Returns the objects that may be due.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = T::Id> {
-        self.wanted.iter().copied()
-    }
-
     /// Forgets an object that is known.
     pub(super) fn remove(&mut self, id: T::Id) -> T {
         self.wanted.remove(&id);

@@ -23,14 +23,14 @@ use losses::Losses;
 use super::context::Context;
 use super::endpoints::{EndpointsNews, EndpointsObjects};
 use super::lifecycle::{Notices as _, ObjectMeta as _, Objects};
+use super::rounds::STRIDE;
 use super::services::Services;
 use super::slices::Slices;
-use super::withdraw::{MOST_WAIT, MirrorWaits, Ready, Released};
 use super::{SliceEvent, fresh_name};
 use crate::core::compact::small::SmallSet;
-use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::facts::EndpointsFacts;
 use crate::core::hash::KeyedMap;
-use crate::core::ids::MirroredSliceId;
+use crate::core::ids::{MirroredSliceId, ServiceId};
 use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
 use crate::core::object::{Phase, Remote, RequestKind};
 use crate::core::priority::Priority;
@@ -48,8 +48,6 @@ pub(super) struct Mirrors {
     dirty: BTreeSet<Arc<str>>,
     syncs: Vec<MirrorSync>,
     totals: MirrorTotals,
-    /// The events of slices that give way to others, in the order in which they happened.
-    waits: Vec<MirrorWaits>,
 }
 
 /// The mirrors, and what they depend on: Services and Endpoints. Slices are asked only for their names, which must
@@ -96,64 +94,6 @@ impl Mirrors {
     /// Returns the sizes of the mirrors.
     pub(super) fn totals(&self) -> MirrorTotals {
         self.totals
-    }
-
-    /// Returns whether something concerns slices that give way to others.
-    pub(super) fn has_waits(&self) -> bool {
-        !self.waits.is_empty()
-    }
-
-    /// Takes what concerns slices that give way to others.
-    pub(super) fn take_waits(&mut self) -> Vec<MirrorWaits> {
-        std::mem::take(&mut self.waits)
-    }
-
-    /// Handles what becomes of a slice that gives way to others.
-    pub(super) fn release(&mut self, released: Released) {
-        let (Released::Goes(id) | Released::IsRead(id)) = released;
-        let Some(slice) = self.objects.get_mut(id) else {
-            return;
-        };
-        let due = match released {
-            Released::Goes(_) => {
-                slice.object.let_go();
-                true
-            }
-            Released::IsRead(_) => slice.object.mark_unread(),
-        };
-        if due {
-            self.objects.want(id);
-        }
-    }
-
-    /// Ends the wait of a slice, if it gives way to others.
-    fn leave(&mut self, id: MirroredSliceId) {
-        let slice = &mut self.objects[id];
-        if std::mem::take(&mut slice.object.gives_way) {
-            self.waits
-                .push(MirrorWaits::Leave(slice.service_name.clone(), id));
-        }
-    }
-
-    /// Takes in the content of a slice, or forgets it, if it gives way to others.
-    fn learn(&mut self, id: MirroredSliceId, held: Option<Ready>) {
-        let slice = &self.objects[id];
-        if slice.object.gives_way {
-            self.waits
-                .push(MirrorWaits::Learn(slice.service_name.clone(), id, held));
-        }
-    }
-
-    /// Notes that a request of a slice was answered, if it gives way to others.
-    pub(super) fn note_answer(&mut self, slice: &str) {
-        let Some(id) = self.objects.find(slice) else {
-            return;
-        };
-        let slice = &self.objects[id];
-        if slice.object.gives_way {
-            self.waits
-                .push(MirrorWaits::Answered(slice.service_name.clone(), id));
-        }
     }
 
     /// Takes the names of the mirrors to be evaluated.
@@ -251,8 +191,8 @@ enum MirrorAction {
     Mirror,
     /// They should, but the Endpoints have not been read yet: they stay as they are.
     Unread,
-    /// The Service has a selector now: they stay until slices for that are there.
-    GiveWay,
+    /// The Service has a selector now: they stay until the slices for that are there.
+    Stay,
     /// They are deleted.
     Withdraw,
 }
@@ -263,8 +203,8 @@ impl Mirroring<'_> {
             return MirrorAction::Withdraw;
         };
         let service = &self.services[id].facts;
-        if service.is_managed() && !service.custom {
-            return MirrorAction::GiveWay;
+        if service.is_managed() && !service.custom && self.are_to_be_created(id) {
+            return MirrorAction::Stay;
         }
         let may_be_mirrored = |id| self.endpoints[id].may_be_mirrored();
         if !service.selectorless || !self.endpoints.find(name).is_some_and(may_be_mirrored) {
@@ -276,6 +216,14 @@ impl Mirroring<'_> {
         } else {
             MirrorAction::Unread
         }
+    }
+
+    /// Returns whether slices of a Service have yet to be created. Nearly always, all of them are created at once, so a look at
+    /// some of them is enough.
+    fn are_to_be_created(&self, id: ServiceId) -> bool {
+        let service = &self.services[id];
+        let mut some = service.slices.iter().take(STRIDE);
+        service.awaiting > 0 || service.dirty || some.any(|id| self.slices[id].object.remote.is_none())
     }
 
     /// Queues a mirror to be evaluated after its Service or its Endpoints have changed, and its Endpoints to be read if
@@ -300,17 +248,8 @@ impl Mirroring<'_> {
         self.read_to_mirror(&name);
     }
 
-    /// Takes in the content of a slice that was read, if it gives way to others.
-    fn learn_read(&mut self, id: MirroredSliceId, facts: &SliceFacts) {
-        if self.mirrors.objects[id].object.gives_way {
-            let held = Ready::of(facts);
-            self.ctx.work.addresses_visited += facts.endpoints.len() as u64 + held.units();
-            self.mirrors.learn(id, Some(held));
-        }
-    }
-
     /// Queues a mirror to be evaluated, as far as it has changed.
-    fn evaluate_later(&mut self, name: &str) {
+    pub(super) fn evaluate_later(&mut self, name: &str) {
         if let Some((name, _)) = self.mirrors.by_name.get_key_value(name) {
             self.mirrors.dirty.insert(name.clone());
         }
@@ -365,7 +304,6 @@ impl Mirroring<'_> {
     pub(super) fn forget_mirror(&mut self, name: &str) {
         let mirror = self.mirrors.by_name.remove(name);
         for id in mirror.iter().flat_map(|mirror| mirror.slices.iter()) {
-            self.mirrors.leave(id);
             self.mirrors.objects.remove(id);
         }
         let counted = mirror.map(|mirror| mirror.counted).unwrap_or_default();
@@ -375,7 +313,6 @@ impl Mirroring<'_> {
     /// Does what [`NamespaceState::forget`] does, for mirrored slices. Returns the slices, which are yet to be dropped.
     pub(super) fn forget_mirrored(&mut self) -> Objects<MirroredSlice> {
         let slices = std::mem::take(&mut self.mirrors.objects);
-        self.mirrors.waits.push(MirrorWaits::ForgetAll);
         for (name, mirror) in &mut self.mirrors.by_name {
             mirror.slices = SmallSet::default();
             mirror.unread = SmallSet::default();
@@ -433,9 +370,7 @@ impl Mirroring<'_> {
         let slice = &mut self.mirrors.objects[id];
         slice.object.phase = Phase::Managed;
         (slice.family, slice.ports) = (Some(group.family), group.ports.clone());
-        (slice.gives_way_until, slice.appeared) = (None, false);
-        self.mirrors.leave(id);
-        let slice = &mut self.mirrors.objects[id];
+        slice.appeared = false;
         let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
         // While a write is in flight, the content is compared with what it sends: the API server's copy is changing.
         if matches!(
@@ -454,35 +389,20 @@ impl Mirroring<'_> {
         self.queue_mirrored(id, priority, news && !contested);
     }
 
-    /// Deletes a slice that no group needs. One that gives way to others stays until they are there. `at_once` means that
-    /// nothing that is written for its Service has to come first.
-    fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, at_once: bool, contested: bool) {
+    /// Deletes a slice that no group needs. `at_once` means that nothing that is written for its Service has to come first.
+    fn withdraw(&mut self, id: MirroredSliceId, at_once: bool, contested: bool) {
         let slice = &mut self.mirrors.objects[id];
         (slice.desired, slice.place) = (None, None);
         if slice.object.remote.is_none() && !slice.object.needs_refetch && slice.object.flight.is_none() {
             return self.drop_mirrored(id);
         }
-        // One that has waited for as long as it does once does not wait again.
-        let until = *slice.gives_way_until.get_or_insert(self.ctx.now + MOST_WAIT);
-        if !gives_way {
-            slice.gives_way_until = None;
-        }
-        let known = slice.object.phase == Phase::Deleting
-            && slice.object.gives_way == gives_way
-            && (slice.at_once || !at_once);
+        let known = slice.object.phase == Phase::Deleting && (slice.at_once || !at_once);
         slice.object.phase = Phase::Deleting;
         slice.at_once = at_once;
         slice.object.rewrite = false;
-        slice.object.needs_refetch &= slice.object.remote.is_none() || gives_way;
+        slice.object.needs_refetch &= slice.object.remote.is_none();
         let service = slice.service_name.clone();
         let appeared = std::mem::take(&mut slice.appeared);
-        if gives_way {
-            slice.object.gives_way = true;
-            let service = service.clone();
-            self.mirrors.waits.push(MirrorWaits::Enter { service, id, until });
-        } else {
-            self.mirrors.leave(id);
-        }
         if let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
             mirror.unread.remove(&id);
             if appeared {
@@ -492,12 +412,7 @@ impl Mirroring<'_> {
             }
         }
         if !known {
-            let priority = if gives_way {
-                Priority::Add
-            } else {
-                Priority::Remove
-            };
-            self.queue_mirrored(id, priority, !contested && !appeared);
+            self.queue_mirrored(id, Priority::Remove, !contested && !appeared);
         }
     }
 
@@ -544,7 +459,6 @@ impl Mirroring<'_> {
     }
 
     fn drop_mirrored(&mut self, id: MirroredSliceId) {
-        self.mirrors.leave(id);
         let slice = self.mirrors.objects.remove(id);
         if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
             mirror.slices.remove(&id);

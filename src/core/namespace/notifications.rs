@@ -72,13 +72,6 @@ pub enum Notification {
         /// Their name.
         endpoints: Arc<str>,
     },
-    /// Logged, beside an Event: slices of a Service stay, because those that should take their place hold no endpoints.
-    Kept {
-        /// The Service.
-        service: Arc<str>,
-        /// The slices that stay, and the reason.
-        message: Box<str>,
-    },
     /// Counted: another controller has written an object that this one publishes.
     RivalWrote {
         /// The other controller.
@@ -134,8 +127,7 @@ impl Notification {
             | Self::TooLarge { .. }
             | Self::Corrected { .. }
             | Self::UnknownNode { .. }
-            | Self::NotMirrored { .. }
-            | Self::Kept { .. } => Some(NotificationKind::Object),
+            | Self::NotMirrored { .. } => Some(NotificationKind::Object),
             Self::RivalWrote { .. } | Self::Rival { .. } | Self::Contested { .. } | Self::LeftOut { .. } => {
                 None
             }

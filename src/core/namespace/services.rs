@@ -13,6 +13,7 @@ mod deferral;
 mod evaluate;
 mod following;
 mod forget;
+mod handover;
 mod health;
 mod hinting;
 mod members;
@@ -36,12 +37,12 @@ pub(super) use remainders::outlasts_node;
 pub use health::{FamilyHealth, ServiceHealth};
 pub use sync_stats::{SyncReport, Totals};
 
-use self::following::Following;
 use crate::core::address::Family;
 use crate::core::compact::small::SmallSet;
 use crate::core::compact::table::{Named, Table};
+use crate::core::deadlines::Deadlines;
 use crate::core::facts::ServiceFacts;
-use crate::core::ids::{ServiceId, SliceId, Uid};
+use crate::core::ids::{PodId, ServiceId, SliceId, Uid};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::ports::ResolvedPorts;
 use crate::core::slices::FamilyState;
@@ -72,7 +73,9 @@ pub(super) struct Service {
     /// Its slices, in any phase.
     pub(super) slices: SmallSet<SliceId>,
     /// Its pods, if its selector cannot be used.
-    pub(super) following: Option<Box<Following>>,
+    pub(super) following: Option<Box<SmallSet<PodId>>>,
+    /// Set while another controller takes it over.
+    handover: Option<Box<handover::Handover>>,
     /// True if users were told of slices that others publish for it.
     told_of_others: bool,
     /// The members of its Endpoints object, while that is ours to write.
@@ -95,6 +98,7 @@ impl Service {
             awaiting: 0,
             slices: SmallSet::default(),
             following: None,
+            handover: None,
             told_of_others: false,
             endpoints: None,
             dirty: false,
@@ -133,6 +137,8 @@ pub(super) struct Services {
     last_ports: u64,
     /// Services to be evaluated.
     dirty: Vec<ServiceId>,
+    /// When to look at Services that another controller takes over.
+    handovers: Deadlines<ServiceId>,
     /// Work that the last event has left to be done.
     passes: VecDeque<Queued>,
     /// The Services whose writes wait.

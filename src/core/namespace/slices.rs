@@ -4,6 +4,7 @@
 mod adopt;
 mod duplicates;
 mod output;
+mod withdraw;
 
 use super::lifecycle::Objects;
 use crate::core::compact::small::SmallSet;

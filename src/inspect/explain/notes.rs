@@ -177,7 +177,7 @@ fn annotation_warnings(seen: &Seen) -> Vec<String> {
     if let Some(problem) = annotated.problem() {
         warnings.push(format!(
             "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \
-             that are published stay until they are gone or not ready"
+             that are published stay until they are gone"
         ));
     }
     if !seen.left_out && !seen.slices.iter().any(SliceFacts::is_custom) {

@@ -150,7 +150,7 @@ async fn the_leader_annotation_is_not_served_and_its_users_are_told_what_is() {
 /// A change of a Service's annotation while no controller ran is told with what becomes of its slices.
 #[tokio::test(start_paused = true)]
 async fn slices_that_give_way_since_before_the_start_are_told() {
-    let mut world = world(EVERYTHING, "app=web").await;
+    let mut world = world(CUSTOM, "app=web").await;
     world.stop().await;
     annotate(&world, Value::Null).await;
     let patch = json!({"spec": {"selector": {"app": "web"}}});

@@ -370,11 +370,11 @@ async fn slices_of_a_service_with_a_selector_are_not_left_over_from_one() {
         ),
         (
             "s-mirror",
-            "from when the Service had no selector: goes when the slices for the selector hold as much",
+            "from when the Service had no selector: goes when the slices for the selector are created",
         ),
         (
             "s-before",
-            "from when the annotation selected its pods: goes when the slices for the selector hold as much",
+            "from when the annotation selected its pods: goes when slices for the selector hold endpoints",
         ),
     ] {
         assert!(line(name).contains(says), "{ended:?}");

@@ -1,13 +1,10 @@
-//! Slices for an annotation, which give way to others when it is gone: none goes before something takes its place, and none
-//! is left behind.
+//! Slices for an annotation that is gone: another controller takes the Service over before they go, and none is left behind.
 
-use super::{Stage, WAIT};
-use endpointd::core::facts::{Manager, SliceFacts};
-use std::collections::BTreeSet;
+use super::{LONGEST, SHORTEST, Stage};
+use endpointd::core::facts::Manager;
 
 impl Stage<'_> {
-    /// When all is quiet, slices for an annotation are as they should be. Without the annotation they have given way, unless
-    /// those that take their place hold nothing that is ready.
+    /// When all is quiet, slices for an annotation are as they should be, and none is left of an annotation that is gone.
     pub(super) fn check_custom(&self) -> Result<(), String> {
         let server = &self.server.0;
         if self.custom_counts() {
@@ -17,15 +14,9 @@ impl Stage<'_> {
             }
             return Ok(());
         }
-        let of = |manager: Manager| {
-            server
-                .store
-                .values()
-                .filter(move |slice| slice.meta.manager == manager)
-        };
-        let stay = of(Manager::Builtin).next().is_some() && self.addresses(Manager::Builtin).is_empty();
-        let left: Vec<_> = of(Manager::Custom).map(|slice| &slice.meta.name).collect();
-        if !left.is_empty() && !stay {
+        let custom = server.store.values().filter(|slice| slice.is_custom());
+        let left: Vec<_> = custom.map(|slice| &slice.meta.name).collect();
+        if !left.is_empty() {
             return Err(format!("{left:?} are left of an annotation that is gone"));
         }
         Ok(())
@@ -36,56 +27,23 @@ impl Stage<'_> {
         self.server.0.services.values().any(|service| service.custom)
     }
 
-    /// Old slices go only for what takes their place, as far as the controller can know.
-    pub(super) fn check_deleted(&self, at: usize, name: &str) -> Result<(), String> {
-        let controller = &self.controllers[at];
-        let server = &self.server.0;
-        let custom = server.store.get(name).filter(|old| old.is_custom());
-        let old = custom.or_else(|| server.mirrored.get(name));
-        let (Some(since), Some(old)) = (self.yields, old) else {
+    /// The slices of an annotation that is gone stay for some time, and go only when the other controller has endpoints, or
+    /// has had a long time to publish some.
+    pub(super) fn check_deleted(&self, name: &str) -> Result<(), String> {
+        let custom = self.server.0.store.get(name).filter(|old| old.is_custom());
+        let (Some(since), Some(old)) = (self.yields, custom) else {
             return Ok(());
         };
-        if !controller.slices.is_empty() || !controller.inputs.is_empty() || addresses(old).next().is_none() {
+        let waited = self.now.saturating_sub(since);
+        if old.endpoints.is_empty() || waited >= LONGEST || (waited >= SHORTEST && self.replaced) {
             return Ok(());
         }
-        let mut left = self.addresses(Manager::Custom);
-        left.extend(server.mirrored.values().flat_map(addresses));
-        let others = self.addresses(Manager::Builtin);
-        let waited = self.now >= since + WAIT;
-        let store = &mut self.server.0.store.values();
-        let any = store.any(|slice| slice.meta.manager == Manager::Builtin);
-        if others.len() >= left.len() || (waited && (!any || !others.is_empty())) || self.replaced {
-            return Ok(());
-        }
-        let now = self.now.saturating_sub(since);
-        Err(format!(
-            "after {now:?} {left:?} is deleted, and there are {others:?}"
-        ))
+        Err(format!("{name} is deleted after {waited:?}"))
     }
 
-    /// Returns whether slices of its own take the place of those that give way.
-    pub(super) fn is_replaced(&self) -> bool {
-        let store = self.server.0.store.values();
-        let ours = store.filter(|slice| slice.meta.manager == Manager::Builtin);
-        let written: usize = ours.map(|slice| slice.endpoints.len()).sum();
-        self.scene.outputs.slices
-            && written >= usize::from(self.pods)
-            && !self.addresses(Manager::Builtin).is_empty()
+    /// Returns whether slices of the other controller hold endpoints.
+    pub(super) fn others_hold_endpoints(&self) -> bool {
+        let mut store = self.server.0.store.values();
+        store.any(|slice| slice.meta.manager == Manager::Builtin && !slice.endpoints.is_empty())
     }
-
-    /// The addresses of ready endpoints in the slices of a controller.
-    pub(super) fn addresses(&self, manager: Manager) -> BTreeSet<String> {
-        let slices = self.server.0.store.values();
-        let slices = slices.filter(|slice| slice.meta.manager == manager);
-        slices.flat_map(addresses).collect()
-    }
-}
-
-/// The addresses of ready endpoints.
-fn addresses(slice: &SliceFacts) -> impl Iterator<Item = String> {
-    let endpoints = slice
-        .endpoints
-        .iter()
-        .filter(|endpoint| endpoint.ready == Some(true));
-    endpoints.map(|endpoint| endpoint.addresses.join("+"))
 }

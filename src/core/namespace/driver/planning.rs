@@ -60,7 +60,17 @@ impl NamespaceState {
     ) -> Option<WorkItem> {
         let name = &object.name;
         let due = match object.output {
-            Output::Slice => self.placement().apply_outcome(name, outcome, why),
+            Output::Slice => {
+                let due = self.placement().apply_outcome(name, outcome, why);
+                // Mirrored slices of the Service may have stayed until this one was created.
+                if self.mirrors.services() > 0
+                    && let Some(id) = self.slices.find(name)
+                {
+                    let service = self.slices[id].service_name.clone();
+                    self.mirroring().evaluate_later(&service);
+                }
+                due
+            }
             Output::Endpoints => {
                 let due = self.endpoints_desk().apply_outcome(name, outcome, why);
                 self.pass_on();
@@ -70,7 +80,6 @@ impl NamespaceState {
             Output::Mirrored => {
                 let due = self.mirroring().apply_outcome(name, outcome, why);
                 self.mirroring().stop_waiting_for_mirrored(name);
-                self.mirrors.note_answer(name);
                 due
             }
         };
@@ -114,9 +123,6 @@ impl NamespaceState {
         // The objects that the step before has left come first.
         let mut done = !resumed || self.collect_wants(wants, budget);
         done = done && self.evaluate_some(&mut planning, budget);
-        let mut placement = self.placement();
-        placement.note_wanted();
-        done = done && placement.step_replacements(budget);
         self.pass_on();
         done = done && self.release_some(&mut planning, budget);
         done &= self.collect_wants(wants, budget);
@@ -161,7 +167,6 @@ impl NamespaceState {
             || self.slices.has_to_plan()
             || self.endpoints.has_to_plan()
             || self.mirrors.has_to_plan()
-            || self.replacements.has_to_plan()
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut TurnBudget) -> bool {
@@ -277,7 +282,10 @@ impl NamespaceState {
         if self.services.take_concluded(id) {
             self.want_objects_of(id);
         }
-        self.replacements.check(&self.services[id].facts.name);
+        if self.mirrors.services() > 0 {
+            let name = self.services[id].facts.name.clone();
+            self.mirroring().evaluate_later(&name);
+        }
         self.pass_on();
     }
 }

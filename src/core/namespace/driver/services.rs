@@ -6,6 +6,7 @@ use crate::core::ids::ServiceId;
 use crate::core::namespace::rounds::Visit;
 use crate::core::namespace::services::{Compared, Finished, Pass, Queued, Reason};
 use crate::core::work::TurnBudget;
+use std::time::Duration;
 
 impl NamespaceState {
     /// Applies a Service from a list (of the given epoch) or a watch. One with another UID than the known one is a new
@@ -48,7 +49,26 @@ impl NamespaceState {
         }
     }
 
+    /// Applies a change of a Service as the API server has it.
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
+        let facts = self.services.hand_over(&self.ctx, id, facts);
+        self.publish_as(id, facts);
+    }
+
+    /// Looks at a Service that another controller takes over, if its time has come. Returns false if there is none. Leaves the
+    /// visits to its pods to [`Self::step_passes`].
+    pub fn look_at_handover(&mut self, now: Duration) -> bool {
+        self.advance(now);
+        let Some(id) = self.services.take_handover(now) else {
+            return false;
+        };
+        if let Some(facts) = self.placement().continue_handover(id) {
+            self.publish_as(id, facts);
+        }
+        true
+    }
+
+    fn publish_as(&mut self, id: ServiceId, facts: ServiceFacts) {
         self.services.renumber_ports(id, &facts);
         if facts.foreground && !self.services[id].facts.foreground {
             self.services.defer(&self.ctx, id, Reason::Going);
@@ -107,7 +127,6 @@ impl NamespaceState {
                 let name = self.services.drop_service(id);
                 self.endpoints_desk().delete_endpoints(&name);
                 self.mirroring().touch_mirror(&name);
-                self.placement().check_replacement(&name);
             }
             Finished::Replace(id, facts) => {
                 let managed = facts.is_managed();
@@ -127,7 +146,7 @@ impl NamespaceState {
                 if !managed || custom {
                     self.endpoints_desk().spare_endpoints(&name);
                 }
-                self.placement().withdraw_abandoned(id);
+                self.placement().attribute_all(id);
                 self.mirroring().touch_mirror(&name);
             }
             Finished::Displace => self.services.visit_all(Visit::Reevaluate),

@@ -7,7 +7,6 @@ use super::{MirrorAction, MirrorSync, MirrorTotals, MirroredSlice, Mirroring};
 use crate::core::compact::small::SmallSet;
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
-use crate::core::namespace::withdraw::MirrorWaits;
 use crate::core::priority::Priority;
 use crate::core::work::TurnBudget;
 use std::collections::VecDeque;
@@ -51,8 +50,6 @@ pub(in crate::core::namespace) struct Assignment {
     unplaced: Vec<MirroredSliceId>,
     /// Set when all slices have been looked at.
     matched: Option<Matched>,
-    /// True if slices that are withdrawn wait for others to take their place.
-    waits: bool,
     /// True if slices that exist are to be updated.
     updates: bool,
     priority: Priority,
@@ -111,10 +108,9 @@ impl Mirroring<'_> {
         if whole {
             self.take_action(name, action, &slices);
         }
-        let waits = action == MirrorAction::GiveWay;
         let mirror = self.mirrors.by_name.get_mut(name)?;
-        if action == MirrorAction::Unread {
-            // The changes are looked at when the Endpoints have been read.
+        if matches!(action, MirrorAction::Unread | MirrorAction::Stay) {
+            // The changes are looked at when the Endpoints have been read, or the Service's slices created.
             return None;
         }
         mirror.whole = false;
@@ -150,7 +146,6 @@ impl Mirroring<'_> {
             found: Vec::new(),
             unplaced: Vec::new(),
             matched: None,
-            waits,
             updates: false,
             priority,
             contested: mirror.losses.any(),
@@ -220,7 +215,7 @@ impl Mirroring<'_> {
             } else if let Some(id) = matched.next_unneeded() {
                 // The slice that takes the place of this one is written before this one goes, and may wait for a batch.
                 let at_once = assignment.whole && !assignment.updates;
-                self.withdraw(id, false, at_once, assignment.contested);
+                self.withdraw(id, at_once, assignment.contested);
             } else {
                 break true;
             }
@@ -322,7 +317,7 @@ impl Mirroring<'_> {
             let Some(id) = assignment.slices.next() else {
                 return true;
             };
-            self.withdraw(id, assignment.waits, true, assignment.contested);
+            self.withdraw(id, true, assignment.contested);
             self.ctx.work.slices_touched += 1;
             budget.spend(1);
         }
@@ -354,9 +349,6 @@ impl Mirroring<'_> {
         self.mirrors.totals.replace(before, now);
         if gone {
             self.mirrors.by_name.remove(name);
-        }
-        if assignment.waits {
-            self.mirrors.waits.push(MirrorWaits::Look(name.clone()));
         }
     }
 }

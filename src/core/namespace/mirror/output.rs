@@ -18,7 +18,6 @@ use crate::core::object::{ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
 use crate::core::priority::Priority;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A slice that mirrors Endpoints, owned by its namespace's state.
 #[derive(Clone, Debug)]
@@ -43,8 +42,6 @@ pub(in crate::core::namespace) struct MirroredSlice {
     pub(super) place: Option<usize>,
     /// True if it is to be deleted, and nothing that is written for its Service has to come first.
     pub(super) at_once: bool,
-    /// When it goes at the latest, since it has begun to give way.
-    pub(in crate::core::namespace) gives_way_until: Option<Duration>,
     /// True if a watch showed it first, so that another client has made it, and it has not been needed yet.
     pub(super) appeared: bool,
 }
@@ -63,7 +60,6 @@ impl MirroredSlice {
             desired: None,
             place: None,
             at_once: false,
-            gives_way_until: None,
             appeared: false,
         }
     }
@@ -288,7 +284,6 @@ impl Mirroring<'_> {
             self.mirrors.objects.want(id);
         } else {
             slice.object.remote = Some(meta.remote());
-            self.mirrors.learn(id, None);
         }
     }
 
@@ -309,7 +304,6 @@ impl Mirroring<'_> {
         if slice.service_name != facts.meta.service {
             return self.move_mirrored(id, &facts.meta);
         }
-        self.learn_read(id, &facts);
         let published = observed_fingerprint(&self.ctx.namespace, &facts);
         let slice = &mut self.mirrors.objects[id];
         let moved = slice.object.read(facts.meta.remote());

@@ -3,9 +3,7 @@
 
 use crate::core::events::{Notice, Source};
 use crate::core::excerpt::beginning;
-use crate::core::facts::{
-    ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, ServiceFacts, TolerateUnready,
-};
+use crate::core::facts::{ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, ServiceFacts, TolerateUnready};
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::namespace::Placement;
 use crate::core::namespace::notifications::{Notification, Told};
@@ -33,7 +31,7 @@ impl Placement<'_> {
         if !self.ctx.starting {
             self.notify_problems(service, Told::Problem);
         }
-        let facts = &self.services.table[service].facts;
+        let facts = self.services.table[service].object();
         if self.ctx.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
         {
@@ -84,10 +82,10 @@ impl Placement<'_> {
         let Some(service) = self.services.table.get_mut(id) else {
             return;
         };
-        let facts = &service.facts;
+        let facts = service.object();
         if facts.annotated.is_some() || facts.unknown_annotations.is_some() {
-            service.told_of_others = false;
             let custom = facts.custom;
+            service.told_of_others = false;
             self.notify_problems(id, Told::Standing);
             if custom {
                 self.notify_other_slices(id, Told::Standing);
@@ -104,17 +102,16 @@ impl Placement<'_> {
     /// Returns the Service of a slice that is about to go, because the annotation that it was published for does not count.
     fn opted_out_of(&self, id: SliceId) -> Option<ServiceId> {
         let slice = self.slices.get(id)?;
-        let goes = slice.manager == Manager::Custom
-            && slice.object.phase == Phase::Deleting
-            && slice.object.remote.is_some();
+        let goes =
+            matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) && slice.object.remote.is_some();
         let service = self.services.find(&slice.service_name).filter(|_| goes)?;
-        let facts = &self.services.table[service].facts;
+        let facts = self.services.table[service].object();
         self.is_abandoned(slice, facts).then_some(service)
     }
 
     /// Notifies users of a Service whose annotation ceased to count before this process began to write.
     fn notify_opted_out_before(&mut self, service: ServiceId, slices: usize) {
-        let facts = &self.services.table[service].facts;
+        let facts = self.services.table[service].object();
         let why = self.why_opted_out(facts);
         let message = format!(
             "{why}: {}; this came about before this process led",
@@ -135,7 +132,7 @@ impl Placement<'_> {
 
     /// Notifies users of what is wrong with the selector in a Service's annotation, or that it does not count.
     fn notify_selector(&mut self, service: ServiceId, told: Told) {
-        let facts = &self.services.table[service].facts;
+        let facts = self.services.table[service].object();
         let Some(annotated) = facts
             .annotated
             .as_deref()
@@ -147,8 +144,7 @@ impl Placement<'_> {
             let Some(problem) = annotated.problem() else {
                 return;
             };
-            let rest =
-                "no pods are added, and those that are published stay until they are gone or not ready";
+            let rest = "no pods are added, and those that are published stay until they are gone";
             let message = format!(
                 "The selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; {rest}"
             );
@@ -165,7 +161,7 @@ impl Placement<'_> {
 
     /// Notifies users of annotations that look like those of this project and mean nothing.
     fn notify_unknown_annotations(&mut self, service: ServiceId, told: Told) {
-        let facts = &self.services.table[service].facts;
+        let facts = self.services.table[service].object();
         let unknown = facts.unknown_annotations.as_ref();
         let Some(unknown) = unknown.filter(|_| self.ctx.settings.outputs.custom) else {
             return;
@@ -183,7 +179,7 @@ impl Placement<'_> {
 
     /// Notifies users that the annotations of a new Service decide what is published for it.
     fn notify_opted_in(&mut self, service: ServiceId) {
-        let facts = &self.services.table[service].facts;
+        let facts = self.services.table[service].object();
         if !self.ctx.starting && facts.custom {
             let message = opted_in(facts);
             self.notify_annotated(service, Told::News, "OptedIn", message);
@@ -193,7 +189,7 @@ impl Placement<'_> {
     /// Notifies users that the annotations of a Service begin or cease to decide what is published for it, or are about
     /// to decide otherwise.
     pub(in crate::core::namespace) fn notify_opting(&mut self, service: ServiceId, new: &ServiceFacts) {
-        let old = &self.services.table[service].facts;
+        let old = self.services.table[service].object();
         if self.ctx.starting || !(old.custom || new.custom) {
             return;
         }

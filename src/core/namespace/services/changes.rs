@@ -36,6 +36,7 @@ impl Services {
     /// Drops a Service of which nothing is left but its name. Returns its name.
     pub(in crate::core::namespace) fn drop_service(&mut self, id: ServiceId) -> Arc<str> {
         self.forget_deferral(id);
+        self.handovers.remove(&id);
         let service = self.table.remove(id);
         self.resolved
             .forget_service((service.ports, &service.facts.ports));
@@ -60,7 +61,7 @@ impl Placement<'_> {
         epoch: u8,
     ) -> Compared {
         if let Some(id) = self.services.table.find(&facts.name)
-            && let known = &self.services.table[id].facts
+            && let known = self.services.table[id].object()
             && known.uid == facts.uid
         {
             facts.keep_families(known);
@@ -68,20 +69,21 @@ impl Placement<'_> {
         let mut facts = facts.resolve(&self.ctx.namespace, self.ctx.settings.outputs);
         facts.ports = self.services.resolved.share(facts.ports);
         if let Some(id) = self.services.table.find(&facts.name) {
-            let service = &mut self.services.table[id];
-            if service.facts.uid == facts.uid {
-                service.epoch = epoch;
-                if service.facts == facts {
+            let known = self.services.table[id].object();
+            if known.uid == facts.uid {
+                if *known == facts {
+                    self.services.table[id].epoch = epoch;
                     if facts.is_managed() {
                         self.services.mark(id);
                     }
                     return Compared::Same;
                 }
-                let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
-                    || service.facts.annotated != facts.annotated
-                    || service.facts.unknown_annotations != facts.unknown_annotations
-                    || service.facts.external != facts.external
-                    || service.facts.selectorless != facts.selectorless;
+                let reannotated = known.tolerate_unready != facts.tolerate_unready
+                    || known.annotated != facts.annotated
+                    || known.unknown_annotations != facts.unknown_annotations
+                    || known.external != facts.external
+                    || known.selectorless != facts.selectorless;
+                self.services.table[id].epoch = epoch;
                 return Compared::Changed(id, facts, reannotated);
             }
         }
@@ -221,7 +223,8 @@ impl Placement<'_> {
     /// Gives a Service the slices that name it, before anything else is done.
     pub(in crate::core::namespace) fn attribute_all(&mut self, id: ServiceId) {
         let facts = &self.services.table[id].facts;
-        if self.ctx.writes_slices(facts) && self.slices.unmanaged_set(&facts.name).is_some() {
+        let counts = self.ctx.settings.outputs.custom || self.ctx.writes_slices(facts);
+        if counts && self.slices.unmanaged_set(&facts.name).is_some() {
             self.services.queue_first(Pass::Attribute(id, None));
         }
     }

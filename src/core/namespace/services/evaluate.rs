@@ -68,9 +68,6 @@ impl Placement<'_> {
             self.services.dirty.push(id);
             return false;
         }
-        if let Some(following) = &mut service.following {
-            following.decide();
-        }
         true
     }
 

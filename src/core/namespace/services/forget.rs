@@ -52,8 +52,6 @@ impl Placement<'_> {
         let slices = self.slices.forget();
         self.inputs.forget_zones();
         self.services.queue(Round::drop(slices));
-        let looked_at = self.replacements.forget_slices();
-        self.ctx.count_read(looked_at);
         self.services.visit_all(Visit::ForgetSlices);
         let pods = self.inputs.all().collect();
         self.services.queue(Pass::Displace(pods));
@@ -90,7 +88,6 @@ impl Placement<'_> {
         for slice in slices.iter() {
             self.slices.remove(slice);
         }
-        self.replacements.forget_slices_of(name);
         let Some(id) = managed else { return };
         self.services.forget_deferral(id);
         let forgets = self.services.table[id].following.is_some();
@@ -100,9 +97,6 @@ impl Placement<'_> {
             } else if self.inputs.get(pod_id).is_some() {
                 self.displace_members(pod_id, self.services.memberships[pod_id].of(id));
             }
-        }
-        if let Some(following) = &mut self.services.table[id].following {
-            following.reopen();
         }
         self.services.reset_sync_stats(id);
     }

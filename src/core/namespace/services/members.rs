@@ -136,7 +136,7 @@ impl Placement<'_> {
         }
         self.visit_endpoints(pod, service, PodChange::default());
         if let Some(following) = &mut self.services.table[service].following {
-            following.enter(pod);
+            following.insert(pod);
         }
         self.services.mark(service);
     }
@@ -186,7 +186,7 @@ impl Placement<'_> {
 
     fn leave_following(&mut self, pod: PodId, service: ServiceId) {
         if let Some(following) = &mut self.services.table[service].following {
-            following.leave(pod);
+            following.remove(&pod);
         }
     }
 

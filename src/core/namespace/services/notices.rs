@@ -58,6 +58,9 @@ impl Placement<'_> {
     /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
     pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId, told: Told) {
         let name = &self.services.table[service].facts.name;
+        if self.services.table[service].is_handed_over() {
+            return;
+        }
         let count = self.slices.foreign_of(name);
         let known = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
         if count > 0 && !known {
@@ -66,38 +69,5 @@ impl Placement<'_> {
             );
             self.notify_annotated(service, told, "OtherEndpointSlices", message);
         }
-    }
-
-    /// Notifies users that slices stay, because those for the Service's selector, which should take their place, hold no ready
-    /// endpoints. `which` says which stay, and `unwritten` that the others could not be written yet.
-    pub(in crate::core::namespace) fn notify_kept(
-        &mut self,
-        name: &str,
-        source: Source,
-        which: &str,
-        unwritten: bool,
-    ) {
-        let Some(service) = self.services.find(name) else {
-            return;
-        };
-        let why = if unwritten {
-            "could not be written yet: does the API server refuse them?"
-        } else {
-            "hold no ready endpoints: does the selector match pods that are ready?"
-        };
-        let message = format!(
-            "EndpointSlices {which} stay, because the EndpointSlices for the Service's selector {why}"
-        );
-        self.ctx.notifications.push(Notification::Kept {
-            service: self.services.table[service].facts.name.clone(),
-            message: message.clone().into(),
-        });
-        self.ctx.notifications.push(Notification::Event(Notice {
-            source,
-            involved: self.services.involved(&self.ctx.namespace, service),
-            warning: true,
-            reason: "EndpointSlicesKept",
-            message,
-        }));
     }
 }

@@ -277,7 +277,6 @@ impl Placement<'_> {
                 (rest.then_some(Pass::Edit(edit)), looked_at)
             }
             Pass::Collect(collecting) => (self.step_collecting(collecting), 1),
-            Pass::Remove(id) if self.let_some_go(id) => (Some(Pass::Remove(id)), 1),
             Pass::Remove(id) => return (Finished::Remove(id), 1).into(),
             Pass::Replace(id, facts) => return (Finished::Replace(id, facts), 1).into(),
             Pass::Insert(facts, epoch) => return (Finished::Insert(facts, epoch), 1).into(),
@@ -361,18 +360,13 @@ impl Placement<'_> {
         let new = &self.services.table[id].facts;
         let reselected = edit.old.selector != new.selector;
         let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
-        // Pods stay in a Service whose selector cannot be used only while they count as ready.
-        let leave = reselected || (new.is_frozen() && edit.old.publish_not_ready != new.publish_not_ready);
         if let Stage::Drop(_) | Stage::Relabel = stage {
             let (last, looked_at) = self.edit_slices(id, stage, edit.slice);
             edit.slice = last;
-            return (
-                last.is_some() || self.next_stage(edit, reselected, leave),
-                looked_at,
-            );
+            return (last.is_some() || self.next_stage(edit, reselected), looked_at);
         }
         let pods = match stage {
-            Stage::Leave if leave => edit.members.len(),
+            Stage::Leave if reselected => edit.members.len(),
             // Which pods are members in a family depends on these.
             Stage::Family(family)
                 if edit.old.has(family) != new.has(family)
@@ -415,7 +409,7 @@ impl Placement<'_> {
         }
         let looked_at = end - edit.at;
         edit.at = end;
-        (end < pods || self.next_stage(edit, reselected, leave), looked_at)
+        (end < pods || self.next_stage(edit, reselected), looked_at)
     }
 
     /// Visits some slices in a stage of a change, those after this one. Returns the last one that was visited, if there may be
@@ -474,13 +468,13 @@ impl Placement<'_> {
     }
 
     /// Begins the next stage of a change. Returns false if that was the last one. `reselected` says that the selector has
-    /// changed, and `leave` that pods may have left.
-    fn next_stage(&mut self, edit: &mut Edit, reselected: bool, leave: bool) -> bool {
+    /// changed.
+    fn next_stage(&mut self, edit: &mut Edit, reselected: bool) -> bool {
         let (id, stage) = (edit.id, edit.stage);
         (edit.at, edit.slice) = (0, None);
         edit.stage = match stage {
             Stage::Leave => {
-                if leave {
+                if reselected {
                     edit.members.truncate(edit.kept);
                 }
                 Stage::Family(Family::V4)

@@ -79,7 +79,9 @@ impl Placement<'_> {
                 self.readdress(id);
             }
             self.revisit(id, change);
-            self.leave_followed(id, update.reborn);
+            if update.reborn {
+                self.leave_followed(id);
+            }
         }
         if let Some(before) = &update.relabelled {
             self.join_matched(id, before);

@@ -202,7 +202,13 @@ impl Placement<'_> {
             self.forget_shown(pod, service, family, id);
         }
         self.release_holders(id);
-        if self.slices[id].object.phase == Phase::Managed && self.slices[id].slots.is_empty() {
+        let slice = &mut self.slices[id];
+        if slice.object.phase != Phase::Managed {
+            return;
+        }
+        // It may have been published for an annotation before.
+        slice.manager = self.services[service].facts.manager();
+        if slice.slots.is_empty() {
             self.release(id);
         }
     }

@@ -29,8 +29,6 @@ impl Placement<'_> {
     /// Forgets a slice that is not managed.
     pub(in crate::core::namespace) fn drop_slice(&mut self, id: SliceId) {
         self.end_awaiting(id);
-        self.stop_waiting(id);
-        self.drop_content(id);
         self.forget_remainders(id);
         self.slices.duplicates.forget(self.slices.objects[id].service, id);
         let slice = self.slices.objects.remove(id);
@@ -38,7 +36,6 @@ impl Placement<'_> {
             service.slices.remove(&id);
         }
         self.slices.leave_unmanaged(&slice, id);
-        self.check_replacement(&slice.service_name);
     }
 
     /// Stops the Service from waiting for this slice.
@@ -63,29 +60,33 @@ impl Placement<'_> {
     }
 
     /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is
-    /// fetched if it is the Service's own, and deleted if not. A slice that was published for the Service's annotation
-    /// is withdrawn if that no longer counts.
+    /// fetched if it is the Service's own, and deleted if not. A slice that was published for the Service's annotation, where
+    /// that no longer counts, serves for the selector that the Service has now; if another controller publishes for that, it
+    /// is handed over; and if there is none, it is withdrawn.
     pub(in crate::core::namespace) fn attribute(&mut self, id: SliceId, awaited: bool) {
         let slice = &self.slices.objects[id];
         let service = self.services.find(&slice.service_name);
         let facts = service.map(|service| &self.services[service].facts);
         match (service, facts) {
             (Some(service), Some(facts))
-                if self.ctx.writes_slices(facts) && facts.manager() == slice.manager =>
+                if self.ctx.writes_slices(facts)
+                    && (facts.manager() == slice.manager || self.is_abandoned(slice, facts)) =>
             {
                 self.claim(id, service, awaited);
             }
-            (_, Some(facts)) if self.is_abandoned(slice, facts) => {
+            (Some(service), Some(facts)) if self.is_abandoned(slice, facts) => {
                 let name = slice.service_name.clone();
                 self.slices.enter_unmanaged(name, id);
-                self.withdraw_slice(id);
+                if !self.expect_handover(service) {
+                    self.withdraw_slice(id);
+                }
             }
             // Where another controller writes slices, it only counts that they are there.
             _ => {
                 let custom = facts.is_some_and(|facts| facts.custom);
                 let name = slice.service_name.clone();
                 self.slices.enter_unmanaged(name, id);
-                self.learn_content(id);
+                self.read_other(id);
                 if let Some(service) = service.filter(|_| custom) {
                     self.services.mark(service);
                 }
@@ -95,8 +96,6 @@ impl Placement<'_> {
 
     /// Gives a Service a slice that names it and whose content is not known.
     pub(in crate::core::namespace) fn claim(&mut self, id: SliceId, service: ServiceId, awaited: bool) {
-        self.stop_waiting(id);
-        self.drop_content(id);
         let state = &mut self.services[service];
         let slice = &mut self.slices.objects[id];
         slice.service = service;
@@ -170,6 +169,7 @@ impl Placement<'_> {
         let others = !meta.owner.is_only(&service.facts.uid);
         slice.set_owner(others.then_some(meta.owner));
         slice.object.rewrite = ports != group_ports
+            || slice.manager != service.facts.manager()
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
 

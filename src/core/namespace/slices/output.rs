@@ -218,9 +218,7 @@ impl Placement<'_> {
         name: &str,
         encoder: &mut E,
     ) -> Option<BuiltRequest<E::Body>> {
-        let built = Lifecycle::build_request(self, name, encoder);
-        self.note_turn(name);
-        built
+        Lifecycle::build_request(self, name, encoder)
     }
 
     /// Handles the answer to a slice's request. Returns the slice if it is due again.
@@ -238,12 +236,6 @@ impl Placement<'_> {
         }
         self.slices.recount(id);
         self.decide(id);
-        // While the request was in flight, the slice may have become another controller's.
-        let phase = self.slices.objects.get(id).map(|slice| slice.object.phase);
-        if phase == Some(Phase::Unmanaged) {
-            self.learn_content(id);
-        }
-        self.note_turn(name);
         due
     }
 
@@ -251,24 +243,17 @@ impl Placement<'_> {
     fn arrive(&mut self, facts: SliceFacts, epoch: u8) {
         let id = self.keep(&facts.meta, epoch);
         self.slices.objects[id].created = facts.created;
-        self.hold_content(id, &facts);
         self.attribute(id, false);
-        if self.slices.objects[id].object.gives_way {
-            self.hold_content(id, &facts);
-        }
-        let service = facts.meta.service.clone();
         if matches!(self.slices.objects[id].object.phase, Phase::Adopting { .. }) {
             // No fetch is needed, since its content is here.
             self.reconcile_observed(id, facts);
         }
-        self.check_replacement(&service);
     }
 
     fn appear(&mut self, meta: &SliceMeta, epoch: u8) {
         let id = self.keep(meta, epoch);
         // Before the first plan, planning must wait for a slice whose content is not known.
         self.attribute(id, self.ctx.pending_lists.any());
-        self.check_replacement(&meta.service);
     }
 
     /// Handles a newer version of a known slice that we did not write.
@@ -286,8 +271,7 @@ impl Placement<'_> {
             slice.object.remote = Some(meta.remote());
             slice.set_owner(Some(meta.owner.clone()));
             self.slices.recount(id);
-            self.drop_content(id);
-            self.learn_content(id);
+            self.read_other(id);
         }
     }
 
@@ -316,7 +300,7 @@ impl Placement<'_> {
             self.disown(id, &facts.meta);
         } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
             self.changed_by_others(id, &facts.meta);
-            self.learned_content(id, &facts);
+            self.read_unmanaged(id, &facts);
         } else {
             let service = &mut self.services[slice.service];
             let family = facts
