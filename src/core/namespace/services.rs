@@ -27,7 +27,6 @@ mod unknown_nodes;
 pub(super) use addresses::{ServiceEndpoints, address_of, by_uid};
 pub(super) use annotations::Start;
 pub(super) use changes::Compared;
-pub(super) use deferral::Reason;
 pub(super) use evaluate::Trigger;
 pub(super) use hinting::auto_hint;
 pub(super) use members::{AllMemberships, desired};
@@ -50,6 +49,7 @@ use crate::core::time::{Time, earliest};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Ready times, by the name of the pod. There may be a hundred thousand: no insertion has to move all of them.
 type ReadyTimes = BTreeMap<Box<str>, Time>;
@@ -74,6 +74,8 @@ pub(super) struct Service {
     pub(super) slices: SmallSet<SliceId>,
     /// Its pods, if its selector cannot be used.
     pub(super) following: Option<Box<SmallSet<PodId>>>,
+    /// While its writes wait: until then.
+    not_before: Option<Duration>,
     /// Set while another controller takes it over.
     handover: Option<Box<handover::Handover>>,
     /// True if users were told of slices that others publish for it.
@@ -98,6 +100,7 @@ impl Service {
             awaiting: 0,
             slices: SmallSet::default(),
             following: None,
+            not_before: None,
             handover: None,
             told_of_others: false,
             endpoints: None,
@@ -137,12 +140,12 @@ pub(super) struct Services {
     last_ports: u64,
     /// Services to be evaluated.
     dirty: Vec<ServiceId>,
+    /// When the waits of writes end.
+    deferred: Deadlines<ServiceId>,
     /// When to look at Services that another controller takes over.
     handovers: Deadlines<ServiceId>,
     /// Work that the last event has left to be done.
     passes: VecDeque<Queued>,
-    /// The Services whose writes wait.
-    deferrals: deferral::Deferrals,
     auto_hints: hinting::AutoHints,
     syncs: Vec<SyncReport>,
     totals: Totals,

@@ -4,7 +4,7 @@ use super::NamespaceState;
 use crate::core::facts::ServiceFacts;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::rounds::Visit;
-use crate::core::namespace::services::{Compared, Finished, Pass, Queued, Reason};
+use crate::core::namespace::services::{Compared, Finished, Pass, Queued};
 use crate::core::work::TurnBudget;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl NamespaceState {
     fn publish_as(&mut self, id: ServiceId, facts: ServiceFacts) {
         self.services.renumber_ports(id, &facts);
         if facts.foreground && !self.services[id].facts.foreground {
-            self.services.defer(&self.ctx, id, Reason::Going);
+            self.services.defer(&self.ctx, id);
         }
         let old = &self.services[id].facts;
         match (old.is_managed(), facts.is_managed()) {
@@ -140,7 +140,7 @@ impl NamespaceState {
                 let id = self.services.enter(*facts, epoch);
                 self.placement().notify_new_service(id);
                 if managed {
-                    self.services.defer(&self.ctx, id, Reason::New);
+                    self.services.defer(&self.ctx, id);
                     self.placement().start_service(id);
                 }
                 if !managed || custom {

@@ -35,7 +35,7 @@ impl Services {
 
     /// Drops a Service of which nothing is left but its name. Returns its name.
     pub(in crate::core::namespace) fn drop_service(&mut self, id: ServiceId) -> Arc<str> {
-        self.forget_deferral(id);
+        self.deferred.remove(&id);
         self.handovers.remove(&id);
         let service = self.table.remove(id);
         self.resolved
