@@ -5,39 +5,22 @@
 
 use std::process::Command;
 
+const ATTACKS: [&str; 6] = ["none", "collisions", "ports", "services", "mirrored", "backlog"];
+
 #[test]
 fn neighbours_of_a_small_attack_are_served_and_the_lease_is_kept() {
     let output = Command::new(env!("CARGO_BIN_EXE_loadtest"))
         .args(["chaos", "--hostile", "--for=3s", "--scale=0.01", "--limit=3s"])
-        .args([
-            "--only=none",
-            "--only=ports",
-            "--only=matches",
-            "--only=mirrored",
-            "--only=backlog",
-        ])
-        .args([
-            "--only=annotated",
-            "--only=replaced",
-            "--only=subsets",
-            "--only=all",
-        ])
+        .args(ATTACKS.map(|attack| format!("--only={attack}")))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success());
-    for attack in [
-        "none ",
-        "ports ",
-        "matches ",
-        "mirrored ",
-        "backlog ",
-        "annotated ",
-        "replaced ",
-        "subsets ",
-        "all ",
-    ] {
-        assert!(text.lines().any(|line| line.starts_with(attack)), "{attack}");
+    for attack in ATTACKS {
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("{attack} "))),
+            "{attack}"
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! The meter of the time and requests that the controller has spent until a moment. A busy machine makes everything
 //! take longer by the clock on the wall; it makes the controller use no more processor time, and send no more requests.
 
-use super::kinds;
 use crate::process::Usage;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,11 +16,8 @@ pub(super) struct Meter {
     /// The controller's process; 0 until there is one.
     pid: AtomicI32,
     requests: AtomicU64,
-    /// Flips of neighbours that the controller was told of.
+    /// Flips of neighbours.
     flips: AtomicU64,
-    /// Requests for objects in the attacker's namespaces: those that read one, and those that write.
-    reads: AtomicU64,
-    writes: AtomicU64,
 }
 
 /// A moment by four clocks.
@@ -30,24 +26,13 @@ pub(super) struct Moment {
     pub(super) wall: Instant,
     /// The controller's processor time, as a time since the beginning.
     pub(super) cpu: Instant,
-    /// A millisecond for each request of the controller.
+    /// A millisecond for each write of the controller.
     pub(super) requests: Instant,
-    /// A millisecond for each flip of a neighbour that the controller was told of.
+    /// A millisecond for each flip of a neighbour.
     pub(super) flips: Instant,
 }
 
 impl Moment {
-    /// The same time by each clock.
-    #[cfg(test)]
-    pub(super) fn all(at: Instant) -> Self {
-        Self {
-            wall: at,
-            cpu: at,
-            requests: at,
-            flips: at,
-        }
-    }
-
     pub(super) fn clocks(self) -> [Instant; 4] {
         [self.wall, self.cpu, self.requests, self.flips]
     }
@@ -60,8 +45,6 @@ impl Meter {
             pid: AtomicI32::new(0),
             requests: AtomicU64::new(0),
             flips: AtomicU64::new(0),
-            reads: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
         }
     }
 
@@ -70,52 +53,26 @@ impl Meter {
         self.pid.store(pid, Ordering::Relaxed);
     }
 
-    /// The controller has sent a request.
-    pub(super) fn count(&self, method: &str, path: &str) {
+    /// The controller has sent a request that writes.
+    pub(super) fn count(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if !kinds::is_of_attacker(path) {
-            return;
-        }
-        match method {
-            "GET" => self.reads.fetch_add(1, Ordering::Relaxed),
-            _ => self.writes.fetch_add(1, Ordering::Relaxed),
-        };
     }
 
-    /// The controller is told of a neighbour's flip.
+    /// A neighbour has flipped.
     pub(super) fn count_flip(&self) {
         self.flips.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns how many flips of neighbours the controller was told of.
-    pub(super) fn flips(&self) -> u64 {
-        self.flips.load(Ordering::Relaxed)
-    }
-
-    /// Forgets the flips, and which requests were sent for the attacker's objects.
-    pub(super) fn clear(&self) {
-        self.flips.store(0, Ordering::Relaxed);
-        self.reads.store(0, Ordering::Relaxed);
-        self.writes.store(0, Ordering::Relaxed);
-    }
-
-    /// Requests that read an attacker's object, and that write one.
-    pub(super) fn of_attacker(&self) -> (u64, u64) {
-        (
-            self.reads.load(Ordering::Relaxed),
-            self.writes.load(Ordering::Relaxed),
-        )
     }
 
     /// The moment that it is by the clock on the wall.
     pub(super) fn moment(&self, wall: Instant) -> Moment {
         let cpu = Usage::precise_cpu(self.pid.load(Ordering::Relaxed)).unwrap_or_default();
-        let requests = self.requests.load(Ordering::Relaxed) as u32;
+        let [requests, flips] =
+            [&self.requests, &self.flips].map(|count| count.load(Ordering::Relaxed) as u32);
         Moment {
             wall,
             cpu: self.base + cpu,
             requests: self.base + EACH * requests,
-            flips: self.base + EACH * self.flips() as u32,
+            flips: self.base + EACH * flips,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Namespaces that behave, and a probe of the server.
 
+use super::delays::Delays;
 use super::{START_LIMIT, objects};
 use crate::api::Http;
 use crate::observe::latencies::Latencies;
@@ -29,8 +30,6 @@ const FLIPPED: u64 = 80;
 /// Between two writes of the probe.
 const PROBE: Duration = Duration::from_millis(50);
 const SERVICE: &str = "svc";
-/// The beginning of their names.
-pub(super) const NAMESPACE: &str = "neighbour-";
 
 /// Namespaces with a Service and its pods each.
 pub(super) struct Neighbours {
@@ -52,11 +51,6 @@ impl<T> Going<T> {
 
 fn namespace(number: usize) -> String {
     format!("neighbour-{number}")
-}
-
-/// The number of a pod of that name.
-pub(super) fn pod_of(name: &str) -> Option<PodNumber> {
-    name.strip_prefix("pod-")?.parse().ok()
 }
 
 /// The set that a slice with this path belongs to.
@@ -140,10 +134,11 @@ impl Neighbours {
 
     /// Flips a pod after the other, whether the last ones are published or not, of all namespaces in turn or of `one` alone.
     /// How many, in the end.
-    pub(super) fn flip(self: &Arc<Self>, seen: &Arc<Seen>, one: bool) -> Going<u64> {
+    pub(super) fn flip(self: &Arc<Self>, seen: &Arc<Seen>, delays: &Arc<Delays>, one: bool) -> Going<u64> {
         let apart = if one { NAMESPACES } else { 1 };
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, neighbours, seen) = (Arc::clone(&stop), Arc::clone(self), Arc::clone(seen));
+        let (stopped, neighbours) = (Arc::clone(&stop), Arc::clone(self));
+        let (seen, delays) = (Arc::clone(seen), Arc::clone(delays));
         let task = tokio::spawn(async move {
             let mut flips = 0u64;
             let mut under_way = JoinSet::new();
@@ -153,8 +148,9 @@ impl Neighbours {
                 tick.tick().await;
                 let (pod, round) = ((flips % FLIPPED) as usize * apart, flips / FLIPPED);
                 flips += 1;
-                let (neighbours, seen) = (Arc::clone(&neighbours), Arc::clone(&seen));
-                under_way.spawn(async move { neighbours.flip_pod(&seen, pod, round).await });
+                let (neighbours, seen, delays) =
+                    (Arc::clone(&neighbours), Arc::clone(&seen), Arc::clone(&delays));
+                under_way.spawn(async move { neighbours.flip_pod(&seen, &delays, pod, round).await });
                 while let Some(done) = under_way.try_join_next() {
                     done??;
                 }
@@ -167,11 +163,13 @@ impl Neighbours {
         Going { task, stop }
     }
 
-    async fn flip_pod(&self, seen: &Seen, pod: usize, round: u64) -> anyhow::Result<()> {
+    async fn flip_pod(&self, seen: &Seen, delays: &Delays, pod: usize, round: u64) -> anyhow::Result<()> {
         let ready = round % 2 == 1;
         let change = announce(&mut seen.slices.lock(), pod as PodNumber, ready);
+        let flip = delays.announce(pod as PodNumber, ready);
         let status = objects::status(pod_ip(pod as u32, Family::V4), ready, 10 + round);
         self.http.patch(&status_path(pod), &status).await?;
+        delays.answered(&flip);
         seen.slices.lock().answered(&change, Instant::now());
         Ok(())
     }
