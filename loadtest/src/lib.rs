@@ -33,4 +33,5 @@ pub mod run;
 pub mod serve;
 mod settle;
 mod target;
+mod wait;
 mod watchers;

@@ -18,7 +18,6 @@ mod plane;
 mod relay;
 mod render;
 mod table;
-mod wait;
 mod workplace;
 
 use self::folder::{Folder, Program};

@@ -1,7 +1,7 @@
 //! Objects of the repository's manifests, and how they get into a cluster.
 
-use super::wait::until;
 use crate::api::{self, Http};
+use crate::wait::until;
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::HashMap;

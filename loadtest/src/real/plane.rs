@@ -9,11 +9,11 @@
 
 use super::folder::{Folder, Program};
 use super::identity::{Account, Identity};
-use super::wait::until;
 use super::workplace::{TemporaryFolder, copy_folder, free_ports};
 use crate::api::Http;
 use crate::process::{Log, Process};
 use crate::target::Target;
+use crate::wait::until;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

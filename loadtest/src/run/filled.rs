@@ -8,6 +8,7 @@ use crate::api::Http;
 use crate::observe::watch::{OutputWatch, Scope};
 use crate::oracle;
 use crate::report::model::Report;
+use crate::wait::until;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use parking_lot::Mutex;
@@ -15,11 +16,10 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// The changes that are made while something else happens come in rounds of this length.
 const ROUND: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A filled cluster. Its objects stay there.
 pub(crate) struct Filled {
@@ -119,17 +119,13 @@ impl Filled {
         let session = self.session().await?;
         let label = self.world.lock().label();
         let start = Instant::now();
-        loop {
-            let report = oracle::check_labelled(&session.watching, &session.options(), &label).await;
-            let waited = Instant::now().saturating_duration_since(start);
-            match report {
-                Ok(report) if report.is_correct() => return Ok(waited),
-                Ok(report) => ensure!(waited < limit, "not right within {limit:?}: {report:.10}"),
-                Err(error) if waited >= limit => return Err(error),
-                Err(_) => {}
-            }
-            sleep(LOOK).await;
-        }
+        until("all is right", limit, async || {
+            let report = oracle::check_labelled(&session.watching, &session.options(), &label).await?;
+            ensure!(report.is_correct(), "{report:.10}");
+            Ok(())
+        })
+        .await?;
+        Ok(Instant::now().saturating_duration_since(start))
     }
 
     async fn session(&self) -> anyhow::Result<Session<'_>> {

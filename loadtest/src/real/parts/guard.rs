@@ -8,7 +8,7 @@ use crate::real::cluster::{Cluster, UPSTREAM};
 use crate::real::manifests::{Applier, documents};
 use crate::real::render::{flags, kustomize};
 use crate::real::table::Outcome;
-use crate::real::wait::until;
+use crate::wait::until;
 use anyhow::{Context, ensure};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};

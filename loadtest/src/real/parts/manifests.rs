@@ -8,7 +8,7 @@ use crate::real::cluster::{Cluster, Endpointd, UPSTREAM};
 use crate::real::manifests::Applier;
 use crate::real::render::{Rendered, charts, flags, overlays};
 use crate::real::table::Outcome;
-use crate::real::wait::until;
+use crate::wait::until;
 use anyhow::{Context, bail, ensure};
 use futures::future::try_join_all;
 use rustix::process::Signal;

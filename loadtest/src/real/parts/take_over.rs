@@ -4,7 +4,7 @@ use super::{SIZES, Work, filled};
 use crate::figures::time;
 use crate::real::cluster::{Cluster, Endpointd};
 use crate::real::table::Outcome;
-use crate::real::wait::until;
+use crate::wait::until;
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
 use std::time::Duration;
