@@ -275,28 +275,6 @@ fn processes_that_do_not_end_when_asked_are_killed() {
     assert_eq!(stand_ins.left(), BTreeSet::new());
 }
 
-/// The folder is named by a flag or by the environment.
-#[test]
-fn the_folder_is_found_in_the_environment() {
-    let stand_ins = StandIns::new("environment");
-    fs::remove_file(stand_ins.0.join("etcd")).unwrap();
-    let run = |bin: Option<&Path>| {
-        let mut command = Command::new(LOADTEST);
-        command
-            .args(["real", "control-plane", "--out"])
-            .arg(stand_ins.0.join("out"));
-        command.env_remove("KUBE_BIN");
-        if let Some(bin) = bin {
-            command.env("KUBE_BIN", bin);
-        }
-        command.output().unwrap()
-    };
-    assert_eq!(run(Some(&stand_ins.0)).status.code(), Some(0));
-    let without = run(None);
-    assert_eq!(without.status.code(), Some(2), "{}", text(&without).1);
-    assert!(text(&without).1.contains("--bin"), "{}", text(&without).1);
-}
-
 /// A folder of scenarios: those of these names, with the configuration of the last one and a state of the first one spoilt, or
 /// not.
 fn scenarios(stand_ins: &StandIns, names: &[&str], spoilt: bool) -> PathBuf {
@@ -394,17 +372,5 @@ async fn both_delays_of_each_write_and_their_difference_are_shown() {
     assert!(
         row.contains("| 0 | not known, ") && !row.contains("none"),
         "{row}"
-    );
-}
-
-#[test]
-fn sandboxes_need_the_controller_that_endpointd_is_compared_with() {
-    let stand_ins = StandIns::new("sandbox");
-    let output = stand_ins.real(&["sandbox"]).output().unwrap();
-    let (out, err) = text(&output);
-    assert!(out.contains("sandbox  skipped"), "{out}{err}");
-    assert!(
-        out.contains("there is no kube-controller-manager in the folder"),
-        "{out}"
     );
 }

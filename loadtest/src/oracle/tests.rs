@@ -4,7 +4,6 @@ mod endpoints;
 mod hints;
 mod kept;
 mod nodes;
-mod pods;
 mod slices;
 mod truncation;
 mod worlds;

@@ -86,27 +86,3 @@ pub(super) fn table(rows: &[Row]) -> String {
     let _ = writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped");
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_part_has_a_line_and_the_last_one_counts() {
-        let row = |part: &str, outcome| Row {
-            part: part.to_owned(),
-            took: Duration::from_secs(3),
-            outcome,
-        };
-        let table = table(&[
-            row("scenarios", Outcome::passed("114 of 114")),
-            row("load", Outcome::failed("no\ndetails")),
-            row("guard", Outcome::skipped("no kubectl")),
-        ]);
-        assert_eq!(
-            table,
-            "scenarios  passed     3.00 s  114 of 114\nload       FAILED     3.00 s  no\n\
-             guard      skipped            no kubectl\n1 passed, 1 failed, 1 skipped\n"
-        );
-    }
-}

@@ -90,13 +90,4 @@ mod tests {
         drop(folder);
         assert_eq!((copied.as_str(), path.exists()), ("content", false));
     }
-
-    #[test]
-    fn ports_differ_and_can_be_listened_on() {
-        let ports: [u16; 3] = free_ports().unwrap();
-        assert!(ports[0] != ports[1] && ports[1] != ports[2] && ports[0] != ports[2]);
-        for port in ports {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-        }
-    }
 }

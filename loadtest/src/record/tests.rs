@@ -7,7 +7,6 @@ use endpointd::actors::writer::Pacing;
 use endpointd::cluster::connect::Clients;
 use endpointd::core::namespace::Settings;
 use endpointd::ops::run;
-use futures::channel::mpsc;
 use futures::{StreamExt, stream};
 use kube::Client;
 use memory_apiserver::{Fault, FaultPlan, Handle, Latency, Rule, Stage, Verb};
@@ -68,19 +67,10 @@ impl Cluster {
 
     /// Runs the command on this cluster until it ends, or until `stop` does: how it ended, and what it printed.
     async fn record(&self, args: &[&str], stop: impl Future<Output = ()>) -> (anyhow::Result<Ended>, String) {
-        self.record_until(args, stream::once(stop).chain(stream::pending()).boxed_local())
-            .await
-    }
-
-    /// The same, with a stop for each item.
-    async fn record_until(
-        &self,
-        args: &[&str],
-        mut stops: impl futures::Stream<Item = ()> + Unpin,
-    ) -> (anyhow::Result<Ended>, String) {
         let url = self.server.url();
         let common = ["record", "--quiet=500ms", "--server", &*url];
         let args = Cli::try_parse_from(common.iter().chain(args)).unwrap().args;
+        let mut stops = stream::once(stop).chain(stream::pending()).boxed_local();
         let mut out = Vec::new();
         let ended = match Job::prepare(&args).await {
             Ok(mut job) => job.record(&mut stops, &mut out).await,
@@ -360,53 +350,6 @@ async fn what_another_creates_meanwhile_is_not_deleted() {
         "Node/n1".to_owned(),
     );
     cluster.has_only(&expected).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_cleanup_is_stopped_by_the_second_wish_to_stop_only() {
-    let cluster = Cluster::start(true, 100).await;
-    let before = cluster.objects().await;
-    let scenario = unrecorded("basic");
-    let service = scenario["steps"][0]["do"].as_array().unwrap().iter();
-    let mut service = service.filter(|operation| operation["create"]["kind"] == "Service");
-    let service = service.next().unwrap()["create"]["metadata"]["name"]
-        .as_str()
-        .unwrap();
-    let file = Scratch::new("cleanup", &scenario);
-    let args = [file.path()];
-    // A finalizer of another client on the Service holds the cleanup up until it is taken off.
-    let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
-    for stops in [1, 2] {
-        let (stop, stopped) = mpsc::unbounded();
-        let user = async {
-            cluster.until("Service", "g-basic", service, |_| true).await;
-            let hold = held(json!(["example.com/hold"]));
-            cluster
-                .api
-                .patch("Service", "g-basic", service, None, &hold)
-                .await
-                .unwrap();
-            let is_going = |it: &Value| it["metadata"]["deletionTimestamp"].is_string();
-            cluster.until("Service", "g-basic", service, is_going).await;
-            for _ in 0..stops {
-                stop.unbounded_send(()).unwrap();
-            }
-            sleep(Duration::from_millis(500)).await;
-            let release = held(Value::Null);
-            cluster
-                .api
-                .patch("Service", "g-basic", service, None, &release)
-                .await
-                .unwrap();
-        };
-        let ((ended, out), ()) = tokio::join!(cluster.record_until(&args, stopped), user);
-        assert_eq!((ended.unwrap(), &*out), (Ended::Interrupted, ""));
-        if stops == 1 {
-            cluster.has_only(&before).await;
-        } else {
-            assert!(cluster.objects().await.contains(&"Namespace/g-basic".to_owned()));
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -171,8 +171,6 @@ fn metrics_url(text: &str) -> Result<http::Uri, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::phase::Profile;
-    use clap::ValueEnum;
 
     #[test]
     fn a_run_has_a_name_that_fits_in_other_names() {
@@ -181,34 +179,6 @@ mod tests {
         }
         for name in ["", "-a", "a-", "A", "a.b", "a_b", "abcdefghijklmnopqrstu"] {
             assert!(run_name(name).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_help_names_all_profiles() {
-        let command = <Args as clap::Args>::augment_args(clap::Command::new("run"));
-        let help = command
-            .get_arguments()
-            .find(|argument| argument.get_id() == "source");
-        let help = help.unwrap().get_help().unwrap().to_string();
-        let (_, listed) = help.split_once('(').unwrap();
-        let (listed, _) = listed.split_once(')').unwrap();
-        let listed: Vec<&str> = listed
-            .split([',', ' '])
-            .filter(|word| !matches!(*word, "" | "or"))
-            .collect();
-        let profiles = Profile::value_variants().iter().map(ToString::to_string);
-        let (mut listed, mut profiles) = (listed, profiles.collect::<Vec<_>>());
-        listed.sort_unstable();
-        profiles.sort_unstable();
-        assert_eq!(listed, profiles);
-    }
-
-    #[test]
-    fn metrics_are_read_without_encryption_only() {
-        assert!(metrics_url("http://127.0.0.1:9/metrics").is_ok());
-        for wrong in ["", "/metrics", "127.0.0.1:9", "https://127.0.0.1:9/metrics"] {
-            assert!(metrics_url(wrong).is_err(), "{wrong}");
         }
     }
 }

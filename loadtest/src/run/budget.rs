@@ -320,19 +320,6 @@ mod tests {
     }
 
     #[test]
-    fn latencies_of_no_output_are_those_of_each() {
-        let mut both = report();
-        both.endpoints = Latency {
-            count: 1,
-            p99: 1_000,
-            ..Latency::default()
-        };
-        let both = judged_of("p99=100ms", &both, Outputs::ALL);
-        let both: Vec<_> = both.iter().map(|(figure, _, _, met)| (&**figure, *met)).collect();
-        assert_eq!(both, [("slices.p99", false), ("endpoints.p99", true)]);
-    }
-
-    #[test]
     fn the_median_of_rounds_counts() {
         let round = |p99| {
             let mut round = report();

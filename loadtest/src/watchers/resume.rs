@@ -94,65 +94,28 @@ impl Resumption {
 mod tests {
     use super::*;
 
-    const ENDED: [Outcome; 4] = [
-        Outcome::TimedOut,
-        Outcome::Ended { told: true },
-        Outcome::Ended { told: false },
-        Outcome::Broken,
-    ];
-
-    fn after(relist: bool, outcome: Outcome) -> (Request, Duration) {
-        let mut proxy = Resumption::new(relist);
-        proxy.after(Outcome::Listed, Instant::now(), 0.0);
-        proxy.after(outcome, Instant::now(), 0.0)
-    }
-
     #[test]
-    fn a_watch_that_ended_goes_on_from_its_last_version() {
-        for outcome in ENDED {
-            assert_eq!(after(false, outcome).0, Request::Watch, "{outcome:?}");
-        }
-    }
+    fn each_ending_has_its_next_request_and_only_a_watch_that_ran_goes_on_at_once() {
+        use Request::{List, Watch};
 
-    #[test]
-    fn a_proxy_that_lists_again_does_so_whenever_its_watch_ended() {
-        for outcome in ENDED {
-            assert_eq!(after(true, outcome).0, Request::List, "{outcome:?}");
-        }
-        assert_eq!(
-            after(true, Outcome::Refused).0,
-            Request::Watch,
-            "it had not begun"
-        );
-    }
-
-    #[test]
-    fn all_list_again_when_the_server_has_forgotten_their_version() {
-        for relist in [false, true] {
-            assert_eq!(after(relist, Outcome::Expired), (Request::List, FIRST_PAUSE));
-        }
-    }
-
-    #[test]
-    fn a_request_that_was_refused_is_made_again() {
-        let mut proxy = Resumption::new(false);
-        for outcome in [Outcome::Refused, Outcome::Refused] {
-            assert_eq!(proxy.after(outcome, Instant::now(), 0.0).0, Request::List);
-        }
-        assert_eq!(after(false, Outcome::Refused).0, Request::Watch);
-    }
-
-    #[test]
-    fn only_a_watch_that_ran_goes_on_at_once() {
-        assert_eq!(after(false, Outcome::TimedOut).1, Duration::ZERO);
-        assert_eq!(after(false, Outcome::Ended { told: true }).1, Duration::ZERO);
-        for outcome in [
-            Outcome::Ended { told: false },
-            Outcome::Broken,
-            Outcome::Expired,
-            Outcome::Refused,
+        for (outcome, next, relisting, pause) in [
+            (Outcome::TimedOut, Watch, List, Duration::ZERO),
+            (Outcome::Ended { told: true }, Watch, List, Duration::ZERO),
+            (Outcome::Ended { told: false }, Watch, List, FIRST_PAUSE),
+            (Outcome::Broken, Watch, List, FIRST_PAUSE),
+            (Outcome::Expired, List, List, FIRST_PAUSE),
+            // It had not begun.
+            (Outcome::Refused, Watch, Watch, FIRST_PAUSE),
         ] {
-            assert_eq!(after(false, outcome).1, FIRST_PAUSE, "{outcome:?}");
+            for (relist, next) in [(false, next), (true, relisting)] {
+                let mut proxy = Resumption::new(relist);
+                let refused = proxy.after(Outcome::Refused, Instant::now(), 0.0).0;
+                assert_eq!(refused, List, "nothing was listed yet");
+                let mut proxy = Resumption::new(relist);
+                proxy.after(Outcome::Listed, Instant::now(), 0.0);
+                let found = proxy.after(outcome, Instant::now(), 0.0);
+                assert_eq!(found, (next, pause), "{outcome:?}");
+            }
         }
     }
 

@@ -277,13 +277,4 @@ mod tests {
         matcher.look_at(&mut timeline, 1_000, at(start, 6_001));
         assert_eq!(matcher.latency(1).max, 0);
     }
-
-    #[test]
-    fn a_list_of_an_older_version_takes_nothing_back() {
-        let start = Instant::now();
-        let mut timeline = Timeline::default();
-        timeline.reach(10, start);
-        timeline.reach(7, at(start, 5));
-        assert_eq!((timeline.version(), timeline.reached.len()), (10, 1));
-    }
 }

@@ -103,14 +103,6 @@ fn every_field_of_an_address_is_compared() {
 }
 
 #[test]
-fn a_version_in_the_reference_says_nothing() {
-    let mut cluster = cluster();
-    let address = &mut subset(&mut cluster).addresses.as_mut().unwrap()[0];
-    address.target_ref.as_mut().unwrap().resource_version = Some("7".into());
-    assert_eq!(differences(&cluster), [""; 0]);
-}
-
-#[test]
 fn ready_and_not_ready_addresses_are_told_apart() {
     let mut swapped = cluster();
     let subset = subset(&mut swapped);
@@ -161,26 +153,6 @@ fn ports_are_compared_in_every_field() {
         found[0].starts_with("ns/s [more 8081/TCP] Endpoints address 10.1.0.1 "),
         "{found:?}"
     );
-}
-
-#[test]
-fn how_ports_and_addresses_are_packed_says_nothing() {
-    let mut cluster = cluster();
-    spec(&mut cluster).ports.as_mut().unwrap().push(from_json(
-        json!({ "name": "metrics", "port": 90, "targetPort": 9090 }),
-    ));
-    let (p1, p2) = (address("p1", "10.1.0.1"), address("p2", "10.1.0.2"));
-    let http = json!({ "name": "http", "port": 8080 });
-    let metrics = json!({ "name": "metrics", "port": 9090 });
-    publish(
-        &mut cluster,
-        &json!([
-            { "addresses": [p2], "ports": [metrics, http] },
-            { "addresses": [p1], "ports": [http] },
-            { "addresses": [p1], "ports": [metrics] },
-        ]),
-    );
-    assert_eq!(differences(&cluster), [""; 0]);
 }
 
 #[test]
@@ -248,20 +220,6 @@ fn terminating_pods_are_published_only_where_readiness_does_not_count() {
 }
 
 #[test]
-fn nodes_need_not_be_known() {
-    let mut cluster = cluster();
-    cluster.nodes.clear();
-    assert_eq!(differences(&cluster), [""; 0]);
-    for name in [None, Some(String::new())] {
-        cluster.pods[0].spec.as_mut().unwrap().node_name = name;
-        let expected = "differs in nodeName: expected none, found node";
-        assert_eq!(differences(&cluster), [format!("{P1}: {expected}")]);
-    }
-    subset(&mut cluster).addresses.as_mut().unwrap()[0].node_name = None;
-    assert_eq!(differences(&cluster), [""; 0]);
-}
-
-#[test]
 fn a_hostname_needs_the_service_for_its_subdomain() {
     let mut cluster = cluster();
     let pod = cluster.pods[0].spec.as_mut().unwrap();
@@ -270,66 +228,6 @@ fn a_hostname_needs_the_service_for_its_subdomain() {
     cluster.pods[0].spec.as_mut().unwrap().subdomain = Some("s".into());
     let expected = "differs in hostname: expected h, found none";
     assert_eq!(differences(&cluster), [format!("{P1}: {expected}")]);
-}
-
-#[test]
-fn only_the_first_family_is_published() {
-    let six = || "fd00::a".to_owned();
-    let published = |change: fn(&mut Cluster)| {
-        let mut cluster = cluster();
-        cluster.pods.truncate(1);
-        status(&mut cluster, 0).pod_ips =
-            Some(from_json(json!([{ "ip": "010.1.0.01" }, { "ip": "FD00:0::A" }])));
-        change(&mut cluster);
-        let pods: Vec<&Pod> = cluster.pods.iter().collect();
-        let offers = crate::oracle::endpoints::expected::of_service(&cluster.services[0], &pods);
-        let keys = offers.values().flat_map(BTreeMap::keys).map(ToString::to_string);
-        keys.map(|key| key.split(' ').next().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    let four = || "10.1.0.1".to_owned();
-    assert_eq!(published(|_| {}), [four()]);
-    let v6_first: fn(&mut Cluster) =
-        |cluster| spec(cluster).ip_families = Some(vec!["IPv6".into(), "IPv4".into()]);
-    assert_eq!(published(v6_first), [six()]);
-    let by_cluster_ip: fn(&mut Cluster) = |cluster| {
-        spec(cluster).ip_families = None;
-        spec(cluster).cluster_ip = Some("fd00::1".into());
-    };
-    assert_eq!(published(by_cluster_ip), [six()]);
-    let by_pod: fn(&mut Cluster) = |cluster| {
-        spec(cluster).ip_families = None;
-        spec(cluster).cluster_ip = Some("None".into());
-    };
-    assert_eq!(published(by_pod), [four()]);
-    let by_other_pod: fn(&mut Cluster) = |cluster| {
-        spec(cluster).ip_families = None;
-        spec(cluster).cluster_ip = Some("None".into());
-        status(cluster, 0).pod_ip = Some("fd00::a".into());
-    };
-    assert_eq!(published(by_other_pod), [six()]);
-    let lacking: fn(&mut Cluster) = |cluster| {
-        spec(cluster).ip_families = Some(vec!["IPv6".into()]);
-        status(cluster, 0).pod_ips = Some(from_json(json!([{ "ip": "10.1.0.1" }])));
-    };
-    assert_eq!(published(lacking), [""; 0]);
-}
-
-#[test]
-fn pods_in_the_network_of_their_host_share_an_address() {
-    let mut cluster = cluster();
-    cluster.pods[1] = pod("p2", "10.1.0.1");
-    publish(
-        &mut cluster,
-        &json!([{
-            "addresses": [address("p1", "10.1.0.1"), address("p2", "10.1.0.1")],
-            "ports": http(),
-        }]),
-    );
-    assert_eq!(differences(&cluster), [""; 0]);
-    subset(&mut cluster).addresses.as_mut().unwrap().remove(1);
-    let expected = "ns/s [http 8080/TCP] Endpoints address 10.1.0.1 (UID uid-p2) of Pod ns/p2: missing";
-    assert_eq!(differences(&cluster), [expected]);
 }
 
 #[test]

@@ -309,21 +309,6 @@ fn any_hints_are_right_where_the_zone_of_a_ready_endpoint_is_unknown() {
 }
 
 #[test]
-fn each_family_is_shared_out_for_itself() {
-    let mut cluster = balanced(&[("n1", "z1", &["z1"]), ("n2", "z2", &["z2"])]);
-    spec(&mut cluster).ip_families = Some(vec!["IPv4".into(), "IPv6".into()]);
-    // One of the pods has an IPv6 address, which makes too few endpoints for hints.
-    cluster.pods[0].status.as_mut().unwrap().pod_ips =
-        Some(from_json(json!([{ "ip": "10.1.0.0" }, { "ip": "fd00::1" }])));
-    let mut six = endpoint("p0", "fd00::1");
-    six["nodeName"] = json!("n1");
-    let mut slice = slice("s-6", &http(), &[six]);
-    slice.address_type = "IPv6".into();
-    cluster.slices.push(slice);
-    assert_eq!(differences(&cluster), [""; 0]);
-}
-
-#[test]
 fn the_deprecated_annotation_decides_where_it_stands() {
     const DEPRECATED: &str = "service.kubernetes.io/topology-aware-hints";
     let hinted = || balanced(&[("n1", "z1", &["z1"]), ("n2", "z2", &["z2"])]);
@@ -349,21 +334,4 @@ fn the_deprecated_annotation_decides_where_it_stands() {
     );
     annotate(&mut annotated, (AUTO.0, "AUTO"));
     assert_eq!(differences(&annotated).len(), 2, "a value that means nothing");
-}
-
-#[test]
-fn quantities_are_read_as_the_api_writes_them() {
-    // Half of the CPU each: two endpoints for either, and no more.
-    for cpu in ["4", "4000m", "4.0", "4e0", "0.004k", "4000000u", "4000000000n"] {
-        let mut cluster = balanced(&[
-            ("n1", "z1", &["z1"]),
-            ("n1", "z1", &["z1"]),
-            ("n1", "z1", &["z2"]),
-            ("n2", "z2", &["z2"]),
-        ]);
-        cluster.nodes[1] = node("n2", "z2", cpu);
-        assert_eq!(differences(&cluster), [""; 0], "{cpu}");
-        hint(&mut cluster, 2, &json!({ "forZones": [{ "name": "z1" }] }));
-        assert_eq!(differences(&cluster).len(), 1, "{cpu}");
-    }
 }

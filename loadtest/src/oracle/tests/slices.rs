@@ -2,7 +2,6 @@
 
 use super::*;
 use k8s_openapi::api::discovery::v1::EndpointHints;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 fn differences(cluster: &Cluster) -> Vec<String> {
     lines(&cluster.check(&options(Outputs::SLICES)))
@@ -215,27 +214,6 @@ fn a_service_with_endpoints_has_no_empty_slice_of_other_ports() {
         "ns/s IPv4 slice s-2: unexpected: a needless placeholder",
     ];
     assert_eq!(differences(&cluster), expected);
-}
-
-/// Another client has emptied it, or made it so: upstream leaves it for the next endpoints.
-#[test]
-fn an_empty_slice_may_stay_beside_those_of_its_ports() {
-    let mut cluster = cluster();
-    cluster.slices.push(slice("s-2", &http(), &[]));
-    assert_eq!(differences(&cluster), [""; 0]);
-}
-
-/// As upstream leaves it, when more endpoints come at once than the slice of none could take.
-#[test]
-fn an_empty_slice_may_stay_beside_those_of_pods_without_the_ports() {
-    let mut cluster = cluster();
-    let ports = spec(&mut cluster).ports.as_mut().unwrap();
-    ports[0].target_port = Some(IntOrString::String("nobody-has-it".to_owned()));
-    for slice in &mut cluster.slices {
-        slice.ports = None;
-    }
-    cluster.slices.push(slice("s-2", &json!([]), &[]));
-    assert_eq!(differences(&cluster), [""; 0]);
 }
 
 #[test]

@@ -211,16 +211,6 @@ fn only_one_subset_gets_a_part_of_its_part() {
 }
 
 #[test]
-fn a_subset_may_be_left_with_nothing() {
-    // A thousand and one subsets would be needed for a pod each; here the first takes all that there is.
-    let mut pods = pods(1002, 1001);
-    pods[1001].spec.as_mut().unwrap().containers[0].ports =
-        from_json(json!([{ "name": "http", "containerPort": 8000 }]));
-    let subsets = json!([{ "addresses": addresses(0..1000), "ports": http() }]);
-    assert_eq!(differences(&truncated(pods, &subsets)), [""; 0]);
-}
-
-#[test]
 fn ports_of_one_subset_lose_the_same_addresses() {
     let http = json!([{ "name": "http", "port": 8080 }]);
     let extra = json!([{ "name": "extra", "port": 7000 }]);

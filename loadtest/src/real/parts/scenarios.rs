@@ -334,31 +334,6 @@ impl fmt::Display for Contestant {
 mod tests {
     use super::*;
 
-    fn batch(name: &str, files: usize) -> Batch {
-        Batch {
-            name: name.to_owned(),
-            max_endpoints: 100,
-            custom: false,
-            files: (0..files)
-                .map(|number| PathBuf::from(format!("{name}-{number}")))
-                .collect(),
-        }
-    }
-
-    #[test]
-    fn every_scenario_is_dealt_out_once_and_configurations_stay_together() {
-        let dealt = dealt(vec![batch("default", 7), batch("max4", 2)], 3);
-        assert_eq!(dealt.len(), 3);
-        let mut files: Vec<_> = dealt.iter().flatten().flat_map(|batch| &batch.files).collect();
-        files.sort();
-        files.dedup();
-        assert_eq!(files.len(), 9);
-        for batches in &dealt {
-            let names: Vec<&str> = batches.iter().map(|batch| batch.name.as_str()).collect();
-            assert!(names.starts_with(&["default"]) && names.len() <= 2, "{names:?}");
-        }
-    }
-
     #[test]
     fn a_difference_is_counted_and_shown() {
         let played = |name: &str, wrong: Option<&str>| Played {
