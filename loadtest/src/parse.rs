@@ -18,6 +18,23 @@ pub(crate) fn series(page: &str, series: &str) -> Option<f64> {
     value.trim().parse().ok()
 }
 
+/// The series of a metric on a page: their labels, as one text, and their values.
+pub(crate) fn metric<'a>(page: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+    page.lines().filter_map(move |line| {
+        let rest = line.strip_prefix(name)?.strip_prefix('{')?;
+        let (labels, value) = rest.rsplit_once('}')?;
+        Some((labels, value.trim().parse().ok()?))
+    })
+}
+
+/// The value of a label of a series.
+pub(crate) fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    labels.split(',').find_map(|label| {
+        let (key, value) = label.split_once('=')?;
+        (key.trim() == name).then(|| value.trim_matches('"'))
+    })
+}
+
 /// A time of some length, with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time such as 15s, 500ms or 2m".to_owned();

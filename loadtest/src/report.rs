@@ -6,27 +6,21 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod chart;
 pub mod compare;
-mod components;
-mod curves;
 mod figures;
 mod flags;
 pub(crate) mod format;
 pub mod model;
 mod page;
-mod plot;
-mod plots;
 mod runs;
-mod scale;
-mod settings;
 pub(crate) mod spread;
 mod text;
 
-pub(crate) use self::figures::DURATIONS;
-pub(crate) use self::plots::latencies;
+pub(crate) use self::figures::{DURATIONS, latencies};
+use self::runs::Run;
 
 #[cfg(test)]
-#[path = "../tests/page/sample.rs"]
 mod sample;
 
 /// The exit code where a figure is above a limit that the user set.
@@ -54,7 +48,9 @@ pub fn save(report: &Report, dir: &Path) -> anyhow::Result<Saved> {
     let mut json = serde_json::to_vec_pretty(report).context("cannot encode the report")?;
     json.push(b'\n');
     write(&saved.json, &json)?;
-    write(&saved.html, page::of_one(report).as_bytes())?;
+    let run = [Run::alone(report)];
+    let page = page::of(&run, &figures::groups(&run), &[]);
+    write(&saved.html, page.as_bytes())?;
     Ok(saved)
 }
 

@@ -22,7 +22,6 @@ mod objects;
 mod part;
 mod phase;
 mod plan;
-mod received;
 mod record;
 mod repeat;
 mod scrape;

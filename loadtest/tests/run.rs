@@ -4,7 +4,7 @@
     reason = "clippy does not see that helpers of a test are tests"
 )]
 
-use loadtest::report::model::{Course, Report};
+use loadtest::report::model::Report;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -90,11 +90,7 @@ fn steady_flips_are_all_seen_in_slices_and_endpoints() {
         (0, 0),
         "{writes:?}"
     );
-    let written: u64 = writes.over_time.iter().map(|count| count.count).sum();
-    assert_eq!(written, writes.slices.updated + writes.endpoints.updated);
     assert!(writes.slices.bytes > 0 && writes.per_change > 0.0, "{writes:?}");
-    let counted: u64 = report.changes.over_time.iter().map(|count| count.count).sum();
-    assert_eq!(counted, 200);
 }
 
 #[test]
@@ -183,92 +179,10 @@ fn sandboxes_come_and_go_beside_those_that_stay() {
         (slices.created, slices.updated)
     );
     assert!(requests.create >= 240 && requests.all() >= of_slices.all());
-    // The server in memory counts the same requests, which it receives between the readings of the controller's metrics too.
-    let [slices_sent, endpoints_sent] = claims.sent().unwrap();
-    assert!(
-        slices_sent.requests.create >= of_slices.create && slices_sent.requests.update >= of_slices.update,
-        "{slices_sent:?}, {of_slices:?}"
-    );
-    for sent in [slices_sent, endpoints_sent] {
-        let each = sent.bytes.create / sent.requests.create;
-        assert!((100..2_000).contains(&each), "{sent:?}");
-        assert!(
-            (sent.bytes.update > 0) == (sent.requests.update > 0) && sent.bytes.get == 0,
-            "{sent:?}"
-        );
-    }
-    let [ordinary] = &claims.kinds[..] else {
-        panic!("{:?}", claims.kinds)
-    };
-    assert_eq!((ordinary.course, ordinary.made), (Course::Ordinary, 60));
-    for sent in [slices_sent, endpoints_sent] {
-        // Two for each of its two Services.
-        assert!(sent.requests.all() <= 60 * 4, "{ordinary:?}");
-    }
     assert_refused(&["run", "sandbox", "--pods=5"], "give --alive");
     assert_refused(
         &["run", "steady", "--alive=5"],
         "--alive and --cluster-ip mean nothing here",
-    );
-}
-
-#[test]
-fn sandboxes_that_are_late_deleted_early_or_end_gracefully_are_counted_by_themselves() {
-    let report = verified(
-        "sandbox",
-        &[
-            "--alive=20",
-            "--rate=20",
-            "--life=300ms",
-            "--ready-after=100ms",
-            "--others-every=4",
-            "--duration=3s",
-        ],
-    );
-    assert_eq!(report.parameters["others-every"], "4");
-    let claims = report.claims.unwrap();
-    let kinds: Vec<_> = claims
-        .kinds
-        .iter()
-        .map(|kind| {
-            (
-                kind.course,
-                kind.made,
-                kind.slices.requests.all(),
-                kind.endpoints.requests.all(),
-            )
-        })
-        .collect();
-    // The most requests for slices, and for Endpoints, of each.
-    let most = [
-        (Course::Ordinary, 2, 2),
-        // A first slice without an endpoint, the endpoint, and its end; Endpoints lose the address and are deleted.
-        (Course::ReadyLate, 3, 4),
-        (Course::DeletedEarly, 0, 0),
-        // It ends, serves no longer, and is gone; Endpoints do not show pods that end.
-        (Course::EndsGracefully, 4, 3),
-    ];
-    assert_eq!(kinds.len(), most.len(), "{kinds:?}");
-    for ((course, made, slices, endpoints), (expected, of_slices, of_endpoints)) in kinds.iter().zip(most) {
-        assert_eq!(*course, expected);
-        assert!((10..=20).contains(made), "{kinds:?}");
-        // Some are written once more: Endpoints go with their Service while a request for them is under way, and on a busy
-        // machine what should come in time comes late.
-        let races = 10;
-        assert!(
-            *slices <= made * of_slices + races && *endpoints <= made * of_endpoints + races,
-            "{kinds:?}"
-        );
-    }
-    // Those that were deleted early were not shown, unless the machine was late to delete them.
-    assert!((30..=50).contains(&claims.ready.count), "{:?}", claims.ready);
-    assert_refused(
-        &["run", "sandbox", "--others-every=3"],
-        "--others-every is 4 or more",
-    );
-    assert_refused(
-        &["run", "steady", "--others-every=4"],
-        "--others-every means nothing to steady",
     );
 }
 
@@ -340,7 +254,6 @@ fn a_limit_of_writes_is_seen_and_a_missed_budget_is_an_exit_code() {
         throttling.share > 0.3 && throttling.seconds > 1.0,
         "{throttling:?}"
     );
-    assert!(!throttling.over_time.is_empty() && !report.queue.is_empty());
     let judged: Vec<_> = report
         .budgets
         .iter()
@@ -394,6 +307,27 @@ fn a_run_can_be_repeated() {
         assert_eq!(own.slices.p99, round.slices.p99);
         assert!(!own.slices.over_time.is_empty() && round.slices.over_time.is_empty());
     }
+
+    // A comparison of the run with itself finds nothing worse, and one that was not verified fails.
+    let own = std::fs::read_to_string(dir.join("report.json")).unwrap();
+    let wrong = own.replacen("\"verified\": true", "\"verified\": false", 1);
+    let (path, page) = (dir.join("wrong.json"), dir.join("compare.html"));
+    std::fs::write(&path, wrong).unwrap();
+    for (other, code, last) in [
+        (
+            &dir,
+            0,
+            "no figure is worse by more than ×1.2, and none is missing",
+        ),
+        (&path, 3, "failed: B was not verified"),
+    ] {
+        let mut compare = loadtest(&["compare", "--fail-above=1.2", "--out"]);
+        let output = compare.arg(&page).arg(&dir).arg(other).output().unwrap();
+        let out = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{out}");
+        assert_eq!(out.lines().next_back(), Some(last));
+    }
+    assert!(page.exists());
     std::fs::remove_dir_all(dir).unwrap();
 }
 

@@ -1,15 +1,11 @@
 //! Durations that were measured: all of them, and those of each interval.
 
-use crate::report::model::{Bucket, Latency, LatencySample};
+use crate::report::model::{Latency, LatencySample};
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
 /// Latencies are kept to three digits, from microseconds to ten minutes.
 const MAX_MICROS: u64 = 600_000_000;
-/// The upper bound of the first bucket of a report, in microseconds, and by how much each is above the one before.
-const FIRST_BUCKET: u64 = 10;
-const BUCKET_STEP: f64 = 1.2;
-
 /// Measured durations.
 #[derive(Debug)]
 pub(crate) struct Latencies {
@@ -48,7 +44,7 @@ impl Latencies {
         self.over_time.clear();
     }
 
-    /// Ends a part of the run: the figures of those that were measured in it, without their distribution.
+    /// Ends a part of the run: the figures of those that were measured in it.
     pub(crate) fn end_part(&mut self) -> Latency {
         let part = summary(&self.part);
         self.part.reset();
@@ -78,26 +74,9 @@ impl Latencies {
     /// The figures of a report, those apart that only others know.
     pub(crate) fn report(&self) -> Latency {
         Latency {
-            histogram: self.buckets(),
             over_time: self.over_time.clone(),
             ..summary(&self.all)
         }
-    }
-
-    /// Buckets from the first that holds anything to the last.
-    fn buckets(&self) -> Vec<Bucket> {
-        if self.all.is_empty() {
-            return Vec::new();
-        }
-        let steps = self.all.iter_log(FIRST_BUCKET, BUCKET_STEP);
-        let all = steps.map(|step| Bucket {
-            up_to: step.value_iterated_to(),
-            count: step.count_since_last_iteration(),
-        });
-        let mut buckets: Vec<Bucket> = all.skip_while(|bucket| bucket.count == 0).collect();
-        let last = buckets.iter().rposition(|bucket| bucket.count > 0);
-        buckets.truncate(last.map_or(0, |last| last + 1));
-        buckets
     }
 }
 
@@ -117,20 +96,6 @@ fn summary(histogram: &Histogram<u64>) -> Latency {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_hold_everything_that_was_measured() {
-        let mut latencies = Latencies::new();
-        for millis in 1..=1000 {
-            latencies.record(Duration::from_millis(millis));
-        }
-        latencies.record(Duration::ZERO);
-        let report = latencies.report();
-        let total: u64 = report.histogram.iter().map(|bucket| bucket.count).sum();
-        assert_eq!((report.count, total), (1001, 1001));
-        assert!(report.histogram.is_sorted_by_key(|bucket| bucket.up_to));
-        assert!(report.p50.abs_diff(500_000) < 1_000 && report.p99.abs_diff(990_000) < 1_000);
-    }
 
     #[test]
     fn each_interval_stands_for_itself() {

@@ -3,7 +3,7 @@
 pub(super) mod claims;
 pub(super) mod watchers;
 
-use super::model::{Budget, Latency, Process, Report, WriteCounts};
+use super::model::{Latency, Process, Report, WriteCounts};
 use super::runs::Run;
 use super::spread::{ENOUGH, Spread};
 use super::{flags, format};
@@ -216,15 +216,76 @@ pub(super) fn of_process(process: &Process) -> [String; 5] {
     })
 }
 
-/// The share of the time in which the controller's own limits held back writes, if that is worth a word. None where it is
-/// not known.
-pub(super) fn throttled(report: &Report) -> Option<Throttled> {
-    let throttling = report.throttling.as_ref()?;
-    Some(match throttling.share {
-        share if share >= THROTTLED => Throttled::For(share),
-        share if share > 0.0 => Throttled::Hardly(share),
-        _ => Throttled::Never,
-    })
+/// The latencies of a report, with their names.
+pub(crate) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
+    let mut latencies = vec![("Slices", &report.slices), ("Endpoints", &report.endpoints)];
+    if let Some(watchers) = &report.watchers {
+        latencies.push(("Watchers", &watchers.latency));
+    }
+    if let Some(claims) = &report.claims {
+        latencies.extend([("Ready", &claims.ready), ("Gone", &claims.gone)]);
+    }
+    latencies.push(("Generator lag", &report.generator_lag));
+    latencies
+}
+
+/// How good something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mood {
+    Good,
+    Doubtful,
+    Bad,
+}
+
+// === impl Mood ===
+
+impl Mood {
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Doubtful => "doubtful",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// How a run ended, in words that are in capitals where something is wrong.
+pub(super) fn verdict(report: &Report) -> Vec<(Mood, String)> {
+    let word = |is_good: bool, good: &str, otherwise: Mood, wrong: &str| {
+        let (mood, text) = if is_good {
+            (Mood::Good, good)
+        } else {
+            (otherwise, wrong)
+        };
+        (mood, text.to_owned())
+    };
+    let verdict = &report.verdict;
+    let mut words = vec![
+        word(verdict.verified, "verified", Mood::Bad, "NOT VERIFIED"),
+        word(
+            verdict.generator_kept_up,
+            "generator kept up",
+            Mood::Doubtful,
+            "GENERATOR LAGGED",
+        ),
+    ];
+    if let Some(throttling) = &report.throttling {
+        let share = format!("THROTTLED {} OF THE TIME", format::percent(throttling.share));
+        let is_free = !is_throttled(report);
+        let free = if throttling.share > 0.0 {
+            "hardly throttled"
+        } else {
+            "not throttled"
+        };
+        words.push(word(is_free, free, Mood::Doubtful, &share));
+    }
+    words
+}
+
+/// Whether the controller's own limits held back writes for long enough to be seen in the figures.
+pub(super) fn is_throttled(report: &Report) -> bool {
+    let throttling = report.throttling.as_ref();
+    throttling.is_some_and(|throttling| throttling.share >= THROTTLED)
 }
 
 /// Returns advice about a controller whose own limits hold back writes.
@@ -255,23 +316,6 @@ pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
         noise::P90,
         noise::TAIL
     )
-}
-
-/// Whether the controller's own limits held back writes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Throttled {
-    /// Not at all.
-    Never,
-    /// For this share of the time, which is not enough to be seen in the figures.
-    Hardly(f64),
-    /// For this share of the time.
-    For(f64),
-}
-
-/// The budget of a figure that is above it.
-pub(super) fn missed<'a>(report: &'a Report, figure: &str) -> Option<&'a Budget> {
-    let mut missed = report.budgets.iter().filter(|budget| !budget.met);
-    missed.find(|budget| budget.figure == figure)
 }
 
 // === impl Figure ===
@@ -322,15 +366,6 @@ impl Figure {
     }
 }
 
-// === impl Standing ===
-
-impl Standing {
-    /// The ratio as text; nothing if there is none.
-    pub(super) fn text(self) -> String {
-        self.ratio.map(format::ratio).unwrap_or_default()
-    }
-}
-
 /// All figures that at least one of the runs has.
 pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     let reports: Vec<&Report> = runs.iter().map(|run| &*run.report).collect();
@@ -353,9 +388,8 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
         }),
         group("Sandboxes", &reports, &claims::FIGURES),
         work(&reports),
-        processes(&reports),
     ];
-    groups.extend(each_process(&reports));
+    groups.extend(processes(&reports));
     groups.push(group("Starts", &reports, &STARTS));
     for group in &mut groups {
         group
@@ -415,7 +449,7 @@ pub(super) fn failures(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Failur
 }
 
 /// Returns for how many seconds writes waited for the sake of clients that watch.
-pub(super) fn held_back_for_watchers(report: &Report) -> Option<f64> {
+fn held_back_for_watchers(report: &Report) -> Option<f64> {
     let fan_out = report.fan_out?;
     Some(fan_out.held_back_by_echoes + fan_out.held_back_by_watchers)
 }
@@ -423,7 +457,7 @@ pub(super) fn held_back_for_watchers(report: &Report) -> Option<f64> {
 fn work(reports: &[&Report]) -> Group {
     type Value = fn(&Report) -> Option<f64>;
     let mut work = group("Changes and writes", reports, &WORK);
-    let held_back = |report: &&Report| matches!(throttled(report), Some(Throttled::For(_)));
+    let held_back = |report: &&Report| is_throttled(report);
     for figure in &mut work.figures {
         if SHRUNK_BY_LIMITS.contains(&&*figure.name) {
             figure.shrunk = reports.iter().map(held_back).collect();
@@ -542,58 +576,29 @@ fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> Option<&Latency>
     }
 }
 
-/// A figure of all processes of a run, added up; none where that of one is not known, or where there are none.
-pub(super) fn of_processes(report: &Report, figure: impl Fn(&Process) -> f64) -> Option<f64> {
-    let figures = report.processes.iter().map(|process| process.used(&figure));
-    figures
-        .sum::<Option<f64>>()
-        .filter(|_| !report.processes.is_empty())
-}
-
-/// The processes of each run added up: controllers differ in how many they are.
-fn processes(reports: &[&Report]) -> Group {
-    let figures = PROCESS.into_iter().map(|(name, noise, format, value)| {
-        used(reports, name, noise, format, |report| of_processes(report, value))
-    });
-    Group {
-        title: "Processes, added up".to_owned(),
-        figures: figures.collect(),
-    }
-}
-
-/// Each process by its name, where every run has the same ones and there is more than one.
-fn each_process(reports: &[&Report]) -> Vec<Group> {
-    let names = |report: &Report| -> Vec<String> {
-        let mut names: Vec<String> = report
-            .processes
+/// The processes of each run in their order, of which the first is the controller.
+fn processes(reports: &[&Report]) -> impl Iterator<Item = Group> {
+    let most = reports.iter().map(|report| report.processes.len()).max();
+    (0..most.unwrap_or(0)).map(|at| {
+        let mut names: Vec<&str> = reports
             .iter()
-            .map(|process| process.name.clone())
+            .filter_map(|report| Some(report.processes.get(at)?.name.as_str()))
             .collect();
-        names.sort();
-        names
-    };
-    let first = names(reports[0]);
-    let distinct = first.windows(2).all(|pair| pair[0] != pair[1]);
-    if first.len() < 2 || !distinct || reports.iter().any(|report| names(report) != first) {
-        return Vec::new();
-    }
-    let group = |name: String| {
-        let figures = PROCESS.into_iter().map(|(title, noise, format, value)| {
-            used(reports, title, noise, format, |report| {
-                let mut processes = report.processes.iter();
-                processes.find(|process| process.name == name)?.used(value)
+        names.dedup();
+        let figures = PROCESS.into_iter().map(|(name, noise, format, value)| {
+            used(reports, name, noise, format, |report| {
+                report.processes.get(at)?.used(value)
             })
         });
         Group {
+            title: names.join(" / "),
             figures: figures.collect(),
-            title: name.clone(),
         }
-    };
-    first.into_iter().map(group).collect()
+    })
 }
 
 /// The longest time that a restart left no controller to write, in seconds.
-pub(super) fn longest_gap(report: &Report) -> Option<f64> {
+fn longest_gap(report: &Report) -> Option<f64> {
     let gaps = report
         .restarts
         .iter()

@@ -21,36 +21,3 @@ pub(super) fn of(report: &Report) -> Option<BTreeMap<&str, Option<&str>>> {
     }
     Some(flags)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_may_be_a_word_of_its_own_and_the_last_one_counts() {
-        let given = |words: &[&str]| {
-            let report = Report {
-                flags: Some(words.iter().map(|&word| word.to_owned()).collect()),
-                ..Report::default()
-            };
-            let flags = of(&report).unwrap();
-            let flag = |(name, value): (&str, Option<&str>)| format!("{name} {}", value.unwrap_or("-"));
-            flags.into_iter().map(flag).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            given(&[
-                "run",
-                "--kube-api-qps",
-                "100",
-                "--leader-elect",
-                "-v",
-                "2",
-                "--x=y=z"
-            ]),
-            ["--kube-api-qps 100", "--leader-elect -", "--x y=z", "-v 2"]
-        );
-        assert_eq!(given(&["--a=1", "--a", "2"]), ["--a 2"]);
-        assert_eq!(given(&["--a", "1", "--a=2"]), ["--a 2"]);
-        assert_eq!(of(&Report::default()), None);
-    }
-}

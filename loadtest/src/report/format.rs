@@ -138,33 +138,14 @@ pub(super) fn ratio(value: f64) -> String {
     if value == 0.0 {
         return "×0".to_owned();
     }
-    let magnitude = magnitude(value.abs());
-    if !(-4..6).contains(&magnitude) {
+    let power = magnitude(value.abs());
+    if !(-4..6).contains(&power) {
         return format!("×{value:.0e}");
     }
-    let scale = 10_f64.powi(1 - magnitude);
+    let scale = 10_f64.powi(1 - power);
     let rounded = (value * scale).round() / scale;
-    let decimals = (1 - self::magnitude(rounded)).clamp(0, 6) as usize;
+    let decimals = (1 - magnitude(rounded)).clamp(0, 6) as usize;
     format!("×{}", group(&format!("{rounded:.decimals$}")))
-}
-
-/// A moment of a run.
-pub(super) fn moment(seconds: f64) -> String {
-    if !seconds.is_finite() {
-        return NONE.to_owned();
-    }
-    let tenths = (seconds * 10.0).round();
-    if tenths.abs() < 1_800.0 {
-        return format!("{:.1} s", tenths / 10.0 + 0.0);
-    }
-    let whole = seconds.abs().floor() as u64;
-    let (hours, minutes, rest) = (whole / 3_600, whole / 60 % 60, whole % 60);
-    let sign = if seconds < 0.0 { "-" } else { "" };
-    if hours == 0 {
-        format!("{sign}{minutes}:{rest:02} min")
-    } else {
-        format!("{sign}{hours}:{minutes:02}:{rest:02} h")
-    }
 }
 
 /// A date and time to the minute; text that is not in the form of RFC 3339 is left as it is.
@@ -179,12 +160,6 @@ pub(super) fn date(text: &str) -> String {
 pub(crate) fn plural(count: u64, noun: &str) -> String {
     let end = if count == 1 { "" } else { "s" };
     format!("{} {noun}{end}", number(count))
-}
-
-/// A value of an axis: as many digits as it has, and no more.
-pub(super) fn plain(value: f64) -> String {
-    let value = (value * 1e9).round() / 1e9;
-    signed(value, |size| group(&size.to_string()))
 }
 
 /// Text for a terminal: what would move its cursor or colour it is taken out.
@@ -211,7 +186,7 @@ fn signed(value: f64, text: impl FnOnce(f64) -> String) -> String {
 }
 
 /// The power of ten of the first digit.
-pub(super) fn magnitude(size: f64) -> i32 {
+fn magnitude(size: f64) -> i32 {
     if size > 0.0 {
         size.log10().floor() as i32
     } else {
@@ -234,94 +209,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_apart() {
-        assert_eq!(number(0), "0");
-        assert_eq!(number(999), "999");
-        assert_eq!(number(12_345), "12,345");
-        assert_eq!(number(u64::MAX), "18,446,744,073,709,551,615");
-        assert_eq!(whole(-1_234.4), "-1,234");
-        assert_eq!(whole(1.844e19), "1.84e19");
-    }
-
-    #[test]
-    fn figures_have_three_digits() {
-        assert_eq!(figure(0.0), "0");
-        assert_eq!(figure(0.012_345), "0.0123");
-        assert_eq!(figure(0.000_000_1), "0.00000");
-        assert_eq!(figure(1.0), "1.00");
-        assert_eq!(figure(9.996), "10.0");
-        assert_eq!(figure(99.96), "100");
-        assert_eq!(figure(12_345.6), "12,346");
-        assert_eq!(figure(-2.5), "-2.50");
-        assert_eq!(figure(f64::NAN), NONE);
-        assert_eq!(figure(f64::INFINITY), NONE);
-    }
-
-    #[test]
-    fn durations_have_the_unit_that_suits() {
-        assert_eq!(micros(0.0), "0 µs");
-        assert_eq!(micros(7.0), "7 µs");
-        assert_eq!(micros(85.24), "85.2 µs");
-        assert_eq!(micros(999.0), "999 µs");
-        assert_eq!(micros(999.7), "1.00 ms");
-        assert_eq!(micros(1_234.0), "1.23 ms");
-        assert_eq!(micros(999_999.0), "1,000 ms");
-        assert_eq!(micros(2_500_000.0), "2.50 s");
-        assert_eq!(micros(1.5e9), "25.0 min");
-        assert_eq!(micros(7.5e9), "2.08 h");
-        assert_eq!(micros(3.6e11), "4.17 d");
-        assert_eq!(micros(u64::MAX as f64), "584,542 y");
-        assert_eq!(micros(f64::NAN), NONE);
-        assert_eq!(seconds(0.04), "40.0 ms");
-    }
-
-    #[test]
-    fn sizes_have_the_unit_that_suits() {
-        assert_eq!(bytes(0.0), "0 B");
-        assert_eq!(bytes(999.0), "999 B");
-        assert_eq!(bytes(1_023.0), "0.999 KiB");
-        assert_eq!(bytes(1_536.0), "1.50 KiB");
-        assert_eq!(bytes(5.0 * 1024.0 * 1024.0), "5.00 MiB");
-        assert_eq!(bytes(1_020.0 * 1024.0 * 1024.0), "0.996 GiB");
-        assert_eq!(bytes(u64::MAX as f64), "16.0 EiB");
+    fn figures_have_three_digits_and_the_unit_that_suits() {
+        let numbers = [0.0, 0.012_345, 1.0, 9.996, 99.96, 12_345.6, -2.5, f64::NAN].map(figure);
+        assert_eq!(
+            numbers,
+            ["0", "0.0123", "1.00", "10.0", "100", "12,346", "-2.50", NONE]
+        );
+        let times = [
+            0.0,
+            85.24,
+            999.7,
+            1_234.0,
+            999_999.0,
+            2_500_000.0,
+            1.5e9,
+            7.5e9,
+            3.6e11,
+        ]
+        .map(micros);
+        let expected = [
+            "0 µs", "85.2 µs", "1.00 ms", "1.23 ms", "1,000 ms", "2.50 s", "25.0 min", "2.08 h", "4.17 d",
+        ];
+        assert_eq!(times, expected);
+        let sizes = [999.0, 1_023.0, 1_536.0, 5.0 * 1024.0 * 1024.0, u64::MAX as f64].map(bytes);
+        assert_eq!(sizes, ["999 B", "0.999 KiB", "1.50 KiB", "5.00 MiB", "16.0 EiB"]);
+        assert_eq!([0.012, 1.5].map(percent), ["1.2 %", "150 %"]);
+        assert_eq!(
+            (whole(-1_234.4), short(u64::MAX)),
+            ("-1,234".to_owned(), "1.84e19".to_owned())
+        );
     }
 
     #[test]
     fn ratios_have_two_digits() {
-        assert_eq!(ratio(1.0), "×1.0");
-        assert_eq!(ratio(0.004), "×0.0040");
-        assert_eq!(ratio(0.8), "×0.80");
-        assert_eq!(ratio(0.996), "×1.0");
-        assert_eq!(ratio(12.4), "×12");
-        assert_eq!(ratio(1_234.0), "×1,200");
-        assert_eq!(ratio(1.2e9), "×1e9");
-        assert_eq!(ratio(0.0), "×0");
-        assert_eq!(ratio(f64::NAN), NONE);
+        let ratios = [1.0, 0.004, 0.8, 0.996, 12.4, 1_234.0, 1.2e9, 0.0, f64::NAN].map(ratio);
+        assert_eq!(
+            ratios,
+            [
+                "×1.0", "×0.0040", "×0.80", "×1.0", "×12", "×1,200", "×1e9", "×0", NONE
+            ]
+        );
     }
 
     #[test]
-    fn moments_and_dates_are_short() {
-        assert_eq!(moment(0.0), "0.0 s");
-        assert_eq!(moment(12.34), "12.3 s");
-        assert_eq!(moment(200.9), "3:20 min");
-        assert_eq!(moment(7_384.0), "2:03:04 h");
-        assert_eq!(moment(-2.0), "-2.0 s");
+    fn texts_are_short_and_cannot_move_a_cursor() {
         assert_eq!(date("2026-07-01T12:34:56.789Z"), "2026-07-01 12:34 UTC");
         assert_eq!(date("yesterday"), "yesterday");
-    }
-
-    #[test]
-    fn other_small_things() {
-        assert_eq!(rate(205.4), "205/s");
-        assert_eq!(percent(0.012), "1.2 %");
-        assert_eq!(percent(1.5), "150 %");
-        assert_eq!(plural(1, "change"), "1 change");
-        assert_eq!(plural(1_000, "change"), "1,000 changes");
-        assert_eq!(plain(0.1 * 3.0), "0.3");
-        assert_eq!(plain(20_000.0), "20,000");
+        assert_eq!(
+            (plural(1, "change"), plural(1_000, "change")),
+            ("1 change".to_owned(), "1,000 changes".to_owned())
+        );
         assert_eq!(clean("a\u{1b}[31mb\nc"), "a [31mb c");
-        assert_eq!(cut("abcdef", 6), "abcdef");
-        assert_eq!(cut("abcdefg", 6), "abcde…");
-        assert_eq!(cut("abcd efg", 6), "abcd…");
+        assert_eq!(
+            ["abcdef", "abcdefg", "abcd efg"].map(|text| cut(text, 6)),
+            ["abcdef", "abcde…", "abcd…"]
+        );
     }
 }

@@ -43,8 +43,6 @@ pub struct Report {
     pub writes: Writes,
     /// The processes that were measured.
     pub processes: Vec<Process>,
-    /// The controller's queue, where its metrics could be read.
-    pub queue: Vec<QueueSample>,
     /// Seconds from the controller's start until all objects were as they should be; none where it was running.
     pub converge_seconds: Option<f64>,
     /// Each time the controller was ended and started again.
@@ -61,7 +59,7 @@ pub struct Report {
     pub claims: Option<Claims>,
     /// The limits that the user set, held against the figures.
     pub budgets: Vec<Budget>,
-    /// Where the run was repeated: the figures of each round, without its curves and distributions. All else in this
+    /// Where the run was repeated: the figures of each round, without its curves. All else in this
     /// report is that of one of them, the one whose latency is the median.
     pub rounds: Vec<Report>,
 }
@@ -108,7 +106,7 @@ pub struct Phase {
     pub to: f64,
     /// How many changes it made.
     pub changes: u64,
-    /// From the answer to its changes until slices showed them, without the distribution. Effects of the last phase are
+    /// From the answer to its changes until slices showed them, without the curve. Effects of the last phase are
     /// in it to the end; later effects of an earlier one count for the next.
     pub slices: Latency,
     /// How often slices were written during it.
@@ -128,8 +126,6 @@ pub struct Throttling {
     pub seconds: f64,
     /// These, as a share of the time from the first measured change until everything was written.
     pub share: f64,
-    /// Over the run.
-    pub over_time: Vec<ThrottlingSample>,
 }
 
 /// What endpointd did for the sake of clients that watch slices, from the first measured change on.
@@ -145,16 +141,6 @@ pub struct FanOut {
     pub echo_p50: Option<f64>,
     /// The same for 99 of 100.
     pub echo_p99: Option<f64>,
-}
-
-/// One interval of the time in which writes may have been held back.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ThrottlingSample {
-    /// Seconds since the first measured change, when the interval ended.
-    pub at: f64,
-    /// The share of the interval in which a write was held back.
-    pub share: f64,
 }
 
 /// A limit that the user set for a figure.
@@ -179,21 +165,9 @@ pub struct Changes {
     pub made: u64,
     /// Refused by the server.
     pub failed: u64,
-    /// Over the run.
-    pub over_time: Vec<Count>,
 }
 
-/// A count in one interval.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Count {
-    /// Seconds since the first measured change, when the interval began.
-    pub at: f64,
-    /// How many.
-    pub count: u64,
-}
-
-/// A distribution of durations, in microseconds.
+/// Durations, in microseconds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Latency {
@@ -213,20 +187,8 @@ pub struct Latency {
     pub p999: u64,
     /// The longest.
     pub max: u64,
-    /// The whole distribution: upper bounds, rising, with how many fell up to each and above the one before.
-    pub histogram: Vec<Bucket>,
     /// Over the run.
     pub over_time: Vec<LatencySample>,
-}
-
-/// One bucket of a distribution.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Bucket {
-    /// Its upper bound, in microseconds.
-    pub up_to: u64,
-    /// How many fell into it.
-    pub count: u64,
 }
 
 /// The durations that ended in one interval.
@@ -257,8 +219,6 @@ pub struct Writes {
     pub per_change: f64,
     /// Bytes of both, for each change that was made.
     pub bytes_per_change: f64,
-    /// Writes of both, over the run.
-    pub over_time: Vec<Count>,
 }
 
 /// Writes of one kind.
@@ -325,50 +285,6 @@ pub struct Claims {
     pub slice_requests: Option<ByVerb>,
     /// All its requests for slices and Endpoints; none where its metrics do not tell.
     pub requests: Option<ByVerb>,
-    /// The kinds of them, with the requests that the API server received for their outputs; none where it is not the one in
-    /// memory, which counts them.
-    pub kinds: Vec<ClaimKind>,
-}
-
-/// Sandboxes of one kind.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClaimKind {
-    /// The course that they take.
-    pub course: Course,
-    /// How many were made and deleted.
-    pub made: u64,
-    /// The requests for their slices.
-    pub slices: Sent,
-    /// The requests for their Endpoints.
-    pub endpoints: Sent,
-}
-
-/// The course that a sandbox takes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Course {
-    /// It is ready soon, and is deleted with its Services.
-    #[default]
-    Ordinary,
-    /// Its pod is ready only after the time for which the first slice of a Service waits.
-    ReadyLate,
-    /// It is deleted before its pod was ready.
-    DeletedEarly,
-    /// Its pod ends while its Services stand: it is told to end and goes on to serve, then does not serve, then is gone.
-    EndsGracefully,
-}
-
-/// Requests for one output.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Sent {
-    /// How many requests.
-    pub requests: ByVerb,
-    /// The bytes of their bodies.
-    pub bytes: ByVerb,
-    /// The most requests for one sandbox.
-    pub most: u64,
 }
 
 /// Counts by verb.
@@ -421,16 +337,6 @@ pub struct ProcessSample {
     pub rss_bytes: u64,
 }
 
-/// The controller's queue at one moment.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct QueueSample {
-    /// Seconds since the first measured change.
-    pub at: f64,
-    /// Objects that wait to be written.
-    pub depth: f64,
-}
-
 /// The controller was ended and started again.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -480,44 +386,9 @@ impl Process {
     }
 }
 
-// === impl Claims ===
-
-impl Claims {
-    /// The requests for slices, and those for Endpoints, of all kinds together; none if they were not counted.
-    pub fn sent(&self) -> Option<[Sent; 2]> {
-        let sum = |of: fn(&ClaimKind) -> &Sent| {
-            let kinds = self.kinds.iter().map(of);
-            kinds.fold(Sent::default(), |mut sum, sent| {
-                sum.add(sent);
-                sum
-            })
-        };
-        (!self.kinds.is_empty()).then(|| [sum(|kind| &kind.slices), sum(|kind| &kind.endpoints)])
-    }
-}
-
-// === impl Sent ===
-
-impl Sent {
-    /// Counts those of other sandboxes too.
-    pub fn add(&mut self, others: &Self) {
-        self.requests.add(&others.requests);
-        self.bytes.add(&others.bytes);
-        self.most = self.most.max(others.most);
-    }
-}
-
 // === impl ByVerb ===
 
 impl ByVerb {
-    /// Adds each count of another.
-    pub fn add(&mut self, other: &Self) {
-        self.create += other.create;
-        self.update += other.update;
-        self.delete += other.delete;
-        self.get += other.get;
-    }
-
     /// The counts of all verbs, added up.
     pub fn all(&self) -> u64 {
         self.create + self.update + self.delete + self.get

@@ -48,15 +48,27 @@ impl<'a> Run<'a> {
         named.collect()
     }
 
-    /// The controller: its version where it is known, or else the name of the first process that was measured.
-    pub(super) fn controller(&self) -> Option<&str> {
-        let known = self.report.versions.get("controller").map(String::as_str);
-        known.or_else(|| Some(self.report.processes.first()?.name.as_str()))
+    /// Letter and name.
+    pub(super) fn label(&self) -> String {
+        format!("{} {}", self.letter, self.name)
     }
 
-    /// Letter and name, as legends have them.
-    pub(super) fn label(&self) -> String {
-        format!("{} {}", self.letter, format::cut(&self.name, 40))
+    /// The profile, when the run began, how long it took, and its controller, as far as they are known.
+    pub(super) fn facts(&self) -> String {
+        let report = &self.report;
+        let controller = report.versions.get("controller").cloned();
+        let first = || report.processes.first().map(|process| process.name.clone());
+        let facts = [
+            report.profile.clone(),
+            format::date(&report.started),
+            format::seconds(report.seconds),
+            controller.or_else(first).unwrap_or_default(),
+        ];
+        let facts = facts.iter().map(|fact| format::cut(&format::clean(fact), 32));
+        facts
+            .filter(|fact| !fact.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 

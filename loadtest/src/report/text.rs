@@ -1,9 +1,8 @@
 //! The figures of runs for a terminal, at most 80 columns wide.
 
-use super::figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES};
+use super::figures::{self, Better, DURATIONS, Figure, Group, Judgement, Mood, WRITES};
 use super::format::{self, bytes, clean, cut, number, rate, seconds, short};
 use super::model::Report;
-use super::plots;
 use super::runs::Run;
 use anstyle::{AnsiColor, Style};
 use std::fmt::Write as _;
@@ -90,22 +89,10 @@ impl Table {
     }
 
     fn head(&mut self, report: &Report) {
-        let title = cut(&clean(&Run::alone(report).name), WIDTH);
-        let title = self.paint.strong(&title);
+        let run = Run::alone(report);
+        let title = self.paint.strong(&cut(&clean(&run.name), WIDTH));
         self.line(&title);
-        let profile = if report.profile.is_empty() {
-            "no profile"
-        } else {
-            &report.profile
-        };
-        let began = format::date(&report.started);
-        let facts = [
-            cut(&clean(profile), 32),
-            cut(&clean(&began), 24),
-            seconds(report.seconds),
-        ];
-        let facts: Vec<String> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
-        let facts = self.paint.quiet(&facts.join(", "));
+        let facts = self.paint.quiet(&cut(&run.facts(), WIDTH));
         self.line(&facts);
     }
 
@@ -133,7 +120,7 @@ impl Table {
         let mut columns = DURATIONS.map(|(name, ..)| name).to_vec();
         columns.push("count");
         self.columns("latency", &columns, 10);
-        for (name, latency) in plots::latencies(report) {
+        for (name, latency) in figures::latencies(report) {
             let mut cells = figures::durations(latency).to_vec();
             cells.push(short(latency.count));
             self.row(name, &cells, 10);
@@ -226,7 +213,7 @@ impl Table {
         for restart in &report.restarts {
             let signal = clean(&restart.signal);
             let without = seconds(restart.without_writer_seconds);
-            let at = format::moment(restart.at);
+            let at = seconds(restart.at);
             self.line(&format!(
                 "{:<NAME$}at {at} by {}: no writer for {without}",
                 "Restarted",
@@ -281,33 +268,16 @@ impl Table {
     fn verdict(&mut self, report: &Report) {
         let verdict = &report.verdict;
         self.line("");
-        let kept_up = if verdict.generator_kept_up {
-            self.paint.good("generator kept up")
-        } else {
-            self.paint.doubtful("GENERATOR LAGGED")
-        };
-        let verified = if verdict.verified {
-            self.paint.good("verified")
-        } else {
-            self.paint.bad("NOT VERIFIED")
-        };
-        let mut line = format!("{verified}, {kept_up}");
-        let throttled = figures::throttled(report);
-        match throttled {
-            Some(Throttled::Never) => {
-                let _ = write!(line, ", {}", self.paint.good("not throttled"));
-            }
-            Some(Throttled::Hardly(_)) => {
-                let _ = write!(line, ", {}", self.paint.good("hardly throttled"));
-            }
-            Some(Throttled::For(share)) => {
-                let share = format!("THROTTLED {} OF THE TIME", format::percent(share));
-                let _ = write!(line, ", {}", self.paint.doubtful(&share));
-            }
-            None => {}
-        }
+        let words = figures::verdict(report)
+            .into_iter()
+            .map(|(mood, word)| match mood {
+                Mood::Good => self.paint.good(&word),
+                Mood::Doubtful => self.paint.doubtful(&word),
+                Mood::Bad => self.paint.bad(&word),
+            });
+        let line = words.collect::<Vec<_>>().join(", ");
         self.line(&line);
-        if let Some(Throttled::For(_)) = throttled {
+        if figures::is_throttled(report) {
             self.wrapped(&figures::advice(report), Paint::doubtful);
         }
         let problems = verdict.problems.len();
@@ -389,9 +359,8 @@ fn row(figure: &Figure, shown: &[usize], paint: Paint) -> String {
     for &run in shown {
         let standing = figure.standing(run);
         let _ = write!(row, "{:>VALUE$}", figure.text(run));
-        let (ratio, padded) = (standing.text(), |mark: char, ratio: &str| {
-            format!("{ratio:>RATIO$} {mark} ")
-        });
+        let ratio = standing.ratio.map(format::ratio).unwrap_or_default();
+        let padded = |mark: char, ratio: &str| format!("{ratio:>RATIO$} {mark} ");
         row.push_str(&match standing.judgement {
             Judgement::Better => paint.good(&padded('+', &ratio)),
             Judgement::Worse => paint.bad(&padded('-', &ratio)),
@@ -429,111 +398,4 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::sample;
-    use super::*;
-
-    fn assert_fits(text: &str) {
-        for line in text.lines() {
-            assert!(
-                line.chars().count() <= WIDTH,
-                "{} columns: {line}",
-                line.chars().count()
-            );
-            assert_eq!(line, line.trim_end());
-        }
-    }
-
-    #[test]
-    fn a_table_fits_on_a_terminal() {
-        let more = [
-            sample::throttled(),
-            sample::repeated(),
-            sample::watched(),
-            sample::claimed(),
-        ];
-        for report in sample::all().into_iter().chain(more) {
-            let text = table(&report, false);
-            assert_fits(&text);
-            assert!(!text.contains('\u{1b}'), "{text}");
-        }
-    }
-
-    #[test]
-    fn colour_changes_no_letter() {
-        let report = sample::failed();
-        let coloured = table(&report, true);
-        let mut plain = String::new();
-        let mut rest = coloured.as_str();
-        while let Some((before, after)) = rest.split_once('\u{1b}') {
-            plain.push_str(before);
-            rest = after.split_once('m').unwrap().1;
-        }
-        plain.push_str(rest);
-        let squeeze = |text: &str| {
-            text.lines()
-                .map(|line| line.trim_end().to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(squeeze(&plain), squeeze(&table(&report, false)));
-        assert_ne!(plain, coloured);
-    }
-
-    #[test]
-    fn what_went_wrong_is_told() {
-        let text = table(&sample::failed(), false);
-        for wanted in [
-            "NOT VERIFIED, GENERATOR LAGGED",
-            "never seen: 17",
-            "12 failed",
-            "warning: ",
-            "and 15 more",
-        ] {
-            assert!(text.contains(wanted), "{wanted}: {text}");
-        }
-        let text = table(&sample::endpointd(), false);
-        assert!(text.contains("\nverified, generator kept up\n"), "{text}");
-    }
-
-    #[test]
-    fn what_came_of_watchers_is_told_as_far_as_it_is_known() {
-        let mut report = sample::watched();
-        let text = table(&report, false);
-        for wanted in [
-            "Watches ended   12,345, 12,000 while changing",
-            "Lists again     1,203",
-            "Ended as slow   12,003",
-            "API server CPU  20.1 min",
-        ] {
-            assert!(text.contains(wanted), "{wanted}: {text}");
-        }
-        let watchers = report.watchers.as_mut().unwrap();
-        (watchers.terminated, watchers.server_cpu_seconds) = (None, None);
-        let text = table(&report, false);
-        assert!(
-            !text.contains("as slow") && !text.contains("API server CPU"),
-            "{text}"
-        );
-        assert!(
-            !table(&sample::endpointd(), false).contains("Watch"),
-            "there were none"
-        );
-    }
-
-    #[test]
-    fn a_report_cannot_move_the_cursor() {
-        let report = sample::hostile();
-        assert!(report.title.contains('\u{1b}'));
-        assert!(!table(&report, false).chars().any(|c| c.is_control() && c != '\n'));
-    }
-
-    #[test]
-    fn long_words_are_broken() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
-        assert_eq!(wrap("", 4), [""]);
-    }
 }

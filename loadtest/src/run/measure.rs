@@ -3,7 +3,6 @@
 use super::generator::{Generator, Operations};
 use super::part::Part;
 use super::phase::{Phase, Profile};
-use super::received::Received;
 use super::record::{self, Sampler};
 use super::scrape::{self, Reading};
 use super::session::Session;
@@ -117,7 +116,6 @@ pub(super) async fn measure_filled(
     let watchers = Watchers::start(&session.target, flags, marks, session.time_limit());
     let watchers = processes.during(watchers).await?;
 
-    let received = Received::listen(session);
     let generator = Generator::new(http, Arc::clone(&world), Arc::clone(run.seen), followed);
     let mut report = record::begin(session);
     if exceeds_endpoints {
@@ -133,9 +131,6 @@ pub(super) async fn measure_filled(
     let check = run
         .churn(&mut processes, &generator, watchers.as_ref(), &mut report)
         .await?;
-    if let (Some(claims), Some(received)) = (&mut report.claims, received) {
-        claims.kinds = received.kinds(&generator.tally().claims.lock());
-    }
     record::judge(&mut report, &check, generator.tally());
     if let (Some(watchers), Some(begun)) = (&watchers, begun) {
         let finish = async { Ok(watchers.finish(begun, session.time_limit()).await) };

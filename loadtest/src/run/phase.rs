@@ -2,7 +2,6 @@
 
 use super::sizes::{Layout, Sizes};
 use crate::parse;
-use crate::report::model::Course;
 use anyhow::ensure;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
@@ -10,8 +9,6 @@ use std::fmt;
 use std::time::Duration;
 
 const MAX_RATE: u32 = 20_000;
-/// Courses of sandboxes other than the ordinary one.
-const OTHER_COURSES: [Course; 3] = [Course::ReadyLate, Course::DeletedEarly, Course::EndsGracefully];
 
 /// Something that happens to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
@@ -58,10 +55,6 @@ pub(super) struct Tuning {
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
     pub(super) ready_after: Option<Duration>,
-    /// sandbox: of so many sandboxes, one is ready late, one is deleted before it is ready, and one ends gracefully while
-    /// its Services stand; none by default
-    #[arg(long, value_name = "SANDBOXES")]
-    pub(super) others_every: Option<usize>,
     /// restart: time between two restarts of the controller
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
@@ -79,7 +72,6 @@ pub(super) struct Phase {
     pub(super) surge: f64,
     pub(super) life: Duration,
     pub(super) ready_after: Duration,
-    pub(super) others_every: Option<usize>,
     pub(super) every: Duration,
 }
 
@@ -137,7 +129,6 @@ impl Tuning {
         only(self.every.is_some(), "every", Profile::Restart)?;
         only(self.life.is_some(), "life", Profile::Sandbox)?;
         only(self.ready_after.is_some(), "ready-after", Profile::Sandbox)?;
-        only(self.others_every.is_some(), "others-every", Profile::Sandbox)?;
 
         ensure!(
             self.duration.is_none() || profile != Profile::ZoneLoss,
@@ -147,12 +138,6 @@ impl Tuning {
             ensure!(
                 sizes.nodes > 1,
                 "of 1 node, no zone can be lost: one must be left"
-            );
-        }
-        if let Some(every) = self.others_every {
-            ensure!(
-                every > OTHER_COURSES.len(),
-                "of {every} sandboxes, three are not ordinary: --others-every is 4 or more"
             );
         }
         let rate = self.rate.unwrap_or_else(|| profile.default_rate());
@@ -176,7 +161,6 @@ impl Tuning {
             surge: share(self.surge, 0.25, "surge")?,
             life: self.life.unwrap_or(Duration::from_secs(10)),
             ready_after: self.ready_after.unwrap_or(Duration::from_millis(200)),
-            others_every: self.others_every,
             every: self.every.unwrap_or(Duration::from_secs(5)),
         })
     }
@@ -202,14 +186,6 @@ impl Phase {
         }
     }
 
-    /// Returns the course that the sandbox of this number takes.
-    pub(super) fn course(&self, sandbox: usize) -> Course {
-        let other = self
-            .others_every
-            .and_then(|every| OTHER_COURSES.get(sandbox % every));
-        other.copied().unwrap_or_default()
-    }
-
     /// Returns the parameters that matter to it.
     pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
         let span = |span: Duration| format!("{}s", span.as_secs_f64());
@@ -226,7 +202,6 @@ impl Phase {
             Profile::Sandbox => {
                 all.push(("life", span(self.life)));
                 all.push(("ready-after", span(self.ready_after)));
-                all.extend(self.others_every.map(|every| ("others-every", every.to_string())));
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use super::session::Session;
 use super::usage::{MeasuredProcess, flags_of};
 use crate::figures::time;
 use crate::observe::watch::{Seen, Writes};
-use crate::report::model::{self, Changes, Claims, Count, Latency, Machine, Report, SCHEMA};
+use crate::report::model::{self, Changes, Claims, Latency, Machine, Report, SCHEMA};
 use crate::watchers::Finished;
 use crate::{oracle, report};
 use jiff::Timestamp;
@@ -31,8 +31,6 @@ pub(super) struct Sampler {
     measured: Arc<Mutex<Vec<MeasuredProcess>>>,
     /// The writes of before.
     first: Writes,
-    changes: Vec<Count>,
-    written: Vec<Count>,
     readings: Readings,
 }
 
@@ -53,8 +51,6 @@ impl Sampler {
             seen: Arc::clone(seen),
             measured: Arc::clone(measured),
             first: seen.writes(),
-            changes: Vec::new(),
-            written: Vec::new(),
             readings: Readings::begin(start, before),
         }
     }
@@ -70,14 +66,6 @@ impl Sampler {
             visibility.lock().latencies().cut(at);
         }
         self.tally.lag.lock().cut(at);
-        let writes = self.seen.writes().since(&self.first).all();
-        for (counts, all) in [
-            (&mut self.changes, self.tally.made()),
-            (&mut self.written, writes),
-        ] {
-            let count = all - counts.iter().map(|count| count.count).sum::<u64>();
-            counts.push(Count { at, count });
-        }
         for measured in self.measured.lock().iter_mut() {
             measured.sample(end, interval);
         }
@@ -96,7 +84,6 @@ impl Sampler {
         report.changes = Changes {
             made,
             failed: tally.failed(),
-            over_time: std::mem::take(&mut self.changes),
         };
         report.slices = seen.slices.lock().latency();
         report.endpoints = seen.endpoints.lock().latency();
@@ -109,7 +96,6 @@ impl Sampler {
             endpoints,
             per_change: per_change(writes.all()),
             bytes_per_change: per_change(slices.bytes + endpoints.bytes),
-            over_time: std::mem::take(&mut self.written),
         };
         let mut measured = self.measured.lock();
         report.processes = measured
@@ -127,10 +113,8 @@ impl Sampler {
                 gone,
                 slice_requests,
                 requests,
-                kinds: Vec::new(),
             };
         }
-        report.queue = self.readings.queue();
         report.throttling = self.readings.throttling();
         report.fan_out = self.readings.fan_out();
     }

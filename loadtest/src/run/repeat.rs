@@ -1,6 +1,6 @@
 //! A run that is repeated: one report of all its rounds.
 
-use crate::report::model::{Latency, Phase, Process, Report, Verdict};
+use crate::report::model::{Report, Verdict};
 
 /// The report of several rounds: the one whose latency is the median, with the figures of all. It is verified if all are.
 pub(crate) fn merged(rounds: Vec<Report>) -> Option<Report> {
@@ -33,40 +33,24 @@ fn latency(report: &Report) -> u64 {
     first.map(|latency| latency.p99).unwrap_or_default()
 }
 
-/// A report without its curves and distributions, which are most of its size.
+/// A report without its curves, which are most of its size.
 fn figures_alone(report: &Report) -> Report {
     let mut report = report.clone();
-    let without_curves = |latency: &Latency| Latency {
-        histogram: Vec::new(),
-        over_time: Vec::new(),
-        ..latency.clone()
-    };
-    for latency in [
+    let latencies = [
         &mut report.slices,
         &mut report.endpoints,
         &mut report.generator_lag,
-    ] {
-        *latency = without_curves(latency);
+    ];
+    let of_watchers = report.watchers.iter_mut().map(|watchers| &mut watchers.latency);
+    let of_claims = report
+        .claims
+        .iter_mut()
+        .flat_map(|claims| [&mut claims.ready, &mut claims.gone]);
+    for latency in latencies.into_iter().chain(of_watchers).chain(of_claims) {
+        latency.over_time.clear();
     }
-    if let Some(watchers) = &mut report.watchers {
-        watchers.latency = without_curves(&watchers.latency);
-    }
-    if let Some(claims) = &mut report.claims {
-        for latency in [&mut claims.ready, &mut claims.gone] {
-            *latency = without_curves(latency);
-        }
-    }
-    for Phase { slices, .. } in &mut report.phases {
-        *slices = without_curves(slices);
-    }
-    report.changes.over_time.clear();
-    report.writes.over_time.clear();
-    report.queue.clear();
-    for Process { over_time, .. } in &mut report.processes {
-        over_time.clear();
-    }
-    if let Some(throttling) = &mut report.throttling {
-        throttling.over_time.clear();
+    for process in &mut report.processes {
+        process.over_time.clear();
     }
     report
 }
@@ -74,16 +58,16 @@ fn figures_alone(report: &Report) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::QueueSample;
+    use crate::report::model::{Latency, LatencySample};
 
     fn round(p99: u64, verified: bool) -> Report {
         Report {
             slices: Latency {
                 count: 1,
                 p99,
+                over_time: vec![LatencySample::default()],
                 ..Latency::default()
             },
-            queue: vec![QueueSample::default()],
             verdict: Verdict {
                 verified,
                 generator_kept_up: true,
@@ -101,10 +85,15 @@ mod tests {
     #[test]
     fn the_median_round_is_shown_and_all_have_to_be_verified() {
         let report = merged(vec![round(9, true), round(5, false), round(7, true)]).unwrap();
-        assert_eq!((report.slices.p99, report.queue.len()), (7, 1));
+        assert_eq!((report.slices.p99, report.slices.over_time.len()), (7, 1));
         let latencies: Vec<u64> = report.rounds.iter().map(|round| round.slices.p99).collect();
         assert_eq!(latencies, [9, 5, 7]);
-        assert!(report.rounds.iter().all(|round| round.queue.is_empty()));
+        assert!(
+            report
+                .rounds
+                .iter()
+                .all(|round| round.slices.over_time.is_empty())
+        );
         assert!(!report.verdict.verified && report.verdict.generator_kept_up);
         assert_eq!(report.verdict.problems, ["round 2: a slice is wrong"]);
         assert_eq!(merged(Vec::new()), None);

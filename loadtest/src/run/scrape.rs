@@ -1,8 +1,8 @@
 //! A controller's own metrics while a run is measured.
 
 use crate::api::{self, Http};
-use crate::parse::series;
-use crate::report::model::{ByVerb, FanOut, QueueSample, Throttling, ThrottlingSample};
+use crate::parse::{label, metric, series};
+use crate::report::model::{ByVerb, FanOut, Throttling};
 use http::Uri;
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -11,24 +11,19 @@ use tokio::time::Instant;
 
 /// Each reading costs the controller as much as one write or two.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
-/// The metric that says how much waits in endpointd, which serves those of the other list too.
-const QUEUE: &str = "endpointd_queue_waiting";
-/// Metrics whose values, summed up, say how much waits in kube-controller-manager.
-const QUEUES: [&str; 2] = [
-    "workqueue_depth{name=\"endpoint\"}",
-    "workqueue_depth{name=\"endpoint_slice\"}",
-];
 /// Seconds in which endpointd held back writes. Upstream has no such metric: its client counts the waits of all requests
 /// that wait at the same time, so its sum is no share of any time.
 const THROTTLED: &str = "endpointd_throttled_seconds_total";
 /// The same, by limit.
 const HELD_BACK: &str = "endpointd_held_back_seconds_total";
 /// Seconds from the answers to writes of slices until endpointd's own watch showed them.
-const ECHOES: &str = "endpointd_echo_seconds_bucket{output=\"endpointslice\",le=\"";
-/// Requests that changed slices, by operation, as kube-controller-manager and endpointd count them.
-const SLICE_CHANGES: &str = "endpoint_slice_controller_changes";
-/// The same from Kubernetes 1.38 on, which deprecates the other name.
-const SLICE_CHANGES_TOTAL: &str = "endpoint_slice_controller_changes_total";
+const ECHOES: &str = "endpointd_echo_seconds_bucket";
+/// Requests that changed slices, by operation, as kube-controller-manager and endpointd count them; the second name is that from
+/// Kubernetes 1.38 on, which deprecates the first.
+const SLICE_CHANGES: [&str; 2] = [
+    "endpoint_slice_controller_changes",
+    "endpoint_slice_controller_changes_total",
+];
 /// Requests of endpointd for slices and Endpoints, by verb. Upstream counts those of all its controllers together.
 const REQUESTS: &str = "endpointd_requests_total";
 /// Below the ports that systems give to outgoing connections, so that none of these takes it while a controller is
@@ -42,7 +37,6 @@ const OF_ADMIN: [&str; 4] = ["--admin-port", "--secure-port", "--bind-address", 
 /// The values on one page of metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reading {
-    waiting: Option<f64>,
     throttled: Option<f64>,
     slice_requests: Option<ByVerb>,
     requests: Option<ByVerb>,
@@ -62,11 +56,9 @@ struct FanOutReading {
 #[derive(Debug)]
 pub(super) struct Readings {
     start: Instant,
-    queue: Vec<QueueSample>,
     /// The counter at the last reading, and when that was.
     last: Option<(f64, Instant)>,
     seconds: f64,
-    throttled: Vec<ThrottlingSample>,
     /// The first reading, whose counts are left out, and the last one.
     ends: Option<(Reading, Reading)>,
 }
@@ -97,36 +89,32 @@ pub(super) fn free_url(flags: &[OsString]) -> Option<Uri> {
     format!("http://127.0.0.1:{port}/metrics").parse().ok()
 }
 
-/// The values of a counter that has a verb as its only label; none if it is not there.
-fn requests(metrics: &str, name: &str, label: &str) -> Option<ByVerb> {
-    let of = |verb: &str| {
-        let value = series(metrics, &format!("{name}{{{label}=\"{verb}\"}}"))?;
-        Some(value as u64)
-    };
-    let verbs = ["create", "update", "delete", "get"].map(of);
-    verbs.iter().any(Option::is_some).then(|| {
-        let [create, update, delete, get] = verbs.map(Option::unwrap_or_default);
-        ByVerb {
-            create,
-            update,
-            delete,
-            get,
-        }
-    })
+/// The values of a counter by verb; none if it is not there.
+fn requests(metrics: &str, name: &str, by: &str) -> Option<ByVerb> {
+    let mut requests = None;
+    for (labels, value) in metric(metrics, name) {
+        let counts: &mut ByVerb = requests.get_or_insert_default();
+        let count = match label(labels, by) {
+            Some("create") => &mut counts.create,
+            Some("update") => &mut counts.update,
+            Some("delete") => &mut counts.delete,
+            Some("get") => &mut counts.get,
+            _ => continue,
+        };
+        *count += value as u64;
+    }
+    requests
 }
 
 /// How many more there are than before. The counters of a process that was started since begin at nought.
 fn since(now: Option<ByVerb>, before: Option<ByVerb>) -> Option<ByVerb> {
     let (now, before) = (now?, before.unwrap_or_default());
-    let more = |count: fn(&ByVerb) -> u64| {
-        let (now, before) = (count(&now), count(&before));
-        now.checked_sub(before).unwrap_or(now)
-    };
+    let more = |now: u64, before| now.checked_sub(before).unwrap_or(now);
     Some(ByVerb {
-        create: more(|requests| requests.create),
-        update: more(|requests| requests.update),
-        delete: more(|requests| requests.delete),
-        get: more(|requests| requests.get),
+        create: more(now.create, before.create),
+        update: more(now.update, before.update),
+        delete: more(now.delete, before.delete),
+        get: more(now.get, before.get),
     })
 }
 
@@ -152,15 +140,18 @@ fn quantile(now: &[(f64, f64)], before: &[(f64, f64)], part: f64) -> Option<f64>
 
 impl FanOutReading {
     fn of(metrics: &str) -> Option<Self> {
-        let held_back = |limit: &str| series(metrics, &format!("{HELD_BACK}{{limit=\"{limit}\"}}"));
-        let buckets = metrics.lines().filter_map(|line| {
-            let (bound, count) = line.strip_prefix(ECHOES)?.split_once("\"} ")?;
-            Some((bound.parse().ok()?, count.parse().ok()?))
-        });
+        let held_back = |limit: &str| {
+            let mut limits = metric(metrics, HELD_BACK);
+            limits.find_map(|(labels, value)| (label(labels, "limit")? == limit).then_some(value))
+        };
+        let slices =
+            metric(metrics, ECHOES).filter(|(labels, _)| label(labels, "output") == Some("endpointslice"));
         Some(Self {
             by_echoes: held_back("echoes")?,
             by_watchers: held_back("watchers")?,
-            echoes: buckets.collect(),
+            echoes: slices
+                .filter_map(|(labels, count)| Some((label(labels, "le")?.parse().ok()?, count)))
+                .collect(),
         })
     }
 
@@ -180,15 +171,12 @@ impl FanOutReading {
 
 impl Reading {
     fn of(metrics: &str) -> Self {
-        let of_upstream = || {
-            let values = QUEUES.iter().filter_map(|name| series(metrics, name));
-            values.reduce(|a, b| a + b)
-        };
+        let slice_requests = SLICE_CHANGES
+            .iter()
+            .find_map(|name| requests(metrics, name, "operation"));
         Self {
-            waiting: series(metrics, QUEUE).or_else(of_upstream),
             throttled: series(metrics, THROTTLED),
-            slice_requests: requests(metrics, SLICE_CHANGES, "operation")
-                .or_else(|| requests(metrics, SLICE_CHANGES_TOTAL, "operation")),
+            slice_requests,
             requests: requests(metrics, REQUESTS, "verb"),
             fan_out: FanOutReading::of(metrics),
         }
@@ -202,36 +190,24 @@ impl Readings {
     pub(super) fn begin(start: Instant, before: Option<Reading>) -> Self {
         Self {
             start,
-            queue: Vec::new(),
             last: before
                 .as_ref()
                 .and_then(|reading| Some((reading.throttled?, start))),
             seconds: 0.0,
-            throttled: Vec::new(),
             ends: before.map(|before| (before.clone(), before)),
         }
     }
 
     pub(super) fn add(&mut self, reading: Reading, now: Instant) {
-        let at = now.saturating_duration_since(self.start).as_secs_f64();
-        if let Some(depth) = reading.waiting {
-            self.queue.push(QueueSample { at, depth });
+        if let Some(count) = reading.throttled {
+            if let Some((before, _)) = self.last {
+                self.seconds += more(count, before);
+            }
+            self.last = Some((count, now));
         }
-        let throttled = reading.throttled;
         if let Some((_, last)) = &mut self.ends {
             *last = reading;
         }
-        let Some(count) = throttled else { return };
-        if let Some((before, when)) = self.last {
-            let more = more(count, before);
-            let passed = now.saturating_duration_since(when).as_secs_f64();
-            self.seconds += more;
-            if passed > 0.0 {
-                let share = (more / passed).min(1.0);
-                self.throttled.push(ThrottlingSample { at, share });
-            }
-        }
-        self.last = Some((count, now));
     }
 
     /// The controller's requests for slices, and those for slices and Endpoints.
@@ -251,19 +227,13 @@ impl Readings {
         Some(last.fan_out.as_ref()?.since(before.fan_out.as_ref()))
     }
 
-    /// The controller's queue over the run.
-    pub(super) fn queue(&mut self) -> Vec<QueueSample> {
-        std::mem::take(&mut self.queue)
-    }
-
     /// How long writes were held back; none if that was never read.
-    pub(super) fn throttling(&mut self) -> Option<Throttling> {
+    pub(super) fn throttling(&self) -> Option<Throttling> {
         let (_, until) = self.last?;
         let passed = until.saturating_duration_since(self.start).as_secs_f64();
         (passed > 0.0).then(|| Throttling {
             seconds: self.seconds,
             share: (self.seconds / passed).min(1.0),
-            over_time: std::mem::take(&mut self.throttled),
         })
     }
 }
@@ -273,48 +243,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_summed_up_and_others_left_out() {
-        let page = "# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"endpoint\"} 3\n\
-                    workqueue_depth{name=\"endpoint_slice\"} 4\nworkqueue_depth{name=\"other\"} 9\n";
-        let waiting = |page: &str| Reading::of(page).waiting;
-        assert_eq!(waiting(page), Some(7.0));
-        assert_eq!(waiting("endpointd_queue_waiting 0\n"), Some(0.0));
-        let both = format!("{page}\nendpointd_queue_waiting 3\n");
-        assert_eq!(waiting(&both), Some(3.0), "the same objects are counted once");
-        assert_eq!(waiting("up 1\n"), None);
+    fn counters_count_from_the_start_and_go_on_after_a_restart() {
+        let start = Instant::now();
+        let page = |throttled, create| {
+            Reading::of(&format!(
+                "endpointd_throttled_seconds_total {throttled}\nendpointd_requests_total{{verb=\"create\"}} {create}\n\
+                 endpoint_slice_controller_changes_total{{operation=\"update\"}} {create}\n"
+            ))
+        };
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut readings = Readings::begin(start, Some(page(7.0, 5)));
+        readings.add(page(8.0, 9), after(2));
         assert_eq!(
-            Reading::of("endpointd_throttled_seconds_total 1.5\n").throttled,
-            Some(1.5)
+            readings.requests().map(|requests| requests.unwrap().all()),
+            [4, 4]
+        );
+        // Another process, whose counters began at nought.
+        readings.add(page(0.5, 3), after(3));
+        readings.add(page(0.5, 3), after(4));
+        assert_eq!(
+            readings.requests().map(|requests| requests.unwrap().all()),
+            [3, 3]
+        );
+        let expected = Throttling {
+            seconds: 1.5,
+            share: 0.375,
+        };
+        assert_eq!(readings.throttling(), Some(expected));
+
+        let mut unknown = Readings::begin(start, None);
+        unknown.add(Reading::of("up 1\n"), after(1));
+        assert_eq!(
+            (unknown.throttling(), unknown.requests(), unknown.fan_out()),
+            (None, [None; 2], None)
         );
     }
 
     #[test]
-    fn requests_count_from_the_start_by_verb() {
-        let page = |create, update| {
-            Reading::of(&format!(
-                "endpointd_requests_total{{verb=\"create\"}} {create}\nendpointd_requests_total{{verb=\"update\"}} {update}\n"
-            ))
-        };
-        let start = Instant::now();
-        let mut readings = Readings::begin(start, Some(page(5, 7)));
-        readings.add(page(8, 7), start);
-        let [slices, all] = readings.requests();
-        let all = all.unwrap();
-        assert_eq!((slices, all.create, all.update, all.all()), (None, 3, 0, 3));
-        assert_eq!(Readings::begin(start, None).requests(), [None; 2]);
-        // This is a page of a controller that has given up the old name.
-        let page = |total| {
-            Reading::of(&format!(
-                "endpoint_slice_controller_changes_total{{operation=\"update\"}} {total}\n"
-            ))
-        };
-        let mut readings = Readings::begin(start, Some(page(2)));
-        readings.add(page(6), start);
-        assert_eq!(readings.requests()[0].unwrap().update, 4);
-    }
-
-    #[test]
-    fn echoes_and_what_they_held_back_were_left_out() {
+    fn echoes_and_what_they_held_back_count_from_the_start() {
         let page = |quick, late, all, held_back| {
             Reading::of(&format!(
                 "endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"0.1\"}} {quick}\n\
@@ -342,44 +308,5 @@ mod tests {
         assert_eq!(readings.fan_out(), Some(expected));
         readings.add(page(90, 90, 300, 2.5), start);
         assert_eq!(readings.fan_out().unwrap().echo_p50, Some(2.5), "or longer");
-        let mut upstream = Readings::begin(start, Some(Reading::of("up 1\n")));
-        upstream.add(Reading::of("up 1\n"), start);
-        assert_eq!(upstream.fan_out(), None);
-    }
-
-    #[test]
-    fn throttling_counts_from_the_start_and_goes_on_after_a_restart() {
-        let start = Instant::now();
-        let reading = |throttled| Reading {
-            waiting: Some(1.0),
-            throttled,
-            slice_requests: None,
-            requests: None,
-            fan_out: None,
-        };
-        let after = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut readings = Readings::begin(start, Some(reading(Some(7.0))));
-        readings.add(reading(Some(8.0)), after(2));
-        // Another process, whose counter began at nought.
-        readings.add(reading(Some(0.5)), after(3));
-        readings.add(reading(Some(0.5)), after(4));
-        let throttling = readings.throttling().unwrap();
-        assert!((throttling.seconds - 1.5).abs() < 1e-9, "{throttling:?}");
-        assert!((throttling.share - 0.375).abs() < 1e-9, "{throttling:?}");
-        let shares: Vec<f64> = throttling.over_time.iter().map(|sample| sample.share).collect();
-        assert_eq!(shares, [0.5, 0.5, 0.0]);
-        assert_eq!(readings.queue().len(), 3);
-
-        let mut unknown = Readings::begin(start, None);
-        unknown.add(reading(None), after(1));
-        assert_eq!(unknown.throttling(), None, "it was not read");
-    }
-
-    #[test]
-    fn a_controller_that_is_told_where_to_serve_is_left_to_it() {
-        assert!(free_url(&["--kube-api-qps=5".into()]).is_some());
-        for flag in ["--admin-port=0", "--secure-port", "--tls-cert-file=x"] {
-            assert_eq!(free_url(&[flag.into()]), None, "{flag}");
-        }
     }
 }

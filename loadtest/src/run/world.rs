@@ -13,8 +13,6 @@ use crate::oracle::Family;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What the names of sandboxes begin with; their numbers follow.
-pub(super) const SANDBOX: &str = "sandbox-";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// CPUs of the demo's nodes, in turn; not as many as zones, so that every zone has nodes of every size. Quantities
 /// may be written in many ways.
@@ -256,7 +254,7 @@ impl World {
 
     /// A sandbox that stands, or is yet to be made.
     fn add_sandbox(&mut self, index: usize, stands: bool, has_cluster_ip: bool) {
-        let name = format!("{SANDBOX}{index:06}");
+        let name = format!("sandbox-{index:06}");
         let group = self.add_group(0, name.clone(), Kind::Headless, usize::from(stands));
         let selection = Selection::Group(group);
         self.add_service(0, name.clone(), Kind::Headless, selection);

@@ -2,6 +2,11 @@
 
 use crate::process::Process;
 use crate::real::cluster::{Cluster, Endpointd};
+use crate::report;
+use crate::report::compare::Comparison;
+use crate::report::model::Report;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long kube-controller-manager may take to end.
@@ -27,6 +32,22 @@ pub(super) enum Limits {
 pub(super) enum Running {
     Upstream(Box<Process>),
     Endpointd(Box<Endpointd>),
+}
+
+/// Saves the report of each controller under what it was measured under, and puts both beside each other: as tables, and as a page.
+pub(super) fn compare(folder: &Path, measured: Vec<(Contestant, String, Report)>) -> anyhow::Result<()> {
+    let mut pairs: BTreeMap<String, Vec<Report>> = BTreeMap::new();
+    for (contestant, under, report) in measured {
+        report::save(&report, &folder.join(&under).join(contestant.name()))?;
+        pairs.entry(under).or_default().push(report);
+    }
+    for (under, pair) in pairs {
+        let page = folder.join(&under).join("compare.html");
+        let comparison = Comparison::of(pair.into_iter().map(|report| (&*page, report)).collect());
+        comparison.save(&page)?;
+        eprintln!("{under}\n{}{}\n", comparison.table(false), page.display());
+    }
+    Ok(())
 }
 
 // === impl Contestant ===

@@ -1,21 +1,17 @@
 //! Load on a real API server, with kube-controller-manager and with endpointd in turns on the same objects.
 //!
 //! ```text
-//!  Filled (once) ──► for each round, load, limits and controller: start it, change pods, measure, end it ──► Rows
+//!  Filled (once) ──► for each round, load, limits and controller: start it, change pods, measure, end it ──► Comparisons
 //! ```
 
-mod rows;
-
-use self::rows::{Measured, Row, table};
-use super::contestants::{Contestant, Limits};
+use super::contestants::{Contestant, Limits, compare};
 use super::{Work, words};
 use crate::real::cluster::Cluster;
 use crate::real::table::Outcome;
-use crate::report;
 use crate::report::format::plural;
 use crate::report::model::Report;
 use crate::run::{Filled, merged};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -116,7 +112,7 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
             )
             .await;
             let report = report.with_context(|| what.clone())?;
-            anyhow::ensure!(
+            ensure!(
                 report.verdict.verified,
                 "{what}: not verified: {}",
                 report.verdict.problems.join("; ")
@@ -126,21 +122,12 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
         }
     }
     cluster.stop().await?;
-    let mut rows = Vec::new();
+    let mut merged_cells = Vec::new();
     for (load, limits, contestant, reports) in cells {
-        let name = name(load, limits, contestant);
         let report = merged(reports).context("there was no round")?;
-        report::save(&report, &work.out.join(part).join(&name))?;
-        rows.push(Row {
-            rate: load.rate,
-            endpoints: load.endpoints,
-            watchers: load.watchers,
-            lifted: limits == Limits::Lifted,
-            upstream: contestant == Contestant::Upstream,
-            measured: Measured::of(&report),
-        });
+        merged_cells.push((contestant, name(load, limits), report));
     }
-    eprintln!("{}", table(&rows));
+    compare(&work.out.join(part), merged_cells)?;
     let outcome = Outcome::passed(format!(
         "{} with default limits and without, {} each, {} pods: all verified",
         plural(sizes.loads.len() as u64, "load"),
@@ -150,10 +137,10 @@ async fn measure(work: &Work, part: &str, sizes: &Sizes) -> anyhow::Result<Outco
     Ok(outcome)
 }
 
-/// A name for files.
-fn name(load: Load, limits: Limits, contestant: Contestant) -> String {
+/// A name for what both controllers were measured under.
+fn name(load: Load, limits: Limits) -> String {
     let outputs = if load.endpoints { "-both-outputs" } else { "" };
-    format!("{}-{}-{}{outputs}", contestant.name(), limits.name(), load.rate)
+    format!("{}-{}{outputs}", limits.name(), load.rate)
 }
 
 /// One controller takes its turn: it starts, pods change, and it ends.

@@ -2,10 +2,10 @@
 
 use super::{OfReport, lower, neither, noise};
 use crate::report::format;
-use crate::report::model::{ByVerb, ClaimKind, Claims, Course, Report, Sent, WriteCounts};
+use crate::report::model::{ByVerb, Claims, Report, WriteCounts};
 
 /// Their figures, latencies apart, as comparisons have them.
-pub(super) const FIGURES: [OfReport; 11] = [
+pub(super) const FIGURES: [OfReport; 9] = [
     neither("alive all the time", noise::NONE, format::whole, |report| {
         of(report, |claims| claims.alive as f64)
     }),
@@ -32,24 +32,6 @@ pub(super) const FIGURES: [OfReport; 11] = [
             (writes.slices.bytes + writes.endpoints.bytes) as f64
         })
     }),
-    lower(
-        "bytes sent for slices each",
-        noise::COUNTS,
-        format::bytes,
-        |report| {
-            let [slices, _] = report.claims.as_ref()?.sent()?;
-            each(report, |_| slices.bytes.all() as f64)
-        },
-    ),
-    lower(
-        "bytes sent for Endpoints each",
-        noise::COUNTS,
-        format::bytes,
-        |report| {
-            let [_, endpoints] = report.claims.as_ref()?.sent()?;
-            each(report, |_| endpoints.bytes.all() as f64)
-        },
-    ),
     lower("CPU each", noise::CPU, format::micros, cpu_micros),
     lower("memory peak", noise::MEMORY, format::bytes, |report| {
         report.claims.as_ref()?;
@@ -66,11 +48,22 @@ pub(in crate::report) fn lines(report: &Report) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let made = claims.made;
-    let of_verbs = |requests: ByVerb| by_verb(requests, |count| share(count, made));
-    let of_bytes = |sent: Sent| {
-        by_verb(sent.bytes, |bytes| {
-            format::bytes(bytes as f64 / made.max(1) as f64)
-        })
+    let of_verbs = |requests: ByVerb| {
+        let ByVerb {
+            create,
+            update,
+            delete,
+            get,
+        } = requests;
+        let verbs = [
+            ("create", create),
+            ("update", update),
+            ("delete", delete),
+            ("get", get),
+        ];
+        verbs
+            .map(|(verb, count)| format!("{} {verb}", share(count, made)))
+            .join(", ")
     };
     let of_writes = |counts: &WriteCounts| {
         format!(
@@ -101,47 +94,8 @@ pub(in crate::report) fn lines(report: &Report) -> Vec<(&'static str, String)> {
             .requests
             .map(|requests| ("All requests", of_verbs(requests))),
     );
-    if let Some([slices, endpoints]) = claims.sent() {
-        lines.push(("Slice bytes", of_bytes(slices)));
-        lines.push(("Endpoints bytes", of_bytes(endpoints)));
-    }
-    if claims.kinds.len() > 1 {
-        let kinds = claims.kinds.iter();
-        lines.extend(kinds.map(|kind| (title(kind.course), of_kind(kind))));
-    }
     lines.extend(cpu_micros(report).map(|cpu| ("CPU each", format::micros(cpu))));
     lines
-}
-
-fn by_verb(counts: ByVerb, show: impl Fn(u64) -> String) -> String {
-    let verbs = [
-        ("create", counts.create),
-        ("update", counts.update),
-        ("delete", counts.delete),
-        ("get", counts.get),
-    ];
-    let shown = verbs.map(|(verb, count)| format!("{} {verb}", show(count)));
-    shown.join(", ")
-}
-
-fn title(course: Course) -> &'static str {
-    match course {
-        Course::Ordinary => "Ordinary",
-        Course::ReadyLate => "Ready late",
-        Course::DeletedEarly => "Deleted early",
-        Course::EndsGracefully => "End gracefully",
-    }
-}
-
-/// The requests for each sandbox of a kind, and the most for one.
-fn of_kind(kind: &ClaimKind) -> String {
-    let of = |sent: &Sent| format!("{} (most {})", share(sent.requests.all(), kind.made), sent.most);
-    format!(
-        "{} made; slices {}, Endpoints {}",
-        format::number(kind.made),
-        of(&kind.slices),
-        of(&kind.endpoints)
-    )
 }
 
 fn share(count: u64, made: u64) -> String {

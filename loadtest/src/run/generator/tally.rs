@@ -1,7 +1,6 @@
 //! Counts of what a generator did.
 
 use crate::observe::latencies::Latencies;
-use crate::report::model::Course;
 use crate::run::script::Operation;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +14,6 @@ pub(in crate::run) struct Tally {
     failed: AtomicU64,
     failures: Mutex<Vec<String>>,
     pub(super) operations: Mutex<Operations>,
-    /// The sandboxes that were made, by number, with their courses.
-    pub(in crate::run) claims: Mutex<Vec<(usize, Course)>>,
     /// From when a change was due until it was sent.
     pub(in crate::run) lag: Mutex<Latencies>,
 }
@@ -62,7 +59,6 @@ impl Tally {
             failed: AtomicU64::new(0),
             failures: Mutex::default(),
             operations: Mutex::default(),
-            claims: Mutex::default(),
             lag: Mutex::new(Latencies::new()),
         }
     }
