@@ -8,7 +8,7 @@
 #[allow(dead_code)] // Other benchmarks use more of it.
 mod fixtures;
 
-use endpointd::cluster::codec::{self, Encoding, Namespaced};
+use endpointd::cluster::codec::{self, Namespaced};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::outputs::Outputs;
 use fixtures::{ENDPOINTS, SLICES, World, app_pod};
@@ -25,19 +25,19 @@ const RUNS: u32 = 200;
 
 /// An operation whose instructions are counted.
 enum Operation {
-    /// One of `pods` pods flips, beside `others` other Services; `built`: with the bodies that are due, in an encoding.
+    /// One of `pods` pods flips, beside `others` other Services; `built`: with the bodies that are due.
     Flip {
         outputs: Outputs,
         pods: u32,
         others: u32,
-        built: Option<Encoding>,
+        built: bool,
     },
     Unchanged,
-    Decode(&'static str),
+    Decode,
     Facts,
 }
 
-const fn flip(outputs: Outputs, pods: u32, others: u32, built: Option<Encoding>) -> Operation {
+const fn flip(outputs: Outputs, pods: u32, others: u32, built: bool) -> Operation {
     Operation::Flip {
         outputs,
         pods,
@@ -46,55 +46,45 @@ const fn flip(outputs: Outputs, pods: u32, others: u32, built: Option<Encoding>)
     }
 }
 
-const JSON: Option<Encoding> = Some(Encoding::Json);
-const PROTOBUF: Option<Encoding> = Some(Encoding::Protobuf);
+const PLANNED: bool = false;
+const BUILT: bool = true;
 
 const OPERATIONS: &[(&str, Operation)] = &[
-    ("a flip among 100 pods, planned", flip(SLICES, 100, 1000, None)),
-    ("a flip among 1,000 pods, planned", flip(SLICES, 1000, 1000, None)),
+    ("a flip among 100 pods, planned", flip(SLICES, 100, 1000, PLANNED)),
+    (
+        "a flip among 1,000 pods, planned",
+        flip(SLICES, 1000, 1000, PLANNED),
+    ),
     (
         "a flip among 10,000 pods, planned",
-        flip(SLICES, 10_000, 1000, None),
+        flip(SLICES, 10_000, 1000, PLANNED),
     ),
     (
         "a flip among 50,000 pods, planned",
-        flip(SLICES, 50_000, 1000, None),
+        flip(SLICES, 50_000, 1000, PLANNED),
     ),
     (
         "a flip beside 20,000 Services, planned",
-        flip(SLICES, 100, 20_000, None),
+        flip(SLICES, 100, 20_000, PLANNED),
     ),
     (
-        "a flip among 100 pods, slice built, JSON",
-        flip(SLICES, 100, 1000, JSON),
+        "a flip among 100 pods, slice built",
+        flip(SLICES, 100, 1000, BUILT),
     ),
     (
-        "a flip among 100 pods, slice built, protobuf",
-        flip(SLICES, 100, 1000, PROTOBUF),
+        "a flip among 50,000 pods, slice built",
+        flip(SLICES, 50_000, 1000, BUILT),
     ),
     (
-        "a flip among 50,000 pods, slice built, JSON",
-        flip(SLICES, 50_000, 1000, JSON),
+        "a flip among 1,000 pods, Endpoints built",
+        flip(ENDPOINTS, 1000, 1000, BUILT),
     ),
     (
-        "a flip among 50,000 pods, slice built, protobuf",
-        flip(SLICES, 50_000, 1000, PROTOBUF),
-    ),
-    (
-        "a flip among 1,000 pods, Endpoints built, JSON",
-        flip(ENDPOINTS, 1000, 1000, JSON),
-    ),
-    (
-        "a flip among 1,000 pods, Endpoints built, protobuf",
-        flip(ENDPOINTS, 1000, 1000, PROTOBUF),
-    ),
-    (
-        "a flip among 50,000 pods, Endpoints built, protobuf",
-        flip(ENDPOINTS, 50_000, 1000, PROTOBUF),
+        "a flip among 50,000 pods, Endpoints built",
+        flip(ENDPOINTS, 50_000, 1000, BUILT),
     ),
     ("a pod event that changes nothing", Operation::Unchanged),
-    ("a pod decoded, JSON", Operation::Decode("pods.watch.jsonl")),
-    ("a pod decoded, protobuf", Operation::Decode("pods.watch.pb")),
+    ("a pod decoded", Operation::Decode),
     (
         "the facts of a pod made by the fixture, in each event above",
         Operation::Facts,
@@ -136,7 +126,7 @@ fn perform(operation: &Operation, runs: u32) {
             built,
         } => flips(outputs, pods, others, runs, built),
         Operation::Unchanged => unchanged(runs),
-        Operation::Decode(watch) => decoded(watch, runs),
+        Operation::Decode => decoded(runs),
         Operation::Facts => {
             for number in 0..runs {
                 black_box(app_pod(0, number, NODES, true));
@@ -158,7 +148,7 @@ fn count(name: &str, runs: u32) -> Option<u64> {
     collected.1.trim().parse().ok()
 }
 
-fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, built: Option<Encoding>) {
+fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, built: bool) {
     let mut world = World::of_one_large(outputs, pods, others, NODES);
     for turn in 0..runs {
         // Endpoints show the first of many only.
@@ -167,8 +157,7 @@ fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, built: Option<Enco
         let ready = turn / span % 2 == 1;
         world.apply(app_pod(0, number, NODES, ready));
         let items = world.state.plan();
-        if let Some(encoding) = built {
-            world.encoding = encoding;
+        if built {
             world.write_all(&items);
         }
     }
@@ -185,9 +174,12 @@ fn unchanged(runs: u32) {
     std::process::exit(0);
 }
 
-fn decoded(watch: &str, runs: u32) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/loadtest/apiserver/tests/wire/");
-    let watch = std::fs::read(format!("{path}{watch}")).expect("the capture is in the repository");
+fn decoded(runs: u32) {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/loadtest/apiserver/tests/wire/pods.watch.pb"
+    );
+    let watch = std::fs::read(path).expect("the capture is in the repository");
     let event = codec::events(&watch).next().expect("the capture has an event");
     let object = event.expect("it is an event").object;
     for _ in 0..runs {

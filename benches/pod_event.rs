@@ -12,7 +12,7 @@ mod goals;
 
 use baseline::{Naive, check};
 use criterion::Criterion;
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::body::{AddressBody, Encode as _, EndpointsBody, Metadata, PodReference, Subject};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::object::Remote;
@@ -262,7 +262,7 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
                 },
                 subsets: &subsets,
             };
-            black_box(Encoding::default().endpoints(body))
+            black_box(Protobuf.endpoints(body))
         });
     }
     total

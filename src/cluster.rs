@@ -6,7 +6,6 @@ mod cause;
 pub mod codec;
 pub mod connect;
 pub mod election;
-pub mod encodings;
 pub mod events;
 pub mod fence;
 pub(crate) mod http;

@@ -9,6 +9,9 @@
 //!
 //! [ARCHITECTURE.md](../ARCHITECTURE.md) shows how these work together, and where each part is.
 
+#[cfg(test)]
+extern crate self as endpointd;
+
 pub mod actors;
 pub(crate) mod clock;
 pub mod cluster;

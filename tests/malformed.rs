@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
-use endpointd::cluster::codec::{self, Decode, Encoding, ListReader, NamedNode, Namespaced, Undecodable};
+use endpointd::cluster::codec::{self, Decode, ListReader, NamedNode, Namespaced, Undecodable};
 use endpointd::core::facts::{
     EndpointsFacts, EndpointsMeta, MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SliceMeta,
 };
@@ -46,7 +46,7 @@ const PER_BYTE: usize = 32;
 /// Bytes that may be allocated in any case: errors and their texts.
 const FIXED: usize = 16 << 10;
 
-const CAPTURES: [&str; 20] = [
+const CAPTURES: [&str; 13] = [
     "pods.list.pb",
     "pods.watch.pb",
     "services.list.pb",
@@ -58,13 +58,7 @@ const CAPTURES: [&str; 20] = [
     "get.slice.pb",
     "put.slice.metadata.pb",
     "get.not-found.pb",
-    "pods.list.json",
-    "pods.watch.jsonl",
-    "services.list.json",
-    "nodes.list.json",
-    "endpoints.list.json",
-    "endpointslices.list.json",
-    "endpointslices.metadata.json",
+    // Refusals may be in JSON.
     "get.not-found.json",
     "put.conflict.json",
 ];
@@ -77,7 +71,7 @@ fn capture(name: &str) -> Vec<u8> {
 /// The captures, and all objects in them: small ones are tried more often.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds: Vec<_> = CAPTURES.map(capture).to_vec();
-    for watch in ["pods.watch.pb", "pods.watch.jsonl", "watch.metadata.pb"].map(capture) {
+    for watch in ["pods.watch.pb", "watch.metadata.pb"].map(capture) {
         let events = codec::events(&watch).map(|event| event.unwrap().object.to_vec());
         seeds.extend(events);
     }
@@ -193,7 +187,7 @@ fn malformed_answers_do_no_harm() {
     for _ in 0..count {
         let data = mutate(&mut random, &seeds);
         let (kind, piece) = (random.u32(..12), random.usize(1..=data.len().max(1)));
-        protobuf += usize::from(Encoding::of(&data) == Encoding::Protobuf);
+        protobuf += usize::from(data.starts_with(b"k8s\0"));
         let before = ALLOCATED.load(Ordering::Relaxed);
         let outcome = std::panic::catch_unwind(|| read(&data, kind, piece));
         let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
@@ -206,10 +200,10 @@ fn malformed_answers_do_no_harm() {
         );
     }
     println!(
-        "{count} malformed answers, {protobuf} objects in protobuf; at most {worst} bytes allocated for each that arrived"
+        "{count} malformed answers, {protobuf} that begin like objects; at most {worst} bytes allocated for each that arrived"
     );
     assert!(
         count < 1000 || protobuf > count / 10,
-        "too few are objects in protobuf"
+        "too few begin like objects"
     );
 }

@@ -17,7 +17,6 @@ mod files;
 #[path = "support/player.rs"]
 mod player;
 
-use endpointd::cluster::codec::Encoding;
 use endpointd::core::outputs::Outputs;
 use player::{But, Player, QUIET};
 use scenario::Scenario;
@@ -48,7 +47,7 @@ fn annotated_services_have_the_slices_of_their_twins() {
     let (mut failed, mut played) = (Vec::new(), 0);
     for scenario in recorded {
         let twin = twin(scenario);
-        let differences = play(&twin, Encoding::Protobuf);
+        let differences = play(&twin);
         played += 1;
         if !differences.is_empty() {
             println!("{}: DIFFERS", scenario["name"]);
@@ -72,10 +71,8 @@ fn scenarios_of_annotations() {
     assert!(scenarios.len() >= 2, "no scenario is missing");
     let mut differences = Vec::new();
     for scenario in &scenarios {
-        for encoding in [Encoding::Protobuf, Encoding::Json] {
-            let found = play(scenario, encoding).into_iter();
-            differences.extend(found.map(|difference| format!("{}: {difference}", scenario["name"])));
-        }
+        let found = play(scenario).into_iter();
+        differences.extend(found.map(|difference| format!("{}: {difference}", scenario["name"])));
     }
     assert!(differences.is_empty(), "{differences:#?}");
 }
@@ -145,7 +142,7 @@ fn annotate(service: &mut Value, pairs: &mut BTreeMap<String, String>) {
 }
 
 /// Plays a scenario and returns what differs.
-fn play(scenario: &Value, encoding: Encoding) -> Vec<String> {
+fn play(scenario: &Value) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -154,7 +151,6 @@ fn play(scenario: &Value, encoding: Encoding) -> Vec<String> {
     runtime.block_on(async {
         let server = cluster::server();
         let mut options = cluster::options(Scenario(scenario).max_endpoints());
-        options.encoding = encoding;
         options.settings.outputs = Outputs {
             custom: true,
             ..Outputs::NONE

@@ -1,6 +1,6 @@
 //! Objects and a namespace to hold them, for benchmarks and for the tests that count what a change costs.
 
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{AnnotatedSelector, NodeFacts, PodFacts, ServiceFacts, TolerateUnready};
@@ -160,8 +160,6 @@ pub(crate) fn zone(number: u32) -> NodeFacts {
 pub(crate) struct World {
     pub(crate) state: NamespaceState,
     pub(crate) nodes: NodeTable,
-    /// The encoding of written objects.
-    pub(crate) encoding: Encoding,
     version: u64,
 }
 
@@ -195,7 +193,6 @@ impl World {
         Self {
             state: NamespaceState::new(namespace.into(), settings, pending_lists),
             nodes,
-            encoding: Encoding::default(),
             version: 0,
         }
     }
@@ -225,7 +222,7 @@ impl World {
 
     /// Has an object's request built and accepted. Returns the body's size, or `None` if nothing was due.
     pub(crate) fn write(&mut self, object: &ObjectName) -> Option<usize> {
-        let built = self.state.build_request(object, &mut self.encoding)?;
+        let built = self.state.build_request(object, &mut Protobuf)?;
         let (size, outcome) = match built.request {
             Request::Create(body) | Request::Update(body) => {
                 self.version += 1;

@@ -183,7 +183,6 @@ fn pods() -> impl Iterator<Item = Pod> {
 
 fn options() -> Options {
     Options {
-        encoding: endpointd::cluster::codec::Encoding::Protobuf,
         settings: Settings {
             max_endpoints: MAX_ENDPOINTS,
             outputs: Outputs::ALL,

@@ -6,7 +6,6 @@ use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;
 use super::standing::StandingProblems;
-use crate::cluster::encodings::Encodings;
 use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
 use crate::core::hash::{KeyedMap, KeyedState};
@@ -47,7 +46,6 @@ pub struct Router {
     /// Wakes the tasks that wait for the first lists of nodes, pods and Services, in the order in which they came.
     inputs_listed: Notify,
     settings: Settings,
-    encodings: Encodings,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
@@ -76,7 +74,6 @@ impl Router {
     /// Creates a router without shards, before anything was listed.
     pub fn new(
         settings: Settings,
-        encodings: Encodings,
         writer: WriterHandle,
         root: ActorRef<RootMsg>,
         events: EventHandle,
@@ -90,7 +87,6 @@ impl Router {
             progress: Mutex::default(),
             inputs_listed: Notify::new(),
             settings,
-            encodings,
             writer,
             root,
             events,
@@ -296,7 +292,6 @@ impl Router {
         let arguments = ShardArguments {
             namespace,
             settings: self.settings,
-            encodings: self.encodings.clone(),
             pending_lists: self.picture.lock().holding_back(),
             inbox: inbox.clone(),
             nodes: self.nodes.clone(),

@@ -37,7 +37,6 @@ async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
     };
     let router = Arc::new(Router::new(
         settings,
-        Encodings::default(),
         WriterHandle::default(),
         root.clone(),
         EventHandle::default(),

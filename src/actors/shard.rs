@@ -6,11 +6,11 @@ use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use super::standing::StandingProblems;
 use crate::clock;
-use crate::cluster::encodings::Encodings;
+use crate::cluster::codec::Protobuf;
 use crate::core::events::Notice;
 use crate::core::hash::Hashed;
 use crate::core::inbox::Applying;
-use crate::core::namespace::{Kind, NamespaceState, Notification, NotificationKind, PendingLists, Settings};
+use crate::core::namespace::{NamespaceState, Notification, NotificationKind, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::Report;
 use crate::core::work::TurnBudget;
@@ -37,8 +37,6 @@ pub(crate) struct ShardArguments {
     pub namespace: Arc<str>,
     /// The settings of the process.
     pub settings: Settings,
-    /// The encodings of written objects.
-    pub encodings: Encodings,
     /// The pending lists.
     pub pending_lists: PendingLists,
     /// Queues changes until the shard takes them.
@@ -69,7 +67,6 @@ pub(crate) struct ShardState {
     /// current one is done.
     turn: TurnBudget,
     inbox: Arc<Inbox>,
-    encodings: Encodings,
     sequence: u64,
     nodes: SharedNodes,
     writer: WriterHandle,
@@ -166,9 +163,8 @@ impl ShardState {
                         // Each may be a megabyte.
                         self.yield_turn().await;
                     }
-                    let (kind, before) = (Kind::from(object.output), self.core.work().total());
-                    let reply =
-                        Report::to_grant(self.core.build_request(object, &mut self.encodings.of(kind)));
+                    let before = self.core.work().total();
+                    let reply = Report::to_grant(self.core.build_request(object, &mut Protobuf));
                     self.turn.spend(self.core.work().total() - before);
                     replies.push((object.clone(), reply));
                 }
@@ -422,7 +418,6 @@ impl Actor for Shard {
         let ShardArguments {
             namespace,
             settings,
-            encodings,
             pending_lists,
             inbox,
             nodes,
@@ -438,7 +433,6 @@ impl Actor for Shard {
             namespace: Hashed::new(namespace),
             turn: TurnBudget::for_a_turn(),
             inbox,
-            encodings,
             sequence: 0,
             nodes,
             writer,

@@ -1,9 +1,8 @@
 //! Requests for the Lease by which endpointd elects its leader, and a watch of it.
 
 use super::cause::Cause;
-use super::codec::{self, Event, EventKind};
+use super::codec::{self, EventKind};
 use super::connect::client_error::ClientError;
-use super::encodings::JSON;
 use super::http::{self, Head};
 use super::outage::OutageLog;
 use super::silence::Silent;
@@ -145,7 +144,7 @@ impl LeaseClient {
             object
         };
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
-        let request = http::write(method, &uri, &JSON, &JSON, body)?;
+        let request = http::write(method, &uri, &http::JSON, &http::JSON, body)?;
         let (head, body) = http::send(&self.client, request).await?;
         Ok((head.code, body.collect_bytes().await?.to_vec()))
     }
@@ -188,9 +187,11 @@ impl LeaseClient {
     }
 
     /// Parses an event of the watch. `None` ends the watch.
-    fn event(&self, event: Event<'_>) -> Option<ElectionEvent> {
-        let (version, record) = self.learn(serde_json::from_slice(event.object).ok()?)?;
-        match event.kind {
+    fn event(&self, line: &[u8]) -> Option<ElectionEvent> {
+        let mut event: Value = serde_json::from_slice(line).ok()?;
+        let kind = EventKind::parse(event["type"].as_str()?).ok()?;
+        let (version, record) = self.learn(event["object"].take())?;
+        match kind {
             EventKind::Applied => Some(ElectionEvent::Record(version, record)),
             EventKind::Deleted => Some(ElectionEvent::Gone(version)),
             EventKind::Bookmark | EventKind::Error => None,
@@ -262,7 +263,7 @@ async fn watch(client: &LeaseClient, events: &mpsc::Sender<ElectionEvent>) -> Re
         http::leases(&client.location.namespace),
         client.location.name
     );
-    let opened = timeout(SILENCE, http::read_json(&client.client, &uri)).await;
+    let opened = timeout(SILENCE, http::read(&client.client, &uri, &http::JSON)).await;
     let body = match opened {
         Ok(Ok(Ok(body))) => body,
         Ok(Ok(Err((Head { code, .. }, status))))
@@ -272,10 +273,14 @@ async fn watch(client: &LeaseClient, events: &mpsc::Sender<ElectionEvent>) -> Re
         }
         _ => return Ok(()),
     };
-    let mut stream = EventStream::new(body);
+    let lines = |data: &[u8]| Ok(memchr::memrchr(b'\n', data).map_or(0, |end| end + 1));
+    let mut stream = EventStream::split(body, lines);
     while let Ok(Some(arrived)) = stream.next(SILENCE).await {
-        for event in codec::events(&arrived) {
-            let Some(event) = event.ok().and_then(|event| client.event(event)) else {
+        for line in arrived
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let Some(event) = client.event(line) else {
                 return Ok(());
             };
             if events.send(event).await.is_err() {
@@ -337,8 +342,7 @@ mod tests {
         for spec in [json!("x"), json!(5), json!([]), json!(true)] {
             let lease = json!({ "metadata": { "resourceVersion": "3" }, "spec": spec });
             let line = json!({ "type": "MODIFIED", "object": lease }).to_string();
-            let event = codec::events(line.as_bytes()).next().unwrap().unwrap();
-            assert_eq!(client.event(event), None);
+            assert_eq!(client.event(line.as_bytes()), None);
             let body = lease.to_string();
             let (reply, cause) = client.judge(&Ask::Look, StatusCode::OK, body.as_bytes());
             assert_eq!(reply, Reply::Failed);
@@ -352,7 +356,7 @@ mod tests {
         let client = client();
         let event = |kind: &str, version: &str| {
             let line = json!({ "type": kind, "object": { "metadata": { "resourceVersion": version } } });
-            client.event(codec::events(line.to_string().as_bytes()).next()?.ok()?)
+            client.event(line.to_string().as_bytes())
         };
         assert_eq!(
             event("ADDED", "3"),

@@ -2,7 +2,6 @@
 
 use super::codec;
 use super::connect::client_error::ClientError;
-use super::encodings::JSON;
 use super::fence::Fence;
 use super::http::{self, Head};
 use super::silence::Silent;
@@ -82,10 +81,12 @@ impl EventClient {
     async fn exchange(&self, write: &EventWrite) -> Result<(Head, Bytes), ClientError> {
         let collection = http::events(&write.namespace);
         let request = match &write.request {
-            EventRequest::Create(body) => http::write(Method::POST, &collection, &JSON, &JSON, body.clone()),
+            EventRequest::Create(body) => {
+                http::write(Method::POST, &collection, &http::JSON, &http::JSON, body.clone())
+            }
             EventRequest::Patch(body) => {
                 let uri = format!("{collection}/{}", write.name);
-                http::write(Method::PATCH, &uri, &JSON, &http::MERGE_PATCH, body.clone())
+                http::write(Method::PATCH, &uri, &http::JSON, &http::MERGE_PATCH, body.clone())
             }
         };
         let (head, body) = http::send(&self.client, request?).await?;
@@ -235,11 +236,7 @@ mod tests {
             let answer = judge(
                 "ns",
                 (!create).then_some("e"),
-                &Head {
-                    code,
-                    content_type: None,
-                    retry_after,
-                },
+                &Head { code, retry_after },
                 body.as_bytes(),
             );
             assert_eq!(answer.outcome, outcome, "{code} {body}");

@@ -4,7 +4,6 @@
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
 use super::codec::{self, Status};
-use super::encodings::{Encodings, Form, JSON};
 use crate::core::namespace::Kind;
 use http::request::Builder;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
@@ -12,8 +11,48 @@ use kube::Client;
 use kube::client::Body;
 use std::time::Duration;
 
+/// Media type of objects in JSON: of those that are not read or written often.
+pub(crate) static JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Media type of objects in protobuf.
+pub(super) static PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 /// Media type of a merge patch (RFC 7396).
 pub(super) static MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
+
+/// The forms that an answer in protobuf can be asked for in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Whole objects.
+    Whole,
+    /// A whole object, with its `managedFields`.
+    Edited,
+    /// Metadata only.
+    Metadata,
+    /// A list with its items' metadata only.
+    MetadataList,
+}
+
+impl Form {
+    /// Returns the header `Accept`. `managedFields` are of no use, except to a reader that wants to know who changed an
+    /// object. API servers without KEP-5958 ignore `drop`.
+    pub(super) fn accept(self) -> &'static HeaderValue {
+        static WHOLE: HeaderValue =
+            HeaderValue::from_static("application/vnd.kubernetes.protobuf;drop=metadata.managedFields");
+        static METADATA: HeaderValue = HeaderValue::from_static(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;\
+            drop=metadata.managedFields",
+        );
+        static METADATA_LIST: HeaderValue = HeaderValue::from_static(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;\
+            drop=metadata.managedFields",
+        );
+        match self {
+            Self::Whole => &WHOLE,
+            Self::Edited => &PROTOBUF,
+            Self::Metadata => &METADATA,
+            Self::MetadataList => &METADATA_LIST,
+        }
+    }
+}
 
 const CORE: &str = "/api/v1";
 const DISCOVERY: &str = "/apis/discovery.k8s.io/v1";
@@ -90,23 +129,15 @@ fn finish(request: Builder, body: Vec<u8>) -> Result<Request<Body>, kube::Error>
 pub(crate) struct Head {
     /// The HTTP status.
     pub(crate) code: StatusCode,
-    /// `Content-Type`.
-    pub(super) content_type: Option<HeaderValue>,
     /// The server's `Retry-After`, in seconds.
     pub(super) retry_after: Option<u64>,
 }
 
 impl Head {
-    /// Returns the media type of the body, with its parameters.
-    pub(super) fn content_type(&self) -> Option<&[u8]> {
-        self.content_type.as_ref().map(HeaderValue::as_bytes)
-    }
-
     pub(super) fn of(code: StatusCode, headers: &HeaderMap) -> Self {
         let asked = headers.get(header::RETRY_AFTER);
         Self {
             code,
-            content_type: headers.get(header::CONTENT_TYPE).cloned(),
             retry_after: asked.and_then(|value| value.to_str().ok()?.parse().ok()),
         }
     }
@@ -125,41 +156,20 @@ pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<(Hea
     Ok((Head::of(head.status, &head.headers), body))
 }
 
-/// Reads objects of a kind from a path. Returns the body of the answer, once the server has begun to send it, or its
-/// refusal. If it refuses the encoding, the request is sent again in JSON.
+/// Reads from a path. Returns the body of the answer, once the server has begun to send it, or its refusal. A refusal
+/// whose body breaks off counts as one without a body.
 pub(super) async fn read(
     client: &Client,
-    encodings: &Encodings,
-    kind: Kind,
-    form: Form,
     uri: &str,
+    accept: &'static HeaderValue,
 ) -> Result<Result<Body, (Head, Status)>, kube::Error> {
-    loop {
-        let asked = encodings.of(kind);
-        let (head, body) = send(client, get(uri, encodings.accept(kind, form))?).await?;
-        if !encodings.learn(kind, asked, head.code, head.content_type()) {
-            return Ok(opened(head, body).await);
-        }
-    }
-}
-
-/// Reads from a path in JSON, as [`read`] does.
-pub(super) async fn read_json(
-    client: &Client,
-    uri: &str,
-) -> Result<Result<Body, (Head, Status)>, kube::Error> {
-    let (head, body) = send(client, get(uri, &JSON)?).await?;
-    Ok(opened(head, body).await)
-}
-
-/// Splits answers from refusals. A refusal whose body breaks off counts as one without a body.
-async fn opened(head: Head, body: Body) -> Result<Body, (Head, Status)> {
+    let (head, body) = send(client, get(uri, accept)?).await?;
     if head.code == StatusCode::OK {
-        return Ok(body);
+        return Ok(Ok(body));
     }
     let body = body.collect_bytes().await.unwrap_or_default();
     let status = codec::status(head.code.as_u16(), &body);
-    Err((head, status))
+    Ok(Err((head, status)))
 }
 
 #[cfg(test)]

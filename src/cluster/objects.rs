@@ -2,12 +2,10 @@
 
 mod judge;
 
-use super::codec::Encoding;
 use super::connect::client_error::ClientError;
 use super::connect::transport::{Transport, read_all};
-use super::encodings::{Encodings, Form, media_type};
 use super::fence::{Closed, Fence};
-use super::http::{self, Head};
+use super::http::{self, Form, Head};
 use super::silence::Silent;
 use crate::core::body::Request;
 use crate::core::leadership::Term;
@@ -91,8 +89,6 @@ enum Failure {
     Client(ClientError),
     #[error("{0}")]
     Closed(#[from] Closed),
-    #[error("the server does not take the encoding")]
-    Encoding,
     #[error("{0}")]
     Silent(Silent),
 }
@@ -108,7 +104,6 @@ impl From<kube::Error> for Failure {
 #[derive(Clone)]
 pub struct ObjectClient {
     transport: Transport,
-    encodings: Encodings,
     deadline: Duration,
     fence: Fence,
 }
@@ -123,10 +118,9 @@ impl fmt::Debug for ObjectClient {
 
 impl ObjectClient {
     /// Creates a client. A request is given up after `deadline`; it may have been carried out all the same.
-    pub fn new(transport: Transport, encodings: Encodings, deadline: Duration) -> Self {
+    pub fn new(transport: Transport, deadline: Duration) -> Self {
         Self {
             transport,
-            encodings,
             deadline,
             fence: Fence::open(),
         }
@@ -184,33 +178,24 @@ impl ObjectClient {
         let collection = http::collection(kind, Some(asked.namespace));
         let object = [&*collection, "/", asked.name].concat();
         // Only the UID and version of a written object are news, so the server need not send all of it back.
-        let accept = |form| self.encodings.accept(kind, form);
-        let write = |method, uri: &str, body: Vec<u8>| {
-            http::write(
-                method,
-                uri,
-                accept(Form::Metadata),
-                media_type(Encoding::of(&body)),
-                body,
-            )
-        };
-        let spoken = match &request {
-            // It may have been encoded before the server refused protobuf.
-            Request::Create(body) | Request::Update(body) if Encoding::of(body) == Encoding::Protobuf => {
-                Encoding::Protobuf
-            }
-            _ => self.encodings.of(kind),
-        };
+        let metadata = Form::Metadata.accept();
+        let write = |method, uri: &str, body| http::write(method, uri, metadata, &http::PROTOBUF, body);
         let request = match request {
             Request::Create(body) => write(Method::POST, &collection, body)?,
             Request::Update(body) => write(Method::PUT, &object, body)?,
             Request::Delete(preconditions) => {
                 let options = serde_json::json!({ "preconditions": preconditions });
                 let body = (!preconditions.is_empty()).then(|| options.to_string().into_bytes());
-                write(Method::DELETE, &object, body.unwrap_or_default())?
+                http::write(
+                    Method::DELETE,
+                    &object,
+                    metadata,
+                    &http::JSON,
+                    body.unwrap_or_default(),
+                )?
             }
-            Request::Fetch => http::get(&object, accept(Form::Edited))?,
-            Request::Probe => http::get(&object, accept(Form::Metadata))?,
+            Request::Fetch => http::get(&object, Form::Edited.accept())?,
+            Request::Probe => http::get(&object, metadata)?,
         };
         let reads = request.method() == Method::GET;
         let sent = self.transport.send(request);
@@ -219,9 +204,6 @@ impl ObjectClient {
         } else {
             self.fence.guard(term, sent).await??
         };
-        if self.encodings.learn(kind, spoken, head.code, None) {
-            return Err(Failure::Encoding);
-        }
         Ok((head, read_all(body).await?))
     }
 }
@@ -274,8 +256,6 @@ fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
             log!(debug, asked, "the lease was lost before a request was answered");
             return Answer::missing(Outcome::Unknown, Load::Unknown);
         }
-        // It was not carried out, and is encoded anew for the next try.
-        Failure::Encoding => return Answer::unsent(),
         Failure::Client(_) | Failure::Silent(_) => {}
     }
     if tenant_log::admits(asked.namespace) {

@@ -4,10 +4,10 @@ mod slow;
 
 use self::slow::{Answer, Telling};
 use super::codec::{self, Decode};
-use super::encodings::{Encodings, Form};
+use super::election;
+use super::http::{self, Form};
 use super::pages::{self, ANSWER, PAGE};
 use super::silence::within;
-use super::{election, http};
 use crate::core::lease::Record;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
@@ -32,7 +32,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Reader {
     client: Client,
-    encodings: Encodings,
     silence: Option<Duration>,
     slow: Option<Telling>,
 }
@@ -129,10 +128,9 @@ impl Selection {
 
 impl Reader {
     /// Creates a reader. The client must not retry by itself.
-    pub fn new(client: Client, encodings: Encodings) -> Self {
+    pub fn new(client: Client) -> Self {
         Self {
             client,
-            encodings,
             silence: Some(ANSWER),
             slow: None,
         }
@@ -320,12 +318,11 @@ impl Reader {
 
     /// Sends a request once. With a refusal, returns the pause after which another try is worthwhile, if one is.
     async fn ask(&self, resource: ReadResource, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
-        let read = match resource {
-            ReadResource::Kind(kind) => {
-                http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await
-            }
-            ReadResource::Lease | ReadResource::Namespace => http::read_json(&self.client, uri).await,
+        let accept = match resource {
+            ReadResource::Kind(_) => Form::Whole.accept(),
+            ReadResource::Lease | ReadResource::Namespace => &http::JSON,
         };
+        let read = http::read(&self.client, uri, accept).await;
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),
             Err(refusal) => refusal,

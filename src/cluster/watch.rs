@@ -20,7 +20,7 @@ use self::serving::{Shown, Work, serve};
 use self::sources::{Item, Seen};
 use super::cause::Cause;
 use super::codec::{NamedNode, Namespaced};
-use super::encodings::{Encodings, Form};
+use super::http::Form;
 use super::outage::OutageLog;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::leadership::Leadership;
@@ -59,7 +59,6 @@ impl Watch {
         client: Client,
         handler: Arc<dyn WatchHandler>,
         leadership: watch::Receiver<Leadership>,
-        encodings: Encodings,
         outages: OutageLog,
         seed: u64,
     ) -> Self {
@@ -67,7 +66,6 @@ impl Watch {
             source,
             client,
             handler,
-            encodings,
             metrics: WatchMetrics::new(source.kind),
             outages,
         };

@@ -15,7 +15,6 @@ use super::labels::Labels;
 use super::ports::{ContainerPort, ServicePort, SlicePort, SlicePorts};
 use super::selector::Selector;
 use super::time::Time;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -472,29 +471,21 @@ pub struct AddressFacts {
 }
 
 /// A `targetRef`. A field that is not set is empty.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ObjectReference {
     /// `kind`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Box<str>,
     /// `namespace`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Box<str>,
     /// `name`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
     /// `uid`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub uid: Box<str>,
     /// `apiVersion`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Box<str>,
     /// `resourceVersion`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: Box<str>,
     /// `fieldPath`.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Box<str>,
 }
 
@@ -541,8 +532,7 @@ impl Extras {
 }
 
 /// An entry of `metadata.ownerReferences`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerReference {
     /// The owner's API version.
     pub api_version: Box<str>,
@@ -553,10 +543,8 @@ pub struct OwnerReference {
     /// The owner's UID.
     pub uid: Box<str>,
     /// True if the owner is the managing controller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
     /// True if foreground deletion of the owner waits for this object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
 

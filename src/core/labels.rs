@@ -94,12 +94,6 @@ impl fmt::Debug for Labels {
     }
 }
 
-impl serde::Serialize for Labels {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Labels;

@@ -2,8 +2,6 @@
 
 use super::compact::intern::Recent;
 use super::hash::{KeyedMap, hash_of};
-use serde::Serialize;
-use serde::ser::SerializeStruct as _;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -90,23 +88,6 @@ pub struct SlicePort {
     pub number: Option<u16>,
     /// The Service port's `appProtocol`.
     pub app_protocol: Option<Box<str>>,
-}
-
-impl Serialize for SlicePort {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("EndpointPort", 4)?;
-        if let Some(name) = &self.name {
-            out.serialize_field("name", name)?;
-        }
-        out.serialize_field("protocol", self.protocol.as_str())?;
-        if let Some(number) = self.number {
-            out.serialize_field("port", &number)?;
-        }
-        if let Some(app_protocol) = &self.app_protocol {
-            out.serialize_field("appProtocol", app_protocol)?;
-        }
-        out.end()
-    }
 }
 
 /// A shared list of ports, sorted so that equal lists are equal keys whatever order their ports came in.
@@ -446,14 +427,5 @@ mod tests {
         let a = service_port("a", "TCP", TargetPort::Number(1));
         let b = service_port("b", "TCP", TargetPort::Number(2));
         assert_eq!(resolve(&[a.clone(), b.clone()], &[]), resolve(&[b, a], &[]));
-    }
-
-    #[test]
-    fn serialises_as_the_api_does() {
-        let ports = resolve(&[service_port("", "TCP", TargetPort::Number(80))], &[]);
-        assert_eq!(
-            serde_json::to_string(&*ports).unwrap(),
-            r#"[{"name":"","protocol":"TCP","port":80}]"#
-        );
     }
 }

@@ -113,7 +113,7 @@ pub enum Load {
     /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
     /// same object's last write ended like this too: the failures of one object are no sign of the server's load.
     Unanswered,
-    /// The request was not sent, or its answer not awaited: the lease was lost, or the encoding refused.
+    /// The request was not sent, or its answer not awaited: the lease was lost.
     Unknown,
 }
 

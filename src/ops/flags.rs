@@ -348,7 +348,7 @@ pub(crate) struct RunArgs {
     #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// Has no effect: protobuf is used, and JSON where the server does not speak it
+    /// Has no effect: protobuf is used
     #[arg(long, value_name = "TYPE", hide = true)]
     pub kube_api_content_type: Option<String>,
 

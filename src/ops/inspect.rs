@@ -7,7 +7,6 @@ use super::flags::{
 };
 use super::logging::one_line;
 use crate::cluster::connect::connect_and_tell;
-use crate::cluster::encodings::Encodings;
 use crate::cluster::read::{ReadError, Reader};
 use crate::inspect::explain::Explanation;
 use crate::inspect::findings::Verdict;
@@ -219,9 +218,7 @@ async fn reader(
         };
         eprintln!("waiting for the API server to answer: {what}; {until} (--request-timeout)");
     };
-    let reader = Reader::new(client, Encodings::default())
-        .waiting(limit)
-        .telling(SLOW, Arc::new(told));
+    let reader = Reader::new(client).waiting(limit).telling(SLOW, Arc::new(told));
     Ok(Opened {
         reader,
         namespace,

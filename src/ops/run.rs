@@ -27,9 +27,7 @@ use super::flags::{RunArgs, USAGE};
 use super::logging::{one_line, start_logging};
 use crate::actors::messages::WriterMsg;
 use crate::actors::writer::Pacing;
-use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Clients;
-use crate::cluster::encodings::Encodings;
 use crate::cluster::events::EventClient;
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::outage::OutageLog;
@@ -46,8 +44,6 @@ use tokio::time::timeout;
 pub struct Options {
     /// The settings of the core.
     pub settings: Settings,
-    /// The encoding of requests and answers, for each resource that the server speaks it for.
-    pub encoding: Encoding,
     /// The rate limits and batch periods of writes.
     pub pacing: Pacing,
     /// The timeout of a request.
@@ -133,7 +129,6 @@ pub(crate) async fn start(args: RunArgs, open_files: Option<u64>) -> ExitCode {
 /// beginning, so no other process may write at the same time.
 ///
 /// ```
-/// use endpointd::cluster::codec::Encoding;
 /// use endpointd::cluster::connect::Clients;
 /// use endpointd::core::namespace::Settings;
 /// use endpointd::core::publish::Pacing;
@@ -155,7 +150,6 @@ pub(crate) async fn start(args: RunArgs, open_files: Option<u64>) -> ExitCode {
 /// };
 /// let options = Options {
 ///     settings: Settings::default(),
-///     encoding: Encoding::default(),
 ///     pacing: Pacing::unlimited(64),
 ///     deadline: Duration::from_secs(30),
 ///     drain: Duration::from_secs(10),
@@ -198,23 +192,13 @@ pub async fn run_observed(
     let (fence, leadership) = mode.at_first();
     let (announce, leadership) = watch::channel(leadership);
     let (fatal, mut failed) = watch::channel(None);
-    let encodings = Encodings::new(options.encoding);
-    let objects = ObjectClient::new(clients.objects, encodings.clone(), options.deadline);
-    let objects = objects.behind(fence.clone());
+    let objects = ObjectClient::new(clients.objects, options.deadline).behind(fence.clone());
     let events = EventClient::new(clients.events).behind(fence.clone());
     let tracker = match &mode {
         RunMode::DryRun(tracker) => Some(tracker.clone()),
         RunMode::Alone | RunMode::Candidate(..) => None,
     };
-    let actors = Actors::start(
-        objects,
-        events,
-        options,
-        tracker,
-        encodings.clone(),
-        fatal.clone(),
-    )
-    .await?;
+    let actors = Actors::start(objects, events, options, tracker, fatal.clone()).await?;
     let Actors {
         handle,
         events,
@@ -268,7 +252,6 @@ pub async fn run_observed(
         client: clients.watches,
         router: router.clone(),
         leadership,
-        encodings,
         outages,
         seed,
         fatal,

@@ -28,7 +28,6 @@ use super::logging::one_line;
 use crate::clock;
 use crate::cluster::connect::{PLUGIN_DEADLINE, connect_and_tell};
 use crate::cluster::election::Location;
-use crate::cluster::encodings::Encodings;
 use crate::cluster::read::Reader;
 use crate::cluster::scrape::Scraper;
 use crate::cluster::watch::slice_changes::{SliceNews, follow};
@@ -114,7 +113,6 @@ async fn scrape(scraper: Scraper, every: Duration, tell: mpsc::Sender<News>) {
 
 /// Reads the Lease at each interval and follows the slices, until the receiver is dropped.
 async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
-    let encodings = Encodings::default();
     let (client, server) =
         match connect_and_tell(&args.connection.target_of_tool(), None, Some(PLUGIN_DEADLINE)).await {
             Ok(connected) => connected,
@@ -127,8 +125,8 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
         };
     let (shown, mut slices) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
-    tasks.spawn(follow(client.clone(), encodings.clone(), shown));
-    let reader = Reader::new(client, encodings).waiting(Some(TIMEOUT));
+    tasks.spawn(follow(client.clone(), shown));
+    let reader = Reader::new(client).waiting(Some(TIMEOUT));
     let (lease, leases, url) = (args.lease.location(), tell.clone(), server.clone());
     tasks.spawn(async move {
         let mut ticks = interval(args.interval);

@@ -8,7 +8,6 @@ mod run;
 mod words;
 
 use crate::world::World;
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::namespace::Settings;
 use endpointd::inspect::findings::{Finding, Report};
@@ -28,7 +27,7 @@ async fn look(world: &World, settle: Duration) -> Result<Report, AuditError> {
         settle,
         problems: false,
     };
-    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"));
     audit(&reader, &scope).await
 }
 

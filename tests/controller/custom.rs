@@ -5,7 +5,6 @@ mod withdrawn;
 
 use crate::cluster::{self, Api};
 use crate::world::{NS, World, ip, items, outlines, pod, text};
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::outputs::Outputs;
 use endpointd::inspect::explain::PodFinding;
@@ -98,7 +97,7 @@ async fn told(world: &World) -> Vec<(String, String)> {
 }
 
 fn reader(world: &World) -> Reader {
-    Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default())
+    Reader::new(Client::new(world.gate.clone(), "default"))
 }
 
 async fn assert_in_sync(world: &World) {

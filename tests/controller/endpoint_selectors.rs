@@ -2,7 +2,6 @@
 //! slices, are left alone.
 
 use crate::world::{World, ip, node, service, version};
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::outputs::Outputs;
 use endpointd::inspect::findings::Report;
@@ -80,7 +79,7 @@ async fn audited(world: &World) -> Report {
         problems: true,
         labels: None,
     };
-    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"));
     audit(&reader, &scope).await.unwrap()
 }
 

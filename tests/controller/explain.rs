@@ -5,7 +5,6 @@ mod run;
 mod words;
 
 use crate::world::World;
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::inspect::explain::{Explanation, PodFinding};
 use endpointd::ops::explain::{ExplainError, look};
@@ -14,7 +13,7 @@ use kube::Client;
 /// Explains a Service through the world's gate.
 async fn explain(world: &World, namespace: &str, service: &str) -> Result<Explanation, ExplainError> {
     look(
-        &Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default()),
+        &Reader::new(Client::new(world.gate.clone(), "default")),
         namespace,
         service,
         world.options.settings,

@@ -40,13 +40,14 @@ mod conflicts;
 mod custom;
 mod dry_run;
 mod edits;
-mod encodings;
+
 mod endpoint_selectors;
 mod events;
 mod explain;
 mod ingest;
 mod mirroring;
 mod outputs;
+mod protobuf;
 mod quiet;
 mod restored;
 mod standby;

@@ -1,6 +1,7 @@
 //! Mirroring of Endpoints: orders of events, and objects that are more than they look.
 
-use endpointd::cluster::codec::{Encoding, Namespaced, object};
+use crate::model::protobuf;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::body::Request;
 use endpointd::core::events::Notice;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceMeta};
@@ -19,9 +20,7 @@ fn facts(uid: &str, version: u64, subsets: &Value) -> EndpointsFacts {
         "metadata": {"name": "s", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()},
         "subsets": subsets,
     });
-    object::<Namespaced<EndpointsFacts>>(body.to_string().as_bytes())
-        .unwrap()
-        .facts
+    protobuf::facts("Endpoints", &body)
 }
 
 fn one(address: &str) -> Value {
@@ -33,11 +32,11 @@ fn mirrored() -> NamespaceState {
     let service = json!({
         "metadata": {"name": "s", "namespace": "ns", "uid": "s"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
     });
-    let service = object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes());
+    let service: ServiceFacts = protobuf::facts("Service", &service);
     let mut nodes = NodeTable::default();
     let settings = Settings::default();
     let mut state = NamespaceState::new("ns".into(), settings, PendingLists::all(settings.outputs));
-    state.apply_service(service.unwrap().facts, 0);
+    state.apply_service(service, 0);
     state.apply_output(OutputEvent::endpoints(facts("e1", 10, &one("10.0.0.1")), 0));
     for kind in Kind::ALL {
         state.end_list(kind, 0, 10, &mut nodes);
@@ -58,14 +57,14 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
         .unwrap();
     assert!(read.reads && read.priority == Priority::Remove, "{read:?}");
     let name = read.object.clone();
-    let built = state.build_request(&name, &mut Encoding::Json).unwrap();
+    let built = state.build_request(&name, &mut Protobuf).unwrap();
     assert_eq!(built.request, Request::Fetch);
     // Deleted, and made again; the server looked in between.
     state.apply_output(OutputEvent::Endpoints(Gone("s".into(), 12)));
     state.apply_output(OutputEvent::Endpoints(Meta(facts("e2", 13, &json!([])).meta, 0)));
     let due = state.apply_outcome(&name, Outcome::NotFound, None);
     assert!(due.is_some() || !state.plan().is_empty());
-    let built = state.build_request(&name, &mut Encoding::Json).unwrap();
+    let built = state.build_request(&name, &mut Protobuf).unwrap();
     assert_eq!(built.request, Request::Fetch);
     let read = Outcome::fetched(Content::Endpoints(Box::new(facts("e2", 13, &one("10.0.0.2")))));
     state.apply_outcome(&name, read, None);
@@ -78,7 +77,7 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     // One that is deleted for good is forgotten with one answer.
     state.apply_output(OutputEvent::Endpoints(Meta(facts("e2", 14, &json!([])).meta, 0)));
     state.plan();
-    assert!(state.build_request(&name, &mut Encoding::Json).is_some());
+    assert!(state.build_request(&name, &mut Protobuf).is_some());
     state.apply_output(OutputEvent::Endpoints(Gone("s".into(), 15)));
     assert_eq!(state.apply_outcome(&name, Outcome::NotFound, None), None);
     assert!(
@@ -155,7 +154,7 @@ fn endpoints_that_are_refused_are_read_once_for_each_version() {
         // Plans, reads, and whatever comes of it, for as long as something is due.
         for _ in 0..20 {
             for item in state.plan() {
-                let Some(built) = state.build_request(&item.object, &mut Encoding::Json) else {
+                let Some(built) = state.build_request(&item.object, &mut Protobuf) else {
                     continue;
                 };
                 let outcome = if built.request == Request::Fetch {
@@ -185,13 +184,11 @@ fn a_slice_that_cannot_be_read_holds_up_no_other() {
             },
         },
     });
-    let meta = object::<Namespaced<SliceMeta>>(meta.to_string().as_bytes())
-        .unwrap()
-        .facts;
+    let meta: SliceMeta = protobuf::facts("EndpointSlice", &meta);
     state.apply_output(OutputEvent::Mirrored(Meta(meta, 0)));
     let other = ObjectName::mirrored("s-other".into());
     state.plan();
-    let built = state.build_request(&other, &mut Encoding::Json).unwrap();
+    let built = state.build_request(&other, &mut Protobuf).unwrap();
     assert_eq!(built.request, Request::Fetch);
     state.apply_output(OutputEvent::endpoints(facts("e1", 40, &one("10.0.0.9")), 0));
     let ours = |state: &mut NamespaceState| -> Option<Request> {
@@ -199,7 +196,7 @@ fn a_slice_that_cannot_be_read_holds_up_no_other() {
         let item = planned
             .iter()
             .find(|item| item.object.output == Output::Mirrored && item.object != other)?;
-        Some(state.build_request(&item.object, &mut Encoding::Json)?.request)
+        Some(state.build_request(&item.object, &mut Protobuf)?.request)
     };
     assert_eq!(ours(&mut state), None, "it may show the same");
     assert!(

@@ -3,7 +3,7 @@
 
 use crate::model::{self, EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::ops;
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
@@ -85,7 +85,7 @@ impl Loop {
                 self.plan();
                 continue;
             };
-            let built = self.model.state.build_request(&object, &mut Encoding::Protobuf);
+            let built = self.model.state.build_request(&object, &mut Protobuf);
             self.queue.built(&object);
             let Some(BuiltRequest { request, .. }) = built else {
                 self.queue.landed(&object, true, self.now);

@@ -5,6 +5,7 @@ use crate::allocator::Memory;
 use crate::fixtures::{ENDPOINTS, SLICES, World};
 use crate::processor::Processor;
 use crate::sandboxes::{OUTPUTS, name, pod_of, service_of, slice_of};
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::facts::PodFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, OutputEvent, PendingLists};
@@ -200,7 +201,7 @@ fn what_was_granted_while_a_list_was_awaited_is_released_in_turns() {
         turns(&mut world, [Change::Forget(Kind::Slice)]);
         for number in 0..granted {
             let endpoints = ObjectName::endpoints(name(number).into());
-            let built = world.state.build_request(&endpoints, &mut world.encoding);
+            let built = world.state.build_request(&endpoints, &mut Protobuf);
             assert!(built.is_none(), "the list is awaited");
         }
         turns(&mut world, [Change::End(Kind::Slice, 1, u64::from(MANY))]).0

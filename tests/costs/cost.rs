@@ -1,7 +1,7 @@
 //! The cost of a change, counted instead of timed.
 
 use crate::fixtures::{self, ENDPOINTS, SLICES, World, node_name, pod, service};
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::facts::PodFacts;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
@@ -168,7 +168,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     assert_eq!(
         world
             .state
-            .build_request(&item.object, &mut Encoding::Protobuf)
+            .build_request(&item.object, &mut Protobuf)
             .unwrap()
             .changes,
         1
@@ -188,7 +188,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     assert_eq!(
         world
             .state
-            .build_request(&again.object, &mut Encoding::Protobuf)
+            .build_request(&again.object, &mut Protobuf)
             .unwrap()
             .changes,
         501,

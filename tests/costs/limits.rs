@@ -9,7 +9,8 @@ mod stops;
 use crate::allocator::{Memory, allocated};
 use crate::fixtures::World;
 use crate::processor::Processor;
-use endpointd::cluster::codec::{Encoding, Namespaced, object};
+use crate::protobuf;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::body::Request;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::Pending;
@@ -19,6 +20,7 @@ use endpointd::core::outputs::Outputs;
 use endpointd::core::work::TurnBudget;
 use news::{Means, News, content, gone, read};
 use objects::{Field, Kind, fields};
+use serde_json::json;
 use std::time::Duration;
 
 /// Units between two looks at the clock: a turn and the largest piece of work that cannot be divided, which is one object at the
@@ -57,33 +59,31 @@ fn world() -> World {
     };
     let mut world = World::new(outputs, 1);
     let services = [
-        r#"{"metadata":{"name":"app","namespace":"ns","uid":"app"},"spec":{"selector":{"app":"a"},"ports":[{"name":"a","port":1,"targetPort":"a"}]}}"#,
-        r#"{"metadata":{"name":"mirror","namespace":"ns","uid":"mirror"},"spec":{"clusterIP":"None","ports":[{"port":1}]}}"#,
-    ];
-    let annotated = [
+        (
+            "app",
+            json!({}),
+            json!({"selector": {"app": "a"}, "ports": [{"name": "a", "port": 1, "targetPort": "a"}]}),
+        ),
+        (
+            "mirror",
+            json!({}),
+            json!({"clusterIP": "None", "ports": [{"port": 1}]}),
+        ),
         (
             "zoned",
-            r#""service.kubernetes.io/topology-mode":"Auto""#,
-            r#""selector":{"app":"a"}"#,
+            json!({"service.kubernetes.io/topology-mode": "Auto"}),
+            json!({"selector": {"app": "a"}, "ports": [{"port": 1}]}),
         ),
         (
             "custom",
-            r#""endpointd.io/selector":"app in (a)""#,
-            r#""clusterIP":"None""#,
+            json!({"endpointd.io/selector": "app in (a)"}),
+            json!({"clusterIP": "None", "ports": [{"port": 1}]}),
         ),
     ];
-    let annotated = annotated.map(|(name, annotation, spec)| {
-        format!(
-            r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{name}","annotations":{{{annotation}}}}},"spec":{{{spec},"ports":[{{"port":1}}]}}}}"#
-        )
-    });
-    for service in services.into_iter().chain(annotated.iter().map(|text| &**text)) {
-        world.state.apply_service(
-            object::<Namespaced<ServiceFacts>>(service.as_bytes())
-                .unwrap()
-                .facts,
-            0,
-        );
+    for (name, annotations, spec) in services {
+        let metadata = json!({"name": name, "namespace": "ns", "uid": name, "annotations": annotations});
+        let service: ServiceFacts = protobuf::facts("Service", &json!({"metadata": metadata, "spec": spec}));
+        world.state.apply_service(service, 0);
     }
     let pod = crate::fixtures::pod(1, &[("app", "a")], true);
     world.apply(pod);
@@ -98,7 +98,7 @@ fn units(world: &World) -> u64 {
 }
 
 /// The published object of a case, as the API server shows it.
-type Shown<'a> = (Kind, &'a str);
+type Shown<'a> = (Kind, &'a [u8]);
 
 /// Measures the steps that news take, and all requests that come of them.
 fn take(world: &mut World, news: News, shown: Option<Shown<'_>>, version: u64) -> Cost {
@@ -124,7 +124,7 @@ fn take(world: &mut World, news: News, shown: Option<Shown<'_>>, version: u64) -
         for item in items {
             let mut built = None;
             cost.step(world, |world| {
-                built = world.state.build_request(&item.object, &mut Encoding::Json);
+                built = world.state.build_request(&item.object, &mut Protobuf);
                 true
             });
             let Some(built) = built else { continue };
@@ -177,12 +177,12 @@ fn excess(field: &Field, long: bool) -> Vec<String> {
     let items = field.most(long);
     assert!(items > 1, "{}", field.name);
     let mut world = world();
+    let (first, read) = field.object(items, long, 100);
     let versions = [
-        field.object(items, long, 100),
-        field.object(items - 1, long, 200),
-        field.object(items - 2, long, 300),
+        first,
+        field.object(items - 1, long, 200).0,
+        field.object(items - 2, long, 300).0,
     ];
-    let read = versions[0].len();
     let memory_bound = match field.kind {
         Kind::Endpoints => 12,
         _ if field.name.starts_with("selected") => 5,

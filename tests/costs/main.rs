@@ -10,6 +10,9 @@ mod fixtures;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/processor.rs"]
 mod processor;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/protobuf.rs"]
+mod protobuf;
 #[path = "../../benches/support/sandboxes.rs"]
 mod sandboxes;
 

@@ -1,6 +1,7 @@
 //! Endpoints that stand for thousands of mirrored slices: what one of them costs does not grow with their number.
 
-use endpointd::cluster::codec::{Encoding, Namespaced, object};
+use crate::protobuf;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
 use endpointd::core::namespace::ObjectEvent::{Gone, Meta};
@@ -30,8 +31,7 @@ fn endpoints(version: u64, slices: usize) -> EndpointsFacts {
         "metadata": {"name": "s", "namespace": "ns", "uid": "e", "resourceVersion": version.to_string()},
         "subsets": (0..slices).map(subset).collect::<Vec<_>>(),
     });
-    let body = object::<Namespaced<EndpointsFacts>>(body.to_string().as_bytes());
-    body.unwrap().facts
+    protobuf::facts("Endpoints", &body)
 }
 
 /// A namespace with these Endpoints, nothing written yet.
@@ -41,8 +41,8 @@ fn state() -> NamespaceState {
     let service = json!({
         "metadata": {"name": "s", "namespace": "ns", "uid": "s"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
     });
-    let service = object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes());
-    state.apply_service(service.unwrap().facts, 0);
+    let service: ServiceFacts = protobuf::facts("Service", &service);
+    state.apply_service(service, 0);
     state.apply_output(OutputEvent::endpoints(endpoints(1, MANY), 0));
     state
 }
@@ -64,7 +64,7 @@ fn answer(
     name: &ObjectName,
     outcome: impl FnOnce(&Request) -> Outcome,
 ) -> Vec<u8> {
-    let built = state.build_request(name, &mut Encoding::Json).unwrap();
+    let built = state.build_request(name, &mut Protobuf).unwrap();
     state.apply_outcome(name, outcome(&built.request), None);
     match built.request {
         Request::Create(body) | Request::Update(body) => body,
@@ -124,7 +124,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
 
     // Others write to some: each is read, and put right.
     for (number, item) in items.iter().enumerate().take(5) {
-        let mut slice: Value = serde_json::from_slice(&bodies[number]).unwrap();
+        let mut slice: Value = memory_apiserver::object_of(&bodies[number]).unwrap();
         slice["metadata"]["uid"] = json!("u");
         slice["metadata"]["resourceVersion"] = json!("9");
         if number % 2 == 0 {
@@ -132,9 +132,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
         } else {
             slice["ports"] = json!([]);
         }
-        let facts = object::<Namespaced<SliceFacts>>(slice.to_string().as_bytes())
-            .unwrap()
-            .facts;
+        let facts: SliceFacts = protobuf::facts("EndpointSlice", &slice);
         state.apply_output(OutputEvent::Mirrored(Meta(facts.meta.clone(), 0)));
         let before = state.work();
         let (due, steps) = plan(&mut state);

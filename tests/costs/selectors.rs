@@ -2,7 +2,7 @@
 
 use crate::allocator::Memory;
 use crate::fixtures::World;
-use endpointd::cluster::codec::{Namespaced, object};
+use crate::protobuf;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::outputs::Outputs;
@@ -76,8 +76,8 @@ fn memory(outputs: Outputs, services: usize, selector: impl Fn(usize) -> String)
             },
             "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
         });
-        let service = object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes());
-        pending.push(Change::Service(service.unwrap().facts, 0));
+        let service: ServiceFacts = protobuf::facts("Service", &service);
+        pending.push(Change::Service(service, 0));
     }
     let mut applying = pending.begin();
     while !applying.step(&mut world.state, &mut world.nodes, &mut TurnBudget::for_a_turn()) {}

@@ -2,7 +2,7 @@
 
 use crate::fixtures::{self, SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::facts::{PodFacts, ServiceFacts};
 use endpointd::core::hash::{HashKey, set_key};
 use endpointd::core::inbox::{Change, Pending};
@@ -158,7 +158,7 @@ fn history() -> String {
         pending.push(Change::End(Kind::Pod, round, u64::from(round)));
         pending.apply(&mut world.state, &mut world.nodes);
         for item in world.state.plan() {
-            let built = world.state.build_request(&item.object, &mut Encoding::Protobuf);
+            let built = world.state.build_request(&item.object, &mut Protobuf);
             writeln!(text, "{item:?} {built:?}").unwrap();
             let remote = endpointd::core::object::Remote {
                 uid: "u".into(),

@@ -3,7 +3,7 @@
 
 use crate::fixtures::{self, SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, WorkItem};
@@ -96,8 +96,8 @@ fn work_in_steps_ends_as_work_at_once_does() {
             assert_eq!(names(&items), names(&cut_items));
             for item in &items {
                 let (one, other) = (
-                    whole.state.build_request(&item.object, &mut Encoding::Protobuf),
-                    cut.state.build_request(&item.object, &mut Encoding::Protobuf),
+                    whole.state.build_request(&item.object, &mut Protobuf),
+                    cut.state.build_request(&item.object, &mut Protobuf),
                 );
                 assert_eq!(one, other, "{item:?}");
                 if one.is_some() {
@@ -137,7 +137,7 @@ fn what_is_released_in_turns_adds_before_it_removes() {
     assert_eq!(names.len(), 2, "a new slice, and the first one");
     world.state.begin_list(Kind::Pod);
     for item in &granted {
-        let built = world.state.build_request(&item.object, &mut world.encoding);
+        let built = world.state.build_request(&item.object, &mut Protobuf);
         assert!(built.is_none(), "a list is awaited");
     }
     world.state.end_list(Kind::Pod, 0, 9, &mut world.nodes);

@@ -3,7 +3,7 @@
 
 use crate::model::{self, NAMESPACE, WatchEvent};
 use crate::search::Part;
-use endpointd::cluster::codec::Encoding;
+use endpointd::cluster::codec::Protobuf;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hash::Hashed;
@@ -462,7 +462,7 @@ impl Process {
                 std::mem::take(self.inbox.change()).apply(state, nodes);
             }
             ToShard::Grant(object) => {
-                let reply = Report::to_grant(state.build_request(&object, &mut Encoding::Protobuf));
+                let reply = Report::to_grant(state.build_request(&object, &mut Protobuf));
                 said.push((object, reply));
             }
             ToShard::Outcome(object, outcome) => {

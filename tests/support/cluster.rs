@@ -2,7 +2,6 @@
 
 use endpointd::actors::events::WallClock;
 use endpointd::actors::writer::Pacing;
-use endpointd::cluster::codec::Encoding;
 use endpointd::cluster::connect::Clients;
 use endpointd::cluster::election::Location;
 use endpointd::cluster::fence::Clock;
@@ -24,7 +23,6 @@ pub(crate) use scenario::Api;
 /// Options for a controller under test.
 pub(crate) fn options(max_endpoints: usize) -> Options {
     Options {
-        encoding: Encoding::Protobuf,
         settings: Settings {
             max_endpoints,
             outputs: Outputs::ALL,

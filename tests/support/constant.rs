@@ -1,6 +1,7 @@
 //! Answers that a server, or whatever stands before it, gives to each request of a kind, for as long as a test lasts.
 
 use super::gate::{Answer, Sent, unknown_path};
+use super::model::protobuf;
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -94,30 +95,23 @@ impl Constant {
             }
             Self::Garbage => answer(200, "<html><head><title>Welcome</title></head></html>\n"),
             Self::Half => {
-                let begun = if sent.watch {
-                    r#"{"type":"ADDED","object":{"apiVersion":"v1","metadata":{"na"#
-                } else {
-                    r#"{"apiVersion":"v1","kind":"List","metadata":{"resourceVer"#
-                };
+                let whole = if sent.watch { bookmark() } else { list("") };
                 let pieces = [
-                    Ok(Frame::data(Bytes::from_static(begun.as_bytes()))),
+                    Ok(Frame::data(Bytes::copy_from_slice(&whole[..whole.len() / 2]))),
                     Err(std::io::ErrorKind::ConnectionReset.into()),
                 ];
-                json_type(Response::new(
-                    StreamBody::new(stream::iter(pieces)).boxed_unsync(),
-                ))
+                Response::new(StreamBody::new(stream::iter(pieces)).boxed_unsync())
             }
             Self::Silence => pending().await,
-            Self::Stalled => json_type(Response::new(StreamBody::new(stream::pending()).boxed_unsync())),
-            Self::SameToken => page("x"),
-            Self::NewToken => page(&newer()),
-            Self::Moves | Self::MovesAndExpires if !sent.watch => page(""),
-            Self::Moves => object(&bookmark()),
+            Self::Stalled => Response::new(StreamBody::new(stream::pending()).boxed_unsync()),
+            Self::SameToken => body(list("x")),
+            Self::NewToken => body(list(&newer())),
+            Self::Moves | Self::MovesAndExpires if !sent.watch => body(list("")),
+            Self::Moves => body(bookmark()),
             Self::MovesAndExpires => {
-                let expired = json!({"type": "ERROR", "object": {
-                    "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410,
-                }});
-                object(&format!("{}{expired}\n", bookmark()))
+                let expired = json!({"status": "Failure", "reason": "Expired", "code": 410});
+                let expired = protobuf::event("ERROR", &protobuf::object("Status", &expired));
+                body([bookmark(), expired].concat())
             }
         }
     }
@@ -128,24 +122,23 @@ fn newer() -> String {
 }
 
 /// An empty page of a list, at a newer version, with a token for the next page.
-fn page(token: &str) -> Answer {
-    let list = json!({
-        "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": newer(), "continue": token}, "items": [],
-    });
-    object(&list.to_string())
+fn list(token: &str) -> Vec<u8> {
+    let list = json!({"metadata": {"resourceVersion": newer(), "continue": token}});
+    protobuf::object("PodList", &list)
 }
 
 /// A bookmark of a newer version, which also ends the initial events of a watch that has some.
-fn bookmark() -> String {
+fn bookmark() -> Vec<u8> {
     let metadata = json!({"resourceVersion": newer(), "annotations": {"k8s.io/initial-events-end": "true"}});
-    let event =
-        json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "X", "metadata": metadata}});
-    format!("{event}\n")
+    protobuf::event(
+        "BOOKMARK",
+        &protobuf::object("PartialObjectMetadata", &json!({"metadata": metadata})),
+    )
 }
 
-fn object(body: &str) -> Answer {
-    let body = Full::new(Bytes::from(body.to_owned()));
-    json_type(Response::new(body.map_err(|never| match never {}).boxed_unsync()))
+fn body(body: Vec<u8>) -> Answer {
+    let body = Full::new(Bytes::from(body));
+    Response::new(body.map_err(|never| match never {}).boxed_unsync())
 }
 
 fn answer(code: u16, body: &'static str) -> Answer {

@@ -1,6 +1,6 @@
 //! A namespace as a test sees it, all synchronous: what exists, a server that stores slices, and the state between them.
 
-use endpointd::cluster::codec::{self, Encoding};
+use endpointd::cluster::codec::{self, Protobuf};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{
@@ -29,6 +29,9 @@ mod balanced;
 mod endpoints;
 #[path = "model_mirrored.rs"]
 mod mirrored;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "protobuf.rs"]
+pub(crate) mod protobuf;
 #[path = "model_restart.rs"]
 mod restart;
 #[path = "model_server.rs"]
@@ -513,13 +516,7 @@ impl Model {
             self.pending.push(name);
             return None;
         }
-        self.grants += 1;
-        let mut encoding = if self.grants.is_multiple_of(2) {
-            Encoding::Protobuf
-        } else {
-            Encoding::Json
-        };
-        let built = self.state.build_request(&name, &mut encoding);
+        let built = self.state.build_request(&name, &mut Protobuf);
         if self.in_flight.contains_key(&name) {
             assert_eq!(built, None, "{name:?}: a second request while one is in flight");
         }

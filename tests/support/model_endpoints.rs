@@ -1,6 +1,7 @@
 //! The part of the model that is about Endpoints: a server that stores them, users who change them, and an independent
 //! recompute.
 
+use super::protobuf::with_version;
 use super::{Model, Outcome, WatchEvent, codec};
 use endpointd::cluster::codec::Namespaced;
 use endpointd::core::body::Request;
@@ -58,9 +59,7 @@ impl Model {
             }
             Request::Create(_) if stored.is_some() => Outcome::Exists,
             Request::Create(body) => {
-                let mut object = memory_apiserver::object_of(body).unwrap();
-                object["metadata"]["resourceVersion"] = "1".into();
-                let mut new = parse(object.to_string().as_bytes());
+                let mut new = parse(&with_version(body));
                 assert_eq!(new.meta.name, *name);
                 new.meta.uid = self.next_uid();
                 self.writes += 1;

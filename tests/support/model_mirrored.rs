@@ -1,6 +1,7 @@
 //! The part of the model that is about mirroring: users who write Endpoints of their own, a server that stores the
 //! slices that mirror them, and an independent recompute.
 
+use super::protobuf::with_version;
 use super::{Model, Outcome, WatchEvent, codec};
 use endpointd::cluster::codec::Namespaced;
 use endpointd::core::body::Request;
@@ -165,9 +166,7 @@ impl Model {
             },
             Request::Create(_) if stored.is_some() => Outcome::Exists,
             Request::Create(body) => {
-                let mut object = memory_apiserver::object_of(body).unwrap();
-                object["metadata"]["resourceVersion"] = "1".into();
-                let mut slice = parse(object.to_string().as_bytes()).unwrap().facts;
+                let mut slice = parse(&with_version(body)).unwrap().facts;
                 slice.meta.uid = self.next_uid();
                 self.writes += 1;
                 self.put_mirrored(slice)

@@ -1,6 +1,7 @@
 //! The part of the model that is the server: it stores slices, has their watch show them, and can be restored from a
 //! backup.
 
+use super::protobuf::with_version;
 use super::{Model, Outcome, WatchEvent, codec, is_ours};
 use endpointd::cluster::codec::Namespaced;
 use endpointd::core::body::Request;
@@ -35,10 +36,7 @@ impl Model {
                 }
             },
             Request::Create(body) => {
-                // A create carries no version, which decoding asks for.
-                let mut object = memory_apiserver::object_of(body).unwrap();
-                object["metadata"]["resourceVersion"] = "1".into();
-                let mut slice = parse(object.to_string().as_bytes()).unwrap().facts;
+                let mut slice = parse(&with_version(body)).unwrap().facts;
                 assert_eq!(*slice.meta.name, *name);
                 if self.store.contains_key(name) {
                     return Outcome::Exists;

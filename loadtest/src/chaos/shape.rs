@@ -2,7 +2,6 @@
 
 use crate::oracle;
 use endpointd::actors::writer::Pacing;
-use endpointd::cluster::codec::Encoding;
 use endpointd::core::namespace::Settings;
 use endpointd::core::outputs;
 use endpointd::core::publish::{WatchLimits, Watchers};
@@ -97,11 +96,6 @@ impl Shape {
     /// The options of the controller's `generation`-th process.
     pub(super) fn options(&self, seed: u64, generation: u64) -> run::Options {
         run::Options {
-            encoding: if seed.is_multiple_of(4) {
-                Encoding::Json
-            } else {
-                Encoding::Protobuf
-            },
             settings: Settings {
                 max_endpoints: self.max_endpoints,
                 outputs: outputs::Outputs {

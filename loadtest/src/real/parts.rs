@@ -24,7 +24,7 @@ use std::path::PathBuf;
 pub(crate) enum Part {
     /// A control plane starts, is restarted, gets an older store, and leaves nothing behind
     ControlPlane,
-    /// endpointd settles on what was recorded, in both encodings and all configurations
+    /// endpointd settles on what was recorded, in all configurations
     Scenarios,
     /// kube-controller-manager settles on what was recorded from it; one of another version may not
     Recordings,

@@ -47,7 +47,6 @@ impl Cluster {
             in_pod: false,
         };
         let options = run::Options {
-            encoding: endpointd::cluster::codec::Encoding::Protobuf,
             settings: Settings {
                 max_endpoints,
                 ..Settings::default()

@@ -1,8 +1,8 @@
 //! Decoding: single objects, and what the decoders of all kinds share.
 
+use super::envelope::{Envelope, MAGIC};
 use super::fields::{self, Str};
-use super::protobuf::envelope::{Envelope, MAGIC};
-use super::protobuf::message::{Malformed, Message, Value, read, read_into};
+use super::message::{Malformed, Message, Value, read, read_into};
 use crate::core::address::parse_sloppy;
 use crate::core::excerpt::Excerpt;
 use crate::core::facts::{Extras, LABEL_MANAGED_BY, NodeFacts, ObjectReference, OwnerReference};
@@ -10,9 +10,6 @@ use crate::core::hints::NodeCapacity;
 use crate::core::ids::Uid;
 use crate::core::object::Editor;
 use crate::core::ports::{Protocol, SlicePort};
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -24,33 +21,12 @@ const LONGEST_NAME: usize = 253;
 /// Reasons why an object cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// The object does not match the schema.
-    #[error("{}", malformed(.0))]
-    Json(#[from] serde_json::Error),
     /// The message does not match the schema.
-    #[error("malformed protobuf: {0}")]
-    Protobuf(#[from] Malformed),
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
     /// A required field is missing or malformed.
     #[error("{0} is missing or malformed")]
     Field(&'static str),
-}
-
-/// Describes malformed JSON. The library's own message quotes the text, which is of any length, and may be a proxy's;
-/// only what was expected is taken from it.
-fn malformed(error: &serde_json::Error) -> String {
-    let place = format!(
-        "malformed JSON at line {}, column {}",
-        error.line(),
-        error.column()
-    );
-    let text = error.to_string();
-    // In the library's message, the text that was found comes first.
-    let expected = text.rsplit_once(", expected ").filter(|_| error.is_data());
-    let expected = expected.and_then(|(_, rest)| rest.rsplit_once(" at line "));
-    match expected {
-        Some((expected, _)) => format!("{place}: {} was expected", Excerpt::value(expected)),
-        None => place,
-    }
 }
 
 /// An object that is left out, since it cannot be decoded. Prints as one line.
@@ -68,25 +44,17 @@ pub struct Undecodable {
 impl Undecodable {
     /// Creates the error for an object of any kind.
     pub fn new(object: &[u8], error: DecodeError) -> Self {
-        if object.starts_with(MAGIC) {
-            return Self::in_list(Envelope::open_damaged(object).raw.0, error);
-        }
-        let named = serde_json::from_slice::<fields::IdentityOnly<'_>>(object);
-        Self::named(&named.unwrap_or_default(), error)
+        Self::in_list(Envelope::open_damaged(object).raw.0, error)
     }
 
-    /// Creates the error for an item of a list in protobuf. Its name stands at its beginning, and is found even if it
+    /// Creates the error for an item of a list. Its name stands at its beginning, and is found even if it
     /// is malformed later on.
     pub(super) fn in_list(message: &[u8], error: DecodeError) -> Self {
         let mut named = fields::IdentityOnly::default();
         let _ = read_into(&mut named, message);
-        Self::named(&named, error)
-    }
-
-    fn named(object: &fields::IdentityOnly<'_>, error: DecodeError) -> Self {
         Self {
-            namespace: object.metadata.namespace.to_string(),
-            name: object.metadata.name.to_string(),
+            namespace: named.metadata.namespace.to_string(),
+            name: named.metadata.name.to_string(),
             error,
         }
     }
@@ -95,7 +63,7 @@ impl Undecodable {
 /// A type that is decoded from the wire.
 pub trait Decode: Sized + Send + 'static {
     /// The wire form: the fields that are read.
-    type Wire<'a>: Deserialize<'a> + Message<'a>;
+    type Wire<'a>: Message<'a>;
 
     /// Cuts the wire form to facts. `namespace` is that of the object.
     fn decode(wire: Self::Wire<'_>) -> Result<Self, DecodeError>;
@@ -128,15 +96,6 @@ pub struct NamedNode {
 #[derive(Debug, Default)]
 pub struct DecodedPair<A, B>(pub(super) A, pub(super) B);
 
-impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for DecodedPair<A, B> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = <&'de RawValue>::deserialize(deserializer)?.get();
-        let first = serde_json::from_str(json).map_err(D::Error::custom)?;
-        let second = serde_json::from_str(json).map_err(D::Error::custom)?;
-        Ok(Self(first, second))
-    }
-}
-
 impl<'a, A: Message<'a>, B: Message<'a>> Message<'a> for DecodedPair<A, B> {
     fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
         self.0.field(number, value)?;
@@ -144,13 +103,9 @@ impl<'a, A: Message<'a>, B: Message<'a>> Message<'a> for DecodedPair<A, B> {
     }
 }
 
-/// Reads the fields of an object. Its first bytes tell its encoding.
-pub(super) fn wire<'a, W: Deserialize<'a> + Message<'a>>(object: &'a [u8]) -> Result<W, DecodeError> {
-    if object.starts_with(MAGIC) {
-        Ok(read(Envelope::open(object)?.raw.0)?)
-    } else {
-        Ok(serde_json::from_slice(object)?)
-    }
+/// Reads the fields of an object.
+pub(super) fn wire<'a, W: Message<'a>>(object: &'a [u8]) -> Result<W, DecodeError> {
+    Ok(read(Envelope::open(object)?.raw.0)?)
 }
 
 /// Decodes one object.
@@ -200,11 +155,7 @@ pub(super) fn slice_port(port: &fields::SlicePort<'_>) -> SlicePort {
 pub(super) fn extras(wire: &fields::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
     let annotations = wire.annotations.iter();
     let annotations = annotations.filter(|(key, _)| !without.contains(&&**key));
-    let others = wire
-        .owner_references
-        .iter()
-        .flatten()
-        .filter(|o| Some(&*o.uid) != owner);
+    let others = wire.owner_references.iter().filter(|o| Some(&*o.uid) != owner);
     Extras {
         generate_name: set(wire.generate_name.as_ref()).map(Into::into),
         annotations: annotations
@@ -220,12 +171,7 @@ pub(super) fn extras(wire: &fields::Meta<'_>, owner: Option<&str>, without: &[&s
                 block_owner_deletion: owner.block_owner_deletion,
             })
             .collect(),
-        finalizers: wire
-            .finalizers
-            .iter()
-            .flatten()
-            .map(|name| (**name).into())
-            .collect(),
+        finalizers: wire.finalizers.iter().map(|name| (**name).into()).collect(),
     }
 }
 
@@ -282,7 +228,7 @@ pub fn object_version(object: &[u8]) -> Result<String, DecodeError> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity<'a> {
     /// `kind`, which is `PartialObjectMetadata` where only that was asked for.
-    pub kind: Cow<'a, str>,
+    pub kind: &'a str,
     /// `metadata.namespace`.
     pub namespace: Cow<'a, str>,
     /// `metadata.name`.
@@ -295,34 +241,25 @@ pub struct Identity<'a> {
 
 /// Returns the identity of an object of any kind.
 pub fn identity(object: &[u8]) -> Result<Identity<'_>, DecodeError> {
-    let fields::IdentityOnly { kind, metadata: meta } = if object.starts_with(MAGIC) {
-        let envelope = Envelope::open(object)?;
-        fields::IdentityOnly {
-            kind: Str::from(envelope.kind.kind),
-            ..read(envelope.raw.0)?
-        }
-    } else {
-        serde_json::from_slice(object)?
-    };
+    let envelope = Envelope::open(object)?;
+    let fields::IdentityOnly { metadata: meta } = read(envelope.raw.0)?;
     Ok(Identity {
         uid: Uid::from(&*meta.uid),
         version: version(&meta.resource_version).ok(),
-        kind: kind.into(),
-        namespace: meta.namespace.into(),
-        name: meta.name.into(),
+        kind: envelope.kind.kind,
+        namespace: meta.namespace,
+        name: meta.name,
     })
 }
 
 /// Returns the client that set fields of an object last, as its `managedFields` say. A client that has only removed fields is
 /// not named there. Its name prints as a word.
 pub fn last_editor(object: &[u8]) -> Editor {
-    let Some(fields) = wire(object)
-        .ok()
-        .and_then(|object: fields::Edited<'_>| object.metadata.managed_fields)
-    else {
+    let Ok::<fields::Edited<'_>, _>(object) = wire(object) else {
         return Editor::Unknown;
     };
-    let time = |by: &fields::ManagedFields<'_>| by.time.as_ref().and_then(fields::Timestamp::time);
+    let fields = object.metadata.managed_fields;
+    let time = |by: &fields::ManagedFields<'_>| by.time.and_then(fields::Timestamp::time);
     let is_ours = |by: &&fields::ManagedFields<'_>| &*by.manager == OURS;
     // The times are whole seconds, so a write of ours in the same second may have come before or after. It was before:
     // the editor is not asked for if our own write was the last.
@@ -350,7 +287,7 @@ fn plain_refusal(body: &[u8]) -> Option<&'static str> {
     (body.trim_ascii() == BUSY.as_bytes()).then_some(BUSY)
 }
 
-/// Decodes a `Status`, and cuts its texts to a line each. Nothing is kept of any other body: a proxy that answers in
+/// Decodes a `Status`, which may be in JSON, and cuts its texts to a line each. Nothing is kept of any other body: a proxy that answers in
 /// the server's place may quote the request with its credentials.
 pub fn status(code: u16, body: &[u8]) -> fields::Status {
     let mut status = any_status(body)
@@ -375,7 +312,6 @@ fn any_status(body: &[u8]) -> Option<fields::Status> {
     }
     let envelope = Envelope::open(body).ok()?;
     Some(fields::Status {
-        // In protobuf, the envelope tells the kind.
         kind: envelope.kind.kind.to_owned(),
         ..read(envelope.raw.0).ok()?
     })

@@ -4,10 +4,12 @@ use super::decode::{
     Decode, DecodeError, Namespaced, canonical, extras, other_target, plain_pod, required, set, slice_port,
     version,
 };
+use super::encode::{
+    Messages, length, object, push_message, push_metadata, push_number, push_optional, push_text,
+    target_head, text_of_target,
+};
 use super::fields::{self, Meta, SlicePort, Str, TargetRef};
-use super::protobuf::encode::Messages;
-use super::protobuf::message::{Field, Malformed, Message, Value, bytes, message, read_into};
-use super::{json, protobuf};
+use super::message::{Field, Malformed, Message, Value, bytes, message, read_into};
 use crate::core::body::{AddressBody, EndpointsBody};
 use crate::core::facts::{
     ANNOTATION_LEADER, ANNOTATION_TRIGGER_TIME, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
@@ -16,35 +18,28 @@ use crate::core::facts::{
 use crate::core::ids::Uid;
 use crate::core::ports;
 use crate::core::subsets::ANNOTATION_OVER_CAPACITY;
-use serde::Deserialize;
 use std::sync::Arc;
 
 /// An Endpoints object.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct Endpoints<'a> {
-    #[serde(borrow)]
     metadata: Meta<'a>,
-    subsets: Option<Vec<Subset<'a>>>,
+    subsets: Vec<Subset<'a>>,
 }
 
 message!('a, Endpoints<'a> { 1 => metadata, 2 => subsets });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct Subset<'a> {
-    #[serde(borrow)]
-    addresses: Option<Vec<Address<'a>>>,
-    not_ready_addresses: Option<Vec<Address<'a>>>,
-    ports: Option<Vec<EndpointPort<'a>>>,
+    addresses: Vec<Address<'a>>,
+    not_ready_addresses: Vec<Address<'a>>,
+    ports: Vec<EndpointPort<'a>>,
 }
 
 message!('a, Subset<'a> { 1 => addresses, 2 => not_ready_addresses, 3 => ports });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct Address<'a> {
-    #[serde(borrow)]
     ip: Str<'a>,
     hostname: Option<Str<'a>>,
     node_name: Option<Str<'a>>,
@@ -58,16 +53,15 @@ impl Subset<'_> {
     /// Frees the room that its lists have grown by: there may be a hundred thousand addresses, which are about to be copied.
     fn tighten(&mut self) {
         for list in [&mut self.addresses, &mut self.not_ready_addresses] {
-            list.iter_mut().for_each(Vec::shrink_to_fit);
+            list.shrink_to_fit();
         }
-        self.ports.iter_mut().for_each(Vec::shrink_to_fit);
+        self.ports.shrink_to_fit();
     }
 }
 
-/// A port: as a slice's in JSON, but numbered otherwise.
-#[derive(Debug, Default, Deserialize)]
-#[serde(transparent)]
-struct EndpointPort<'a>(#[serde(borrow)] SlicePort<'a>);
+/// A port: the fields of a slice's under other numbers.
+#[derive(Debug, Default)]
+struct EndpointPort<'a>(SlicePort<'a>);
 
 impl<'a> Message<'a> for EndpointPort<'a> {
     fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
@@ -119,7 +113,7 @@ impl Decode for Namespaced<EndpointsFacts> {
     type Wire<'a> = Endpoints<'a>;
 
     fn decode(mut endpoints: Endpoints<'_>) -> Result<Self, DecodeError> {
-        for subset in endpoints.subsets.iter_mut().flatten() {
+        for subset in &mut endpoints.subsets {
             subset.tighten();
         }
         let Namespaced {
@@ -136,8 +130,6 @@ impl Decode for Namespaced<EndpointsFacts> {
             over_capacity: over_capacity.map(Into::into),
             subsets: endpoints
                 .subsets
-                .as_deref()
-                .unwrap_or_default()
                 .iter()
                 .map(|wire| subset(wire, &namespace))
                 .collect(),
@@ -153,12 +145,8 @@ impl Decode for Namespaced<EndpointsFacts> {
 }
 
 fn subset(wire: &Subset<'_>, namespace: &str) -> SubsetFacts {
-    let addresses = |list: &Option<Vec<Address<'_>>>| {
-        let list = list.as_deref().unwrap_or_default().iter();
-        list.map(|wire| address(wire, namespace)).collect()
-    };
-    let ports = wire.ports.as_deref().unwrap_or_default().iter();
-    let ports = ports.map(|port| slice_port(&port.0));
+    let addresses = |list: &[Address<'_>]| list.iter().map(|wire| address(wire, namespace)).collect();
+    let ports = wire.ports.iter().map(|port| slice_port(&port.0));
     SubsetFacts {
         // Endpoints omit an empty port name where slices spell it out.
         ports: ports
@@ -184,52 +172,8 @@ fn address(wire: &Address<'_>, namespace: &str) -> AddressFacts {
     }
 }
 
-/// Encodes an Endpoints object as JSON.
-pub(super) fn encode_json(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
-    use json::encode::{push_all, push_metadata, push_port, target_head};
-    let mut out = Vec::with_capacity(1024 + 256 * endpoints.addresses());
-    out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
-    push_metadata(&mut out, &endpoints.metadata);
-    out.extend_from_slice(br#","subsets":"#);
-    let target = target_head(endpoints.metadata.namespace);
-    push_all(&mut out, endpoints.subsets, |out, subset| {
-        // A subset has addresses, and ports unless its Service has none. Empty lists are left out.
-        let mut open = b'{';
-        let lists = [
-            (&br#""addresses":"#[..], &subset.ready),
-            (br#""notReadyAddresses":"#, &subset.not_ready),
-        ];
-        for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-            out.push(std::mem::replace(&mut open, b','));
-            out.extend_from_slice(key);
-            push_all(out, list, |out, address| {
-                push_address_json(out, &target, *address);
-            });
-        }
-        if !subset.ports.is_empty() {
-            out.push(open);
-            out.extend_from_slice(br#""ports":"#);
-            push_all(out, &subset.ports, push_port);
-        }
-        out.push(b'}');
-    });
-    out.push(b'}');
-    out
-}
-
-pub(super) fn push_address_json(out: &mut Vec<u8>, target: &[u8], address: AddressBody<'_>) {
-    use json::encode::{push_field, push_ip, push_target};
-    out.extend_from_slice(br#"{"ip":"#);
-    push_ip(out, address.ip);
-    push_field(out, br#","hostname":"#, address.hostname);
-    push_field(out, br#","nodeName":"#, address.node);
-    push_target(out, target, address.target);
-    out.push(b'}');
-}
-
-/// Encodes an Endpoints object as protobuf.
-pub(super) fn encode_protobuf(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
-    use protobuf::encode::{object, push_message, push_metadata, target_head};
+/// Encodes an Endpoints object.
+pub(super) fn encode(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
     let capacity = 1024 + 160 * endpoints.addresses();
     object("v1", "Endpoints", capacity, |out| {
         push_message(out, 1, |out| push_metadata(out, &endpoints.metadata));
@@ -239,7 +183,7 @@ pub(super) fn encode_protobuf(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
                 let mut addresses = Messages::new(out);
                 for (field, list) in [(1, &subset.ready), (2, &subset.not_ready)] {
                     for address in list {
-                        push_address_protobuf(&mut addresses, field, &target, *address);
+                        push_address(&mut addresses, field, &target, *address);
                     }
                 }
                 drop(addresses);
@@ -251,8 +195,7 @@ pub(super) fn encode_protobuf(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
     })
 }
 
-fn push_address_protobuf(out: &mut Messages<'_>, field: u8, target: &[u8], address: AddressBody<'_>) {
-    use protobuf::encode::{length, text_of_target};
+fn push_address(out: &mut Messages<'_>, field: u8, target: &[u8], address: AddressBody<'_>) {
     let text = text_of_target(target, address.target) + length(address.hostname) + length(address.node);
     out.append(field, text, |space| {
         space.ip(1, address.ip);
@@ -263,7 +206,6 @@ fn push_address_protobuf(out: &mut Messages<'_>, field: u8, target: &[u8], addre
 }
 
 fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {
-    use protobuf::encode::{push_number, push_optional, push_text};
     push_optional(out, 1, port.name.as_deref());
     if let Some(number) = port.number {
         push_number(out, 2, number.into());

@@ -1,10 +1,9 @@
-//! Events of watches: lines of JSON, or frames of protobuf.
+//! Events of watches.
 
 use super::decode::{DecodeError, wire};
-use super::fields::{Bookmark, BookmarkMeta, Str};
-use super::protobuf::envelope::{self, LONGEST_EVENT, TooLong, WatchEvent};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use super::envelope::{self, WatchEvent};
+use super::fields::{Bookmark, BookmarkMeta};
+use super::message::Malformed;
 
 /// Annotation of the bookmark after the last object of a list that a watch began with.
 const ANNOTATION_LISTED: &str = "k8s.io/initial-events-end";
@@ -14,7 +13,7 @@ const ANNOTATION_LISTED: &str = "k8s.io/initial-events-end";
 pub struct Event<'a> {
     /// The event's type.
     pub kind: EventKind,
-    /// The object, in the encoding of the watch.
+    /// The object.
     pub object: &'a [u8],
 }
 
@@ -32,7 +31,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    fn parse(text: &str) -> Result<Self, DecodeError> {
+    /// Returns the type of a name.
+    pub fn parse(text: &str) -> Result<Self, DecodeError> {
         match text {
             "ADDED" | "MODIFIED" => Ok(Self::Applied),
             "DELETED" => Ok(Self::Deleted),
@@ -44,17 +44,10 @@ impl EventKind {
 }
 
 /// Returns the length of the whole events that the data begin with. Fails if the next one can never be whole.
-pub fn whole_events(data: &[u8]) -> Result<usize, TooLong> {
-    if envelope::is_framed(data) {
-        let mut rest = data;
-        while envelope::split_frame(&mut rest)?.is_some() {}
-        return Ok(data.len() - rest.len());
-    }
-    let end = memchr::memrchr(b'\n', data).map_or(0, |end| end + 1);
-    if data.len() - end > LONGEST_EVENT {
-        return Err(TooLong);
-    }
-    Ok(end)
+pub fn whole_events(data: &[u8]) -> Result<usize, Malformed> {
+    let mut rest = data;
+    while envelope::split_frame(&mut rest)?.is_some() {}
+    Ok(data.len() - rest.len())
 }
 
 /// Splits whole events without parsing their objects.
@@ -70,13 +63,8 @@ impl<'a> Iterator for Events<'a> {
     type Item = Result<Event<'a>, DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let event = if envelope::is_framed(self.0) {
-            let frame = envelope::split_frame(&mut self.0).ok().flatten()?;
-            framed(frame)
-        } else {
-            let line = self.next_line()?;
-            json(line)
-        };
+        let frame = envelope::split_frame(&mut self.0).transpose()?;
+        let event = frame.map_err(DecodeError::from).and_then(read_event);
         if event.is_err() {
             self.0 = &[];
         }
@@ -84,54 +72,11 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
-impl<'a> Events<'a> {
-    fn next_line(&mut self) -> Option<&'a [u8]> {
-        while !self.0.is_empty() {
-            let end = memchr::memchr(b'\n', self.0).unwrap_or(self.0.len());
-            let line = &self.0[..end];
-            self.0 = self.0.get(end + 1..).unwrap_or_default();
-            if !line.is_empty() {
-                return Some(line);
-            }
-        }
-        None
-    }
-}
-
-fn framed(frame: &[u8]) -> Result<Event<'_>, DecodeError> {
+fn read_event(frame: &[u8]) -> Result<Event<'_>, DecodeError> {
     let WatchEvent { kind, object } = envelope::read_event(frame)?;
     Ok(Event {
         kind: EventKind::parse(kind)?,
         object: object.raw.0,
-    })
-}
-
-/// A line in another spelling than that of API servers.
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Str<'a>,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-fn json(line: &[u8]) -> Result<Event<'_>, DecodeError> {
-    // The server writes the type first; then the object needs to be read only once.
-    for (head, kind) in [
-        (&br#"{"type":"MODIFIED","object":"#[..], EventKind::Applied),
-        (br#"{"type":"ADDED","object":"#, EventKind::Applied),
-        (br#"{"type":"DELETED","object":"#, EventKind::Deleted),
-        (br#"{"type":"BOOKMARK","object":"#, EventKind::Bookmark),
-        (br#"{"type":"ERROR","object":"#, EventKind::Error),
-    ] {
-        if let Some(object) = line.strip_prefix(head).and_then(|rest| rest.strip_suffix(b"}")) {
-            return Ok(Event { kind, object });
-        }
-    }
-    let line: Line<'_> = serde_json::from_slice(line)?;
-    Ok(Event {
-        kind: EventKind::parse(&line.kind)?,
-        object: line.object.get().as_bytes(),
     })
 }
 

@@ -1,128 +1,18 @@
-//! The fields that objects of several kinds have, as they are read: from JSON by serde, from protobuf by number. Unknown
-//! fields are skipped, never stored; strings borrow from the buffer where they can. The server writes `null` for empty
-//! lists in JSON, so every list is optional.
+//! The fields that objects of several kinds have, as they are read, by number. Unknown fields are skipped, never stored;
+//! texts borrow from the buffer.
 
-use super::protobuf::message::{Field, Malformed, Message, Value, bytes, lossy, message, read_into};
+use super::message::{Field, Malformed, Message, Raw, Value, bytes, message, read_into};
 use crate::core::labels::Labels;
 use crate::core::time::Time;
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
-/// A string that borrows from the input unless it holds escapes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Str<'a>(Cow<'a, str>);
+/// A text that borrows from the input unless it is not UTF-8 there.
+pub(super) type Str<'a> = Cow<'a, str>;
 
-impl Deref for Str<'_> {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl AsRef<str> for Str<'_> {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'a> From<Str<'a>> for Cow<'a, str> {
-    fn from(text: Str<'a>) -> Self {
-        text.0
-    }
-}
-
-impl<'a> From<&'a str> for Str<'a> {
-    fn from(text: &'a str) -> Self {
-        Self(Cow::Borrowed(text))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct StrVisitor;
-        impl<'de> Visitor<'de> for StrVisitor {
-            type Value = Str<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Str<'de>, E> {
-                Ok(Str(Cow::Borrowed(text)))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Str<'de>, E> {
-                Ok(Str(Cow::Owned(text.to_owned())))
-            }
-            fn visit_string<E>(self, text: String) -> Result<Str<'de>, E> {
-                Ok(Str(Cow::Owned(text)))
-            }
-        }
-        deserializer.deserialize_str(StrVisitor)
-    }
-}
-
-impl<'a> Field<'a> for Str<'a> {
-    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        self.0.merge(number, value)
-    }
-}
-
-/// A string that is made text when it is asked for: most labels, annotations and conditions never are.
-#[derive(Clone, Debug)]
-pub(super) enum Raw<'a> {
-    Text(Str<'a>),
-    /// From protobuf; not checked.
-    Bytes(&'a [u8]),
-}
-
-impl Raw<'_> {
-    /// Returns whether it is this text.
-    pub(super) fn is(&self, text: &str) -> bool {
-        match self {
-            Self::Text(own) => **own == *text,
-            Self::Bytes(own) => *own == text.as_bytes(),
-        }
-    }
-
-    /// Returns whether it begins with this text.
-    fn begins_with(&self, text: &str) -> bool {
-        match self {
-            Self::Text(own) => own.starts_with(text),
-            Self::Bytes(own) => own.starts_with(text.as_bytes()),
-        }
-    }
-
-    /// Returns the text. Bytes that are not UTF-8 are replaced.
-    pub(super) fn text(&self) -> Cow<'_, str> {
-        match self {
-            Self::Text(text) => Cow::Borrowed(text),
-            Self::Bytes(bytes) => lossy(bytes),
-        }
-    }
-}
-
-impl Default for Raw<'_> {
-    fn default() -> Self {
-        Self::Bytes(&[])
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Str::deserialize(deserializer).map(Self::Text)
-    }
-}
-
-impl<'a> Field<'a> for Raw<'a> {
-    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        *self = Self::Bytes(bytes(number, value)?);
-        Ok(())
-    }
-}
-
-/// A map of strings, in the order of the input, most of whose keys are never looked up.
+/// A map of texts, in the order of the input. Most of its keys are never looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawMap<'a>(Vec<(Raw<'a>, Raw<'a>)>);
 
@@ -142,14 +32,18 @@ impl RawMap<'_> {
         self.value(key).is_some()
     }
 
-    fn value(&self, key: &str) -> Option<&Raw<'_>> {
-        self.0.iter().find(|(own, _)| own.is(key)).map(|(_, value)| value)
+    fn value(&self, key: &str) -> Option<Raw<'_>> {
+        self.0
+            .iter()
+            .find(|(own, _)| own.is(key))
+            .map(|(_, value)| *value)
     }
 
     /// Returns the keys that begin with a prefix.
     pub(super) fn keys_with(&self, prefix: &str) -> impl Iterator<Item = Cow<'_, str>> {
-        let keys = self.0.iter().map(|(key, _)| key);
-        keys.filter(move |key| key.begins_with(prefix)).map(Raw::text)
+        let keys = self.0.iter().map(|(key, _)| *key);
+        keys.filter(move |key| key.0.starts_with(prefix.as_bytes()))
+            .map(Raw::text)
     }
 
     /// Returns the labels that these are.
@@ -163,16 +57,6 @@ impl RawMap<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for RawMap<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let StrMap(pairs) = StrMap::deserialize(deserializer)?;
-        let raw = pairs
-            .into_iter()
-            .map(|(key, value)| (Raw::Text(key), Raw::Text(value)));
-        Ok(Self(raw.collect()))
-    }
-}
-
 impl<'a> Field<'a> for RawMap<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
         push_entry(&mut self.0, number, value)
@@ -182,7 +66,7 @@ impl<'a> Field<'a> for RawMap<'a> {
 /// The number of labels that an object usually has at most.
 const USUAL: usize = 8;
 
-/// A map of strings, in the order of the input.
+/// A map of texts, in the order of the input.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StrMap<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
 
@@ -198,37 +82,13 @@ impl<'a> StrMap<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for StrMap<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MapVisitor;
-        impl<'de> Visitor<'de> for MapVisitor {
-            type Value = StrMap<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of strings")
-            }
-            fn visit_unit<E>(self) -> Result<StrMap<'de>, E> {
-                Ok(StrMap::default())
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StrMap<'de>, A::Error> {
-                let mut out = Vec::new();
-                while let Some(key) = map.next_key::<Str<'de>>()? {
-                    // A null value counts as an empty string, as in Go.
-                    out.push((key, map.next_value::<Option<Str<'de>>>()?.unwrap_or_default()));
-                }
-                Ok(StrMap(out))
-            }
-        }
-        deserializer.deserialize_any(MapVisitor)
-    }
-}
-
 impl<'a> Field<'a> for StrMap<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
         push_entry(&mut self.0, number, value)
     }
 }
 
-/// Adds an entry of a map in protobuf.
+/// Adds an entry of a map.
 fn push_entry<'a, T: Field<'a>>(
     pairs: &mut Vec<(T, T)>,
     number: u32,
@@ -243,7 +103,7 @@ fn push_entry<'a, T: Field<'a>>(
     Ok(())
 }
 
-/// An entry of a map in protobuf.
+/// An entry of a map.
 #[derive(Default)]
 struct Entry<K, V> {
     key: K,
@@ -261,9 +121,8 @@ impl<'a, K: Field<'a>, V: Field<'a>> Message<'a> for Entry<K, V> {
 }
 
 /// A map whose values are quantities.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Quantities<'a>(#[serde(borrow)] pub(super) StrMap<'a>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quantities<'a>(pub(super) StrMap<'a>);
 
 impl<'a> Field<'a> for Quantities<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
@@ -274,7 +133,7 @@ impl<'a> Field<'a> for Quantities<'a> {
     }
 }
 
-/// A quantity in protobuf: its text, in a message of its own.
+/// A quantity: its text, in a message of its own.
 #[derive(Default)]
 struct Quantity<'a> {
     text: Str<'a>,
@@ -282,73 +141,37 @@ struct Quantity<'a> {
 
 message!('a, Quantity<'a> { 1 => text });
 
-/// A point in time: a text in JSON, and a number of seconds in protobuf.
-#[derive(Clone, Debug)]
-pub(super) enum Timestamp<'a> {
-    /// RFC 3339.
-    Text(Str<'a>),
+/// A point in time. Times that are read have whole seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timestamp {
     /// Seconds since 1970; none for Go's zero time.
-    Seconds(Option<i64>),
-}
-
-impl Timestamp<'_> {
-    /// Returns the time, if it is well-formed and within the range of [`Time`].
-    pub(super) fn time(&self) -> Option<Time> {
-        match self {
-            Self::Text(text) => Time::parse(text),
-            Self::Seconds(seconds) => {
-                let nanoseconds = seconds.as_ref()?.checked_mul(1_000_000_000)?;
-                Some(Time::from_nanoseconds(nanoseconds))
-            }
-        }
-    }
-}
-
-impl Default for Timestamp<'_> {
-    fn default() -> Self {
-        Self::Seconds(None)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Timestamp<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Str::deserialize(deserializer).map(Self::Text)
-    }
-}
-
-impl<'a> Field<'a> for Timestamp<'a> {
-    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        let mut time = Seconds::default();
-        read_into(&mut time, bytes(number, value)?)?;
-        *self = Self::Seconds(time.seconds);
-        Ok(())
-    }
-}
-
-/// A time in protobuf. Times that are read have whole seconds.
-#[derive(Default)]
-struct Seconds {
     seconds: Option<i64>,
 }
 
-message!('a, Seconds { 1 => seconds });
+impl Timestamp {
+    /// Returns the time, if it is within the range of [`Time`].
+    pub(super) fn time(self) -> Option<Time> {
+        let nanoseconds = self.seconds?.checked_mul(1_000_000_000)?;
+        Some(Time::from_nanoseconds(nanoseconds))
+    }
+}
+
+message!('a, Timestamp { 1 => seconds });
 
 /// `metadata`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct Meta<'a> {
-    #[serde(borrow)]
     pub(super) name: Str<'a>,
     pub(super) namespace: Str<'a>,
     pub(super) uid: Str<'a>,
     pub(super) resource_version: Str<'a>,
     pub(super) generate_name: Option<Str<'a>>,
-    pub(super) creation_timestamp: Option<Timestamp<'a>>,
-    pub(super) deletion_timestamp: Option<Timestamp<'a>>,
+    pub(super) creation_timestamp: Option<Timestamp>,
+    pub(super) deletion_timestamp: Option<Timestamp>,
     pub(super) labels: RawMap<'a>,
     pub(super) annotations: RawMap<'a>,
-    pub(super) owner_references: Option<Vec<Owner<'a>>>,
-    pub(super) finalizers: Option<Vec<Str<'a>>>,
+    pub(super) owner_references: Vec<Owner<'a>>,
+    pub(super) finalizers: Vec<Str<'a>>,
 }
 
 message!('a, Meta<'a> {
@@ -357,10 +180,8 @@ message!('a, Meta<'a> {
 });
 
 /// An entry of `metadata.ownerReferences`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct Owner<'a> {
-    #[serde(borrow)]
     pub(super) api_version: Str<'a>,
     pub(super) kind: Str<'a>,
     pub(super) name: Str<'a>,
@@ -374,31 +195,23 @@ message!('a, Owner<'a> {
 });
 
 /// An object of which only the metadata is read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct MetaOnly<'a> {
-    #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
 }
 
 message!('a, MetaOnly<'a> { 1 => metadata });
 
 /// An object of which only the identifying fields are read, so that no other field can make decoding fail.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct IdentityOnly<'a> {
-    /// In protobuf, the envelope has it.
-    #[serde(borrow)]
-    pub(super) kind: Str<'a>,
     pub(super) metadata: Identity<'a>,
 }
 
 message!('a, IdentityOnly<'a> { 1 => metadata });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct Identity<'a> {
-    #[serde(borrow)]
     pub(super) name: Str<'a>,
     pub(super) namespace: Str<'a>,
     pub(super) uid: Str<'a>,
@@ -408,71 +221,57 @@ pub(super) struct Identity<'a> {
 message!('a, Identity<'a> { 1 => name, 3 => namespace, 5 => uid, 6 => resource_version });
 
 /// An object of which only its editors are read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct Edited<'a> {
-    #[serde(borrow)]
     pub(super) metadata: EditedMeta<'a>,
 }
 
 message!('a, Edited<'a> { 1 => metadata });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct EditedMeta<'a> {
-    #[serde(borrow)]
-    pub(super) managed_fields: Option<Vec<ManagedFields<'a>>>,
+    pub(super) managed_fields: Vec<ManagedFields<'a>>,
 }
 
 message!('a, EditedMeta<'a> { 17 => managed_fields });
 
 /// An entry of `metadata.managedFields`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct ManagedFields<'a> {
-    #[serde(borrow)]
     pub(super) manager: Str<'a>,
-    pub(super) time: Option<Timestamp<'a>>,
+    pub(super) time: Option<Timestamp>,
 }
 
 message!('a, ManagedFields<'a> { 1 => manager, 4 => time });
 
 /// The object of a bookmark event.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct Bookmark<'a> {
-    #[serde(borrow)]
     pub(super) metadata: BookmarkMeta<'a>,
 }
 
 message!('a, Bookmark<'a> { 1 => metadata });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct BookmarkMeta<'a> {
-    #[serde(borrow)]
     pub(super) resource_version: Str<'a>,
     pub(super) annotations: StrMap<'a>,
 }
 
 message!('a, BookmarkMeta<'a> { 6 => resource_version, 12 => annotations });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct Condition<'a> {
-    #[serde(borrow, rename = "type")]
     pub(super) kind: Raw<'a>,
     pub(super) status: Raw<'a>,
-    pub(super) last_transition_time: Option<Timestamp<'a>>,
+    pub(super) last_transition_time: Option<Timestamp>,
 }
 
 // Conditions of pods and of nodes.
 message!('a, Condition<'a> { 1 => kind, 2 => status, 4 => last_transition_time });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct SlicePort<'a> {
-    #[serde(borrow)]
     pub(super) name: Option<Str<'a>>,
     pub(super) protocol: Option<Str<'a>>,
     pub(super) port: Option<i64>,
@@ -481,10 +280,8 @@ pub(super) struct SlicePort<'a> {
 
 message!('a, SlicePort<'a> { 1 => name, 2 => protocol, 3 => port, 4 => app_protocol });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct TargetRef<'a> {
-    #[serde(borrow)]
     pub(super) kind: Str<'a>,
     pub(super) namespace: Str<'a>,
     pub(super) name: Str<'a>,
@@ -499,22 +296,19 @@ message!('a, TargetRef<'a> {
 });
 
 /// A list, or a page of one, without its items.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct List {
-    #[serde(default)]
     pub(super) metadata: ListMeta,
 }
 
 message!('a, List { 1 => metadata });
 
 /// The metadata of a list.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(super) struct ListMeta {
     /// The version that the list shows.
     pub(super) resource_version: String,
     /// The token of the next page; empty on the last one.
-    #[serde(rename = "continue")]
     pub(super) next: String,
 }
 

@@ -1,27 +1,23 @@
 //! Lists, decoded item by item as they arrive.
 
-use super::decode::{Decode, DecodeError, Undecodable, object};
-use super::fields::{self, ListMeta};
-use super::protobuf::envelope::MAGIC;
-use super::protobuf::message::read;
-use super::{json, protobuf};
+use super::decode::{Decode, DecodeError, Undecodable};
+use super::envelope::{MAGIC, TypeMeta};
+use super::fields::ListMeta;
+use super::message::{BYTES, Malformed, key, next_field, read, varint};
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// Field numbers of an envelope, and of any list.
+const ENVELOPE_KIND: u32 = 1;
+const ENVELOPE_OBJECT: u32 = 2;
+const LIST_META: u32 = 1;
+const LIST_ITEMS: u32 = 2;
 
 /// Decodes a list as it arrives, item by item. An item that cannot be decoded does not affect the others.
 #[derive(Debug)]
 pub struct ListReader<T> {
-    splitter: Splitter,
-    /// Decoded items that were not taken yet.
-    pub items: Vec<T>,
-    /// Items that could not be decoded, and why; not taken yet.
-    pub errors: Vec<Undecodable>,
-}
-
-#[derive(Debug)]
-enum Splitter {
-    /// The encoding is not known until the first byte arrives.
-    Unknown,
-    Json(json::list::ListSplitter),
-    Protobuf(protobuf::list::ListSplitter),
+    splitter: ListSplitter,
+    items: Vec<T>,
+    errors: Vec<Undecodable>,
 }
 
 /// The metadata of a list, or of a page of one.
@@ -36,7 +32,7 @@ pub struct ListEnd {
 impl<T: Decode> Default for ListReader<T> {
     fn default() -> Self {
         Self {
-            splitter: Splitter::Unknown,
+            splitter: ListSplitter::default(),
             items: Vec::new(),
             errors: Vec::new(),
         }
@@ -46,42 +42,11 @@ impl<T: Decode> Default for ListReader<T> {
 impl<T: Decode> ListReader<T> {
     /// Adds data, and decodes the items that are complete now.
     pub fn feed(&mut self, data: &[u8]) {
-        let Some(first) = data.first() else {
-            return;
-        };
-        if matches!(self.splitter, Splitter::Unknown) {
-            self.splitter = if *first == MAGIC[0] {
-                Splitter::Protobuf(protobuf::list::ListSplitter::default())
-            } else {
-                Splitter::Json(json::list::ListSplitter::default())
-            };
-        }
-        let (items, errors) = (&mut self.items, &mut self.errors);
-        match &mut self.splitter {
-            Splitter::Unknown => {}
-            Splitter::Json(splitter) => {
-                splitter.feed(data);
-                // Most items have arrived whole, and are parsed without a search for their end. One that has not, or
-                // that cannot be parsed, is cut out first.
-                while let Some(json) = splitter.next_item(|data| {
-                    let (item, length) = leading(data)?;
-                    items.push(item);
-                    Some(length)
-                }) {
-                    match object(&json) {
-                        Ok(item) => items.push(item),
-                        Err(error) => errors.push(Undecodable::new(&json, error)),
-                    }
-                }
-            }
-            Splitter::Protobuf(splitter) => {
-                splitter.feed(data);
-                while let Some(message) = splitter.next_item() {
-                    match read(&message).map_err(DecodeError::from).and_then(T::decode) {
-                        Ok(item) => items.push(item),
-                        Err(error) => errors.push(Undecodable::in_list(&message, error)),
-                    }
-                }
+        self.splitter.feed(data);
+        while let Some(message) = self.splitter.next_item() {
+            match read(&message).map_err(DecodeError::from).and_then(T::decode) {
+                Ok(item) => self.items.push(item),
+                Err(error) => self.errors.push(Undecodable::in_list(&message, error)),
             }
         }
     }
@@ -96,13 +61,7 @@ impl<T: Decode> ListReader<T> {
         let ListMeta {
             resource_version,
             next,
-        } = match self.splitter {
-            Splitter::Unknown => serde_json::from_slice::<fields::List>(&[])?.metadata,
-            Splitter::Json(splitter) => {
-                serde_json::from_slice::<fields::List>(&splitter.into_envelope())?.metadata
-            }
-            Splitter::Protobuf(splitter) => read(&splitter.finish()?)?,
-        };
+        } = read(&self.splitter.finish()?)?;
         Ok(ListEnd {
             version: resource_version,
             next,
@@ -110,9 +69,161 @@ impl<T: Decode> ListReader<T> {
     }
 }
 
-/// Decodes the JSON object that the data begin with. Returns its length too.
-fn leading<T: Decode>(data: &[u8]) -> Option<(T, usize)> {
-    let mut objects = serde_json::Deserializer::from_slice(data).into_iter::<T::Wire<'_>>();
-    let object = T::decode(objects.next()?.ok()?).ok()?;
-    Some((object, objects.byte_offset()))
+/// Splits a list into its items. It is fed as the list arrives, and holds no more of it than the item that is not
+/// complete yet.
+#[derive(Debug, Default)]
+struct ListSplitter {
+    buffer: BytesMut,
+    position: Position,
+    /// Set once the envelope says that it holds a list.
+    is_list: bool,
+    meta: Option<Bytes>,
+    error: Option<Malformed>,
+}
+
+/// The part of the data that comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Position {
+    #[default]
+    Magic,
+    Envelope,
+    /// The list's own message, of which so many bytes are left.
+    List(u64),
+}
+
+/// A field that has arrived.
+enum Part {
+    /// An item of the list.
+    Item(Bytes),
+    /// Anything else; it is dealt with.
+    Other,
+}
+
+impl ListSplitter {
+    /// Adds data.
+    fn feed(&mut self, data: &[u8]) {
+        // After an error nothing is read any more, so nothing is kept.
+        if self.error.is_none() {
+            self.buffer.extend_from_slice(data);
+        }
+    }
+
+    /// Returns the message of the next item, once it is complete.
+    fn next_item(&mut self) -> Option<Bytes> {
+        loop {
+            match self.next_part() {
+                Ok(Some(Part::Item(item))) => return Some(item),
+                Ok(Some(Part::Other)) => {}
+                Ok(None) => return None,
+                Err(error) => {
+                    self.error = Some(error);
+                    self.buffer.clear();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Returns the message of the list's metadata, once everything has been fed. Fails if it was not a list, or cut off.
+    fn finish(self) -> Result<Bytes, Malformed> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if !self.buffer.is_empty() || self.position != Position::Envelope {
+            return Err(Malformed::CutOff);
+        }
+        self.meta.ok_or(Malformed::Envelope)
+    }
+
+    /// Takes the next field off the buffer, once it is complete.
+    fn next_part(&mut self) -> Result<Option<Part>, Malformed> {
+        if self.error.is_some() {
+            return Ok(None);
+        }
+        match self.position {
+            Position::Magic => {
+                let length = self.buffer.len().min(MAGIC.len());
+                if self.buffer[..length] != MAGIC[..length] {
+                    return Err(Malformed::instead(&self.buffer));
+                }
+                if length < MAGIC.len() {
+                    return Ok(None);
+                }
+                self.buffer.advance(length);
+                self.position = Position::Envelope;
+                Ok(Some(Part::Other))
+            }
+            Position::Envelope => {
+                let Some((number, head, length)) = self.head()? else {
+                    return Ok(None);
+                };
+                if number == ENVELOPE_OBJECT {
+                    if !self.is_list {
+                        return Err(Malformed::Envelope);
+                    }
+                    self.buffer.advance(head);
+                    self.meta.get_or_insert_default();
+                    self.position = Position::List(length);
+                    return Ok(Some(Part::Other));
+                }
+                let Some(value) = self.take(head, length) else {
+                    return Ok(None);
+                };
+                if number == ENVELOPE_KIND {
+                    self.is_list = read::<TypeMeta<'_>>(&value)?.kind.ends_with("List");
+                }
+                Ok(Some(Part::Other))
+            }
+            Position::List(0) => {
+                self.position = Position::Envelope;
+                Ok(Some(Part::Other))
+            }
+            Position::List(left) => {
+                let Some((number, head, length)) = self.head()? else {
+                    return Ok(None);
+                };
+                let left = left
+                    .checked_sub(length.saturating_add(head as u64))
+                    .ok_or(Malformed::CutOff)?;
+                let Some(value) = self.take(head, length) else {
+                    return Ok(None);
+                };
+                self.position = Position::List(left);
+                match number {
+                    LIST_ITEMS => return Ok(Some(Part::Item(value))),
+                    LIST_META => self.meta = Some(value),
+                    _ => {}
+                }
+                Ok(Some(Part::Other))
+            }
+        }
+    }
+
+    /// Reads the next field's number and the lengths of its head and its value, once they have arrived.
+    fn head(&self) -> Result<Option<(u32, usize, u64)>, Malformed> {
+        let mut data = &self.buffer[..];
+        let head = key(&mut data).and_then(|(number, kind)| {
+            if kind == BYTES {
+                return Ok((number, varint(&mut data)?));
+            }
+            // All fields that are known are of that type. Others are part of the head, with a number that none has.
+            data = &self.buffer[..];
+            next_field(&mut data)?;
+            Ok((0, 0))
+        });
+        match head {
+            Ok((number, length)) => Ok(Some((number, self.buffer.len() - data.len(), length))),
+            Err(Malformed::CutOff) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a value off the buffer, once it is complete.
+    fn take(&mut self, head: usize, length: u64) -> Option<Bytes> {
+        let whole = usize::try_from(length).ok()?.checked_add(head)?;
+        (self.buffer.len() >= whole).then(|| {
+            self.buffer.advance(head);
+            self.buffer.split_to(whole - head).freeze()
+        })
+    }
 }

@@ -2,37 +2,30 @@
 
 use super::decode::{Decode, DecodeError, NamedNode, required, set};
 use super::fields::{Condition, Quantities, Str, StrMap};
-use super::protobuf::message::message;
+use super::message::message;
 use crate::core::facts::{LABEL_ZONE, NodeFacts};
 use crate::core::hints::{LABEL_CONTROL_PLANE, LABEL_MASTER, NodeCapacity, milli_cpu};
-use serde::Deserialize;
 use std::sync::Arc;
 
 /// A node.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct Node<'a> {
-    #[serde(borrow)]
     metadata: NodeMeta<'a>,
     status: NodeStatus<'a>,
 }
 
 message!('a, Node<'a> { 1 => metadata, 3 => status });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 struct NodeStatus<'a> {
-    #[serde(borrow)]
     allocatable: Quantities<'a>,
-    conditions: Option<Vec<Condition<'a>>>,
+    conditions: Vec<Condition<'a>>,
 }
 
 message!('a, NodeStatus<'a> { 2 => allocatable, 4 => conditions });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct NodeMeta<'a> {
-    #[serde(borrow)]
     name: Str<'a>,
     resource_version: Str<'a>,
     labels: StrMap<'a>,
@@ -50,7 +43,6 @@ impl Decode for NamedNode {
         let ready = status
             .conditions
             .iter()
-            .flatten()
             .find(|condition| condition.kind.is("Ready"));
         let capacity = NodeCapacity {
             ready: ready.is_some_and(|condition| condition.status.is("True")),

@@ -2,22 +2,19 @@
 
 use super::decode::{Decode, DecodeError, DecodedPair, Namespaced, required, set};
 use super::fields::{Condition, Str, StrMap, Timestamp};
-use super::protobuf::message::message;
+use super::message::message;
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::excerpt::Excerpt;
 use crate::core::facts::observed::ObservedPod;
 use crate::core::facts::{HostName, PodFacts};
 use crate::core::ids::Uid;
 use crate::core::ports::{self, Protocol};
-use serde::Deserialize;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A pod. Its metadata is cut down by hand: annotations and owners can be large and are not needed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct Pod<'a> {
-    #[serde(borrow)]
     metadata: PodMeta<'a>,
     spec: PodSpec<'a>,
     status: PodStatus<'a>,
@@ -25,77 +22,62 @@ pub struct Pod<'a> {
 
 message!('a, Pod<'a> { 1 => metadata, 2 => spec, 3 => status });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct PodMeta<'a> {
-    #[serde(borrow)]
     name: Str<'a>,
     namespace: Str<'a>,
     uid: Str<'a>,
     resource_version: Str<'a>,
     labels: StrMap<'a>,
-    deletion_timestamp: Option<Timestamp<'a>>,
+    deletion_timestamp: Option<Timestamp>,
 }
 
 message!('a, PodMeta<'a> {
     1 => name, 3 => namespace, 5 => uid, 6 => resource_version, 9 => deletion_timestamp, 11 => labels,
 });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct PodSpec<'a> {
-    #[serde(borrow)]
     node_name: Option<Str<'a>>,
     hostname: Option<Str<'a>>,
     subdomain: Option<Str<'a>>,
-    containers: Option<Vec<Container<'a>>>,
-    init_containers: Option<Vec<Container<'a>>>,
+    containers: Vec<Container<'a>>,
+    init_containers: Vec<Container<'a>>,
 }
 
 message!('a, PodSpec<'a> {
     2 => containers, 10 => node_name, 16 => hostname, 17 => subdomain, 20 => init_containers,
 });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct Container<'a> {
-    #[serde(borrow)]
-    ports: Option<Vec<ContainerPort<'a>>>,
+    ports: Vec<ContainerPort<'a>>,
     restart_policy: Option<Str<'a>>,
 }
 
 message!('a, Container<'a> { 6 => ports, 24 => restart_policy });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct ContainerPort<'a> {
-    #[serde(borrow)]
     name: Option<Str<'a>>,
-    #[serde(rename = "containerPort")]
     number: i64,
     protocol: Option<Str<'a>>,
 }
 
 message!('a, ContainerPort<'a> { 1 => name, 3 => number, 4 => protocol });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct PodStatus<'a> {
-    #[serde(borrow)]
     phase: Option<Str<'a>>,
-    #[serde(rename = "podIP")]
     pod_ip: Option<Str<'a>>,
-    #[serde(rename = "podIPs")]
-    pod_ips: Option<Vec<PodIp<'a>>>,
-    conditions: Option<Vec<Condition<'a>>>,
+    pod_ips: Vec<PodIp<'a>>,
+    conditions: Vec<Condition<'a>>,
 }
 
 message!('a, PodStatus<'a> { 1 => phase, 2 => conditions, 6 => pod_ip, 12 => pod_ips });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 struct PodIp<'a> {
-    #[serde(borrow)]
     ip: Str<'a>,
 }
 
@@ -103,10 +85,10 @@ message!('a, PodIp<'a> { 1 => ip });
 
 /// Returns the named ports of a pod's containers, and of its init containers that keep running.
 fn container_ports(spec: &PodSpec<'_>) -> impl Iterator<Item = ports::ContainerPort> {
-    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = spec.init_containers.iter();
     let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let containers = spec.containers.iter().flatten().chain(sidecars);
-    let ports = containers.flat_map(|c| c.ports.iter().flatten());
+    let containers = spec.containers.iter().chain(sidecars);
+    let ports = containers.flat_map(|c| &c.ports);
     ports.filter_map(|port| {
         Some(ports::ContainerPort {
             name: set(port.name.as_ref())?.into(),
@@ -123,7 +105,7 @@ impl Decode for Namespaced<PodFacts> {
         let name = required(&pod.metadata.name, "metadata.name")?;
         let namespace = Arc::from(required(&pod.metadata.namespace, "metadata.namespace")?);
         let (mut v4, mut v6) = (None, None);
-        let listed = pod.status.pod_ips.iter().flatten().map(|ip| &ip.ip);
+        let listed = pod.status.pod_ips.iter().map(|ip| &ip.ip);
         for ip in listed
             .chain(pod.status.pod_ip.iter())
             .filter_map(|ip| parse_sloppy(ip))
@@ -137,7 +119,6 @@ impl Decode for Namespaced<PodFacts> {
             .status
             .conditions
             .iter()
-            .flatten()
             .find(|condition| condition.kind.is("Ready"));
         let spec = &pod.spec;
         let subdomain = set(spec.subdomain.as_ref()).unwrap_or_default();
@@ -163,7 +144,7 @@ impl Decode for Namespaced<PodFacts> {
             ready: ready.is_some_and(|condition| condition.status.is("True")),
             terminating: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
-            ready_time: ready.and_then(|condition| condition.last_transition_time.as_ref()?.time()),
+            ready_time: ready.and_then(|condition| condition.last_transition_time?.time()),
             labels: pod.metadata.labels.labels(),
         };
         Ok(Self { namespace, facts })
@@ -175,49 +156,39 @@ impl Decode for Namespaced<PodFacts> {
 }
 
 /// The fields that explain a pod's state.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct PodNotes<'a> {
-    #[serde(borrow)]
     spec: SpecNotes<'a>,
     status: StatusNotes<'a>,
 }
 
 message!('a, PodNotes<'a> { 2 => spec, 3 => status });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct SpecNotes<'a> {
-    #[serde(borrow)]
-    readiness_gates: Option<Vec<GateNotes<'a>>>,
+    readiness_gates: Vec<GateNotes<'a>>,
 }
 
 message!('a, SpecNotes<'a> { 28 => readiness_gates });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct GateNotes<'a> {
-    #[serde(borrow)]
     condition_type: Str<'a>,
 }
 
 message!('a, GateNotes<'a> { 1 => condition_type });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct StatusNotes<'a> {
-    #[serde(borrow)]
     phase: Option<Str<'a>>,
     reason: Option<Str<'a>>,
-    conditions: Option<Vec<ConditionNotes<'a>>>,
+    conditions: Vec<ConditionNotes<'a>>,
 }
 
 message!('a, StatusNotes<'a> { 1 => phase, 2 => conditions, 4 => reason });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct ConditionNotes<'a> {
-    #[serde(borrow, rename = "type")]
     kind: Str<'a>,
     status: Str<'a>,
     reason: Option<Str<'a>>,
@@ -240,15 +211,15 @@ impl Decode for Namespaced<ObservedPod> {
         let status = notes.status;
         // An unscheduled pod is not ready either, and the former condition says more.
         let unmet = |kind: &str| {
-            let conditions = status.conditions.iter().flatten();
+            let conditions = status.conditions.iter();
             let mut conditions = conditions.filter(|c| &*c.kind == kind && &*c.status != "True");
             conditions.next()
         };
         let holds = |kind: &str| {
-            let mut conditions = status.conditions.iter().flatten();
+            let mut conditions = status.conditions.iter();
             conditions.any(|c| &*c.kind == kind && &*c.status == "True")
         };
-        let gates = notes.spec.readiness_gates.iter().flatten();
+        let gates = notes.spec.readiness_gates.iter();
         let gates = gates.map(|gate| &*gate.condition_type);
         let condition = unmet("PodScheduled").or_else(|| unmet("Ready"));
         let told = condition.map(|condition| {

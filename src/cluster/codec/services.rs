@@ -2,7 +2,7 @@
 
 use super::decode::{Decode, DecodeError, DecodedPair, Namespaced, required, set};
 use super::fields::{Meta, Str, StrMap, Timestamp};
-use super::protobuf::message::message;
+use super::message::message;
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::observed::ObservedService;
 use crate::core::facts::{
@@ -13,30 +13,24 @@ use crate::core::hints::{ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MO
 use crate::core::ids::Uid;
 use crate::core::ports::{self, Protocol, TargetPort};
 use crate::core::selector::Selector;
-use serde::{Deserialize, Deserializer};
 use std::sync::Arc;
 
 /// A Service.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct Service<'a> {
-    #[serde(borrow)]
     metadata: Meta<'a>,
     spec: ServiceSpec<'a>,
 }
 
 message!('a, Service<'a> { 1 => metadata, 2 => spec });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct ServiceSpec<'a> {
-    #[serde(borrow, rename = "type")]
     kind: Option<Str<'a>>,
-    #[serde(rename = "clusterIP")]
     cluster_ip: Option<Str<'a>>,
-    ip_families: Option<Vec<Str<'a>>>,
+    ip_families: Vec<Str<'a>>,
     selector: StrMap<'a>,
-    ports: Option<Vec<ServicePort<'a>>>,
+    ports: Vec<ServicePort<'a>>,
     publish_not_ready_addresses: Option<bool>,
     traffic_distribution: Option<Str<'a>>,
 }
@@ -46,10 +40,8 @@ message!('a, ServiceSpec<'a> {
     23 => traffic_distribution,
 });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct ServicePort<'a> {
-    #[serde(borrow)]
     name: Option<Str<'a>>,
     protocol: Option<Str<'a>>,
     port: i64,
@@ -70,29 +62,6 @@ struct IntOrString<'a> {
 
 message!('a, IntOrString<'a> { 1 => kind, 2 => number, 3 => text });
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Untagged<'a> {
-    Number(i64),
-    Text(#[serde(borrow)] Str<'a>),
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match Untagged::<'de>::deserialize(deserializer)? {
-            Untagged::Number(number) => Self {
-                number,
-                ..Self::default()
-            },
-            Untagged::Text(text) => Self {
-                kind: 1,
-                text,
-                ..Self::default()
-            },
-        })
-    }
-}
-
 /// The finalizer of an object that is deleted in the foreground: the garbage collector deletes what it owns first.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
@@ -106,7 +75,7 @@ impl Decode for Namespaced<ServiceFacts> {
         let selector = Selector::new(spec.selector.labels()).filter(|_| !external);
         let cluster_ip = set(spec.cluster_ip.as_ref());
         let listed = || {
-            let families = spec.ip_families.iter().flatten();
+            let families = spec.ip_families.iter();
             families.filter_map(|family| Family::parse(family))
         };
         let mut families = [false; 2];
@@ -123,22 +92,16 @@ impl Decode for Namespaced<ServiceFacts> {
             }
         }
         let annotation = |key| meta.annotations.get(key);
-        let ports = spec
-            .ports
-            .iter()
-            .flatten()
-            .map(service_port)
-            .collect::<Result<_, _>>()?;
+        let ports = spec.ports.iter().map(service_port).collect::<Result<_, _>>()?;
         let facts = ServiceFacts {
             name: Arc::from(required(&meta.name, "metadata.name")?),
             uid: Uid::from(&*meta.uid),
-            created: meta.creation_timestamp.as_ref().and_then(Timestamp::time),
+            created: meta.creation_timestamp.and_then(Timestamp::time),
             deleting: meta.deletion_timestamp.is_some(),
             foreground: meta.deletion_timestamp.is_some()
                 && meta
                     .finalizers
                     .iter()
-                    .flatten()
                     .any(|finalizer| **finalizer == *FOREGROUND_DELETION),
             external,
             selectorless: selector.is_none() && !external,
@@ -187,29 +150,24 @@ fn service_port(port: &ServicePort<'_>) -> Result<ports::ServicePort, DecodeErro
 }
 
 /// The fields that describe a Service.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct ServiceNotes<'a> {
-    #[serde(borrow)]
     spec: SpecNotes<'a>,
 }
 
 message!('a, ServiceNotes<'a> { 2 => spec });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct SpecNotes<'a> {
-    #[serde(borrow, rename = "type")]
     kind: Option<Str<'a>>,
     external_name: Option<Str<'a>>,
     selector: StrMap<'a>,
-    ports: Option<Vec<PortNotes>>,
+    ports: Vec<PortNotes>,
 }
 
 message!('a, SpecNotes<'a> { 1 => ports, 2 => selector, 4 => kind, 10 => external_name });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 struct PortNotes {
     port: i64,
 }
@@ -227,7 +185,7 @@ impl Decode for Namespaced<ObservedService> {
             kind: set(spec.kind.as_ref()).unwrap_or("ClusterIP").into(),
             external_name: set(spec.external_name.as_ref()).map(Into::into),
             selects: !spec.selector.0.is_empty(),
-            port_numbers: spec.ports.iter().flatten().map(|port| port.port).collect(),
+            port_numbers: spec.ports.iter().map(|port| port.port).collect(),
         };
         Ok(Self {
             namespace,

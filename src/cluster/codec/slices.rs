@@ -4,10 +4,12 @@ use super::decode::{
     Decode, DecodeError, Namespaced, canonical, extras, other_target, plain_pod, required, slice_port,
     version,
 };
+use super::encode::{
+    Messages, length, object, push_message, push_metadata, push_number, push_optional, push_text, size_of,
+    target_head, text_of_target,
+};
 use super::fields::{self, Meta, SlicePort, Str, StrMap, TargetRef, Timestamp};
-use super::protobuf::encode::Messages;
-use super::protobuf::message::message;
-use super::{json, protobuf};
+use super::message::message;
 use crate::core::address::Family;
 use crate::core::body::{EndpointBody, SliceBody};
 use crate::core::facts::{
@@ -17,27 +19,22 @@ use crate::core::facts::{
 use crate::core::ids::Uid;
 use crate::core::ports;
 use crate::core::slices::Conditions;
-use serde::Deserialize;
 use std::sync::Arc;
 
 /// An `EndpointSlice`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub struct Slice<'a> {
-    #[serde(borrow)]
     metadata: Meta<'a>,
     address_type: Str<'a>,
-    ports: Option<Vec<SlicePort<'a>>>,
-    endpoints: Option<Vec<Endpoint<'a>>>,
+    ports: Vec<SlicePort<'a>>,
+    endpoints: Vec<Endpoint<'a>>,
 }
 
 message!('a, Slice<'a> { 1 => metadata, 2 => endpoints, 3 => ports, 4 => address_type });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct Endpoint<'a> {
-    #[serde(borrow)]
-    addresses: Option<Vec<Str<'a>>>,
+    addresses: Vec<Str<'a>>,
     conditions: Option<EndpointConditions>,
     hostname: Option<Str<'a>>,
     node_name: Option<Str<'a>>,
@@ -52,8 +49,7 @@ message!('a, Endpoint<'a> {
     7 => zone, 8 => hints,
 });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 struct EndpointConditions {
     ready: Option<bool>,
     serving: Option<bool>,
@@ -62,20 +58,16 @@ struct EndpointConditions {
 
 message!('a, EndpointConditions { 1 => ready, 2 => serving, 3 => terminating });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct Hints<'a> {
-    #[serde(borrow)]
-    for_zones: Option<Vec<Hint<'a>>>,
-    for_nodes: Option<Vec<Hint<'a>>>,
+    for_zones: Vec<Hint<'a>>,
+    for_nodes: Vec<Hint<'a>>,
 }
 
 message!('a, Hints<'a> { 1 => for_zones, 2 => for_nodes });
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 struct Hint<'a> {
-    #[serde(borrow)]
     name: Str<'a>,
 }
 
@@ -123,7 +115,7 @@ fn service(meta: &fields::Meta<'_>) -> Arc<str> {
 /// Returns whether a slice is made for an `EndpointSelector`. The label alone does not say so: a Service's labels are
 /// copied to its slices, so a slice that a Service owns and no `EndpointSelector` controls is the Service's.
 fn is_of_selector(meta: &fields::Meta<'_>) -> bool {
-    let mut owners = meta.owner_references.iter().flatten();
+    let mut owners = meta.owner_references.iter();
     let controlled = owners.any(|owner| &*owner.kind == "EndpointSelector" && owner.controller == Some(true));
     controlled || (meta.labels.get(LABEL_ENDPOINT_SELECTOR).is_some() && subjects(meta).next().is_none())
 }
@@ -143,7 +135,7 @@ fn is_mirrored(meta: &fields::Meta<'_>) -> bool {
 /// Returns the owner references to what a slice is published for: Services, or Endpoints if it mirrors some.
 fn subjects<'m, 'a>(meta: &'m fields::Meta<'a>) -> impl Iterator<Item = &'m fields::Owner<'a>> {
     let kind = if is_mirrored(meta) { "Endpoints" } else { "Service" };
-    let owners = meta.owner_references.iter().flatten();
+    let owners = meta.owner_references.iter();
     owners.filter(move |owner| &*owner.kind == kind && &*owner.api_version == "v1")
 }
 
@@ -152,7 +144,7 @@ fn subjects<'m, 'a>(meta: &'m fields::Meta<'a>) -> impl Iterator<Item = &'m fiel
 fn own_reference(meta: &fields::Meta<'_>) -> Option<String> {
     let mut services = subjects(meta);
     let only = services.next().filter(|_| services.next().is_none())?;
-    let others = meta.owner_references.iter().flatten();
+    let others = meta.owner_references.iter();
     let mut others = others.filter(|owner| *owner.uid != *only.uid);
     let controlled = others.any(|owner| owner.controller == Some(true));
     (!controlled).then(|| only.uid.to_string())
@@ -175,18 +167,13 @@ impl Decode for Namespaced<SliceFacts> {
             &[ANNOTATION_TRIGGER_TIME]
         };
         let extras = extras(wire, owned_by.as_deref(), not_kept);
-        let ports = slice.ports.iter().flatten().map(slice_port);
+        let ports = slice.ports.iter().map(slice_port);
         let facts = SliceFacts {
-            created: wire.creation_timestamp.as_ref().and_then(Timestamp::time),
+            created: wire.creation_timestamp.and_then(Timestamp::time),
             extras,
             family: Family::parse(&slice.address_type),
             ports: ports.collect(),
-            endpoints: slice
-                .endpoints
-                .iter()
-                .flatten()
-                .map(|e| endpoint(e, &namespace))
-                .collect(),
+            endpoints: slice.endpoints.iter().map(|e| endpoint(e, &namespace)).collect(),
             labels: wire.labels.labels(),
             meta,
         };
@@ -205,12 +192,7 @@ fn endpoint(wire: &Endpoint<'_>, namespace: &str) -> EndpointFacts {
     let text = |text: &Option<Str<'_>>| text.as_deref().map(Into::into);
     let hints = wire.hints.as_ref();
     EndpointFacts {
-        addresses: wire
-            .addresses
-            .iter()
-            .flatten()
-            .map(|text| canonical(text))
-            .collect(),
+        addresses: wire.addresses.iter().map(|text| canonical(text)).collect(),
         ready: conditions.and_then(|c| c.ready),
         serving: conditions.and_then(|c| c.serving),
         terminating: conditions.and_then(|c| c.terminating),
@@ -221,76 +203,17 @@ fn endpoint(wire: &Endpoint<'_>, namespace: &str) -> EndpointFacts {
         pod_uid: pod.map(|target| Uid::from(&*target.uid)),
         target: other_target(target, pod.is_some()),
         has_foreign_fields: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
-        zone_hints: names(hints.and_then(|hints| hints.for_zones.as_deref())),
-        node_hints: names(hints.and_then(|hints| hints.for_nodes.as_deref())),
+        zone_hints: hints.map_or_else(Vec::new, |hints| names(&hints.for_zones)),
+        node_hints: hints.map_or_else(Vec::new, |hints| names(&hints.for_nodes)),
     }
 }
 
-fn names(hints: Option<&[Hint<'_>]>) -> Vec<Box<str>> {
-    hints
-        .iter()
-        .flat_map(|hints| hints.iter())
-        .map(|hint| (*hint.name).into())
-        .collect()
+fn names(hints: &[Hint<'_>]) -> Vec<Box<str>> {
+    hints.iter().map(|hint| (*hint.name).into()).collect()
 }
 
-/// Encodes a slice as JSON.
-pub(super) fn encode_json<'a>(slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
-    use json::encode::{push_all, push_field, push_metadata, push_port, target_head};
-    let mut out = Vec::with_capacity(1024 + 320 * slice.endpoints.size_hint().0);
-    out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
-    push_metadata(&mut out, &slice.metadata);
-    push_field(&mut out, br#","addressType":"#, Some(slice.address_type));
-    out.extend_from_slice(br#","endpoints":"#);
-    let target = target_head(slice.metadata.namespace);
-    push_all(&mut out, slice.endpoints, |out, endpoint| {
-        push_endpoint_json(out, &target, endpoint);
-    });
-    out.extend_from_slice(br#","ports":"#);
-    push_all(&mut out, slice.ports, push_port);
-    out.push(b'}');
-    out
-}
-
-pub(super) fn push_endpoint_json(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
-    use json::encode::{push_bool, push_field, push_ip, push_target};
-    out.extend_from_slice(br#"{"addresses":["#);
-    push_ip(out, endpoint.ip);
-    out.extend_from_slice(br#"],"conditions":{"ready":"#);
-    push_bool(out, endpoint.conditions.ready());
-    out.extend_from_slice(br#","serving":"#);
-    push_bool(out, endpoint.conditions.serving());
-    out.extend_from_slice(br#","terminating":"#);
-    push_bool(out, endpoint.conditions.terminating());
-    out.push(b'}');
-    push_field(out, br#","hostname":"#, endpoint.hostname);
-    push_field(out, br#","nodeName":"#, endpoint.node);
-    push_target(out, target, endpoint.target);
-    push_field(out, br#","zone":"#, endpoint.zone);
-    let hints = endpoint.hints;
-    if !hints.is_none() {
-        out.extend_from_slice(br#","hints":{"#);
-        push_hint(out, br#""forZones":[{"name":"#, hints.zone);
-        if hints.zone.is_some() && hints.node.is_some() {
-            out.push(b',');
-        }
-        push_hint(out, br#""forNodes":[{"name":"#, hints.node);
-        out.push(b'}');
-    }
-    out.push(b'}');
-}
-
-fn push_hint(out: &mut Vec<u8>, key: &[u8], name: Option<&str>) {
-    if let Some(name) = name {
-        out.extend_from_slice(key);
-        json::encode::push_text(out, name);
-        out.extend_from_slice(b"}]");
-    }
-}
-
-/// Encodes a slice as protobuf.
-pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
-    use protobuf::encode::{object, push_message, push_metadata, push_text, target_head};
+/// Encodes a slice.
+pub(super) fn encode<'a>(slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
     let capacity = 1024 + 224 * slice.endpoints.size_hint().0;
     object("discovery.k8s.io/v1", "EndpointSlice", capacity, |out| {
         push_message(out, 1, |out| push_metadata(out, &slice.metadata));
@@ -298,7 +221,7 @@ pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = Endp
         let mut endpoints = Messages::new(out);
         slice
             .endpoints
-            .for_each(|endpoint| push_endpoint_protobuf(&mut endpoints, &target, endpoint));
+            .for_each(|endpoint| push_endpoint(&mut endpoints, &target, endpoint));
         drop(endpoints);
         for port in slice.ports {
             push_message(out, 3, |out| push_port(out, port));
@@ -307,8 +230,7 @@ pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = Endp
     })
 }
 
-fn push_endpoint_protobuf(out: &mut Messages<'_>, target: &[u8], endpoint: EndpointBody<'_>) {
-    use protobuf::encode::{length, size_of, text_of_target};
+fn push_endpoint(out: &mut Messages<'_>, target: &[u8], endpoint: EndpointBody<'_>) {
     let hints = endpoint.hints;
     let text = text_of_target(target, endpoint.target)
         + length(endpoint.hostname)
@@ -356,7 +278,6 @@ fn conditions(conditions: Conditions) -> &'static [u8; 8] {
 }
 
 pub(super) fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {
-    use protobuf::encode::{push_number, push_optional, push_text};
     push_optional(out, 1, port.name.as_deref());
     push_text(out, 2, port.protocol.as_str());
     if let Some(number) = port.number {

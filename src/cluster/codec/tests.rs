@@ -1,6 +1,5 @@
-use super::endpoints::push_address_json;
-use super::slices::push_endpoint_json;
-use super::{Encoding, ListReader, Namespaced, Undecodable, identity, json, last_editor, object};
+use super::protobuf;
+use super::{Decode, ListReader, Namespaced, Protobuf, Undecodable, identity, last_editor, object};
 use crate::core::body::{
     AddressBody, Encode as _, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody, Subject,
 };
@@ -14,14 +13,8 @@ use crate::core::slices::Conditions;
 use crate::core::subsets::Subset;
 use crate::core::time::Time;
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::IpAddr;
-
-fn parsed(push: impl Fn(&mut Vec<u8>)) -> Value {
-    let mut out = Vec::new();
-    push(&mut out);
-    serde_json::from_slice(&out).unwrap()
-}
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -38,60 +31,15 @@ fn uid() -> impl Strategy<Value = Uid> {
     ]
 }
 
-proptest! {
-    #[test]
-    fn an_endpoint_says_what_it_holds(
-        (ip, uid, conditions) in (any::<IpAddr>(), uid(), any::<[bool; 3]>()),
-        texts in proptest::array::uniform2(text()),
-        optional in proptest::array::uniform5(proptest::option::of(text())),
-    ) {
-        let [namespace, name] = &texts;
-        let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
-        let target = PodReference { name, uid: &uid };
-        let head = json::encode::target_head(namespace);
-        let [ready, serving, terminating] = conditions;
-        let endpoint = EndpointBody {
-            ip, hostname, node, zone, target,
-            conditions: Conditions::new(ready, serving, terminating),
-            hints: Hint { zone: zone_hint, node: node_hint },
-        };
-        let mut expected = serde_json::json!({
-            "addresses": [ip.to_string()],
-            "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
-            "targetRef": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()},
-        });
-        for (key, value) in [("hostname", hostname), ("nodeName", node), ("zone", zone)] {
-            if let Some(value) = value {
-                expected[key] = serde_json::json!(value);
-            }
-        }
-        for (key, value) in [("forZones", zone_hint), ("forNodes", node_hint)] {
-            if let Some(value) = value {
-                expected["hints"][key] = serde_json::json!([{"name": value}]);
-            }
-        }
-        prop_assert_eq!(parsed(|out| push_endpoint_json(out, &head, endpoint)), expected);
-
-        let address = AddressBody { ip, hostname, node, target };
-        let mut expected = serde_json::json!({
-            "ip": ip.to_string(),
-            "targetRef": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()},
-        });
-        for (key, value) in [("hostname", hostname), ("nodeName", node)] {
-            if let Some(value) = value {
-                expected[key] = serde_json::json!(value);
-            }
-        }
-        prop_assert_eq!(parsed(|out| push_address_json(out, &head, address)), expected);
-    }
-}
-
 /// A Service with labels that are copied to its objects.
 fn service() -> ServiceFacts {
-    let service =
-        br#"{"metadata": {"name": "web", "namespace": "shop", "uid": "u", "labels": {"a": "b", "c": ""}},
-        "spec": {"clusterIP": "None", "selector": {"a": "b"}}}"#;
-    object::<Namespaced<ServiceFacts>>(service).unwrap().facts
+    protobuf::facts(
+        "Service",
+        &json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "labels": {"a": "b", "c": ""}},
+            "spec": {"clusterIP": "None", "selector": {"a": "b"}},
+        }),
+    )
 }
 
 fn port() -> impl Strategy<Value = SlicePort> {
@@ -144,9 +92,49 @@ fn extras() -> impl Strategy<Value = Extras> {
         })
 }
 
+/// What a server should read of some metadata.
+fn metadata(metadata: &Metadata<'_>) -> Value {
+    let owner = |owner: &OwnerReference| {
+        json!({
+            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+            "controller": owner.controller, "blockOwnerDeletion": owner.block_owner_deletion,
+        })
+    };
+    let labels = metadata
+        .labels()
+        .map(|(key, value)| (key.to_owned(), json!(value)));
+    let annotations = metadata.annotations();
+    let annotations: serde_json::Map<_, _> = annotations
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    json!({
+        "name": metadata.name, "namespace": metadata.namespace, "generateName": metadata.generate_name(),
+        "uid": metadata.remote.map(|remote| remote.uid.to_string()),
+        "resourceVersion": metadata.remote.map(|remote| remote.version.to_string()),
+        "labels": Value::Object(labels.collect()), "annotations": (!annotations.is_empty()).then_some(annotations),
+        "ownerReferences": metadata.owners().map(|one| owner(&one)).collect::<Vec<_>>(),
+        "finalizers": metadata.finalizers(),
+        "managedFields": metadata.clears_managed_fields().then(|| [json!({})]),
+    })
+}
+
+fn ports_of(ports: &[SlicePort]) -> Value {
+    let port = |port: &SlicePort| {
+        json!({
+            "name": port.name, "protocol": port.protocol.as_str(), "port": port.number,
+            "appProtocol": port.app_protocol,
+        })
+    };
+    ports.iter().map(port).collect()
+}
+
+fn reference(target: PodReference<'_>) -> Value {
+    json!({"kind": "Pod", "namespace": "shop", "name": target.name, "uid": target.uid.to_string()})
+}
+
 proptest! {
     #[test]
-    fn both_encodings_of_a_slice_say_the_same(
+    fn a_slice_says_what_it_holds(
         (extras, ports) in (extras(), proptest::collection::vec(port(), 0..3)),
         endpoints in proptest::collection::vec(
             (any::<IpAddr>(), uid(), any::<[bool; 3]>(), text(), proptest::array::uniform5(proptest::option::of(text()))),
@@ -156,37 +144,52 @@ proptest! {
     ) {
         let service = service();
         let remote = Remote { uid: Uid::Uuid([9; 16]), version };
-        let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
-            let body = encoding.slice(SliceBody {
-                metadata: Metadata {
-                    namespace: "shop", name: "web-x", subject: Subject::SliceOf(&service), remote: Some(&remote),
-                    extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
-                    clear_managed_fields: trigger.is_some(), truncated: false,
+        let meta = Metadata {
+            namespace: "shop", name: "web-x", subject: Subject::SliceOf(&service), remote: Some(&remote),
+            extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
+            clear_managed_fields: trigger.is_some(), truncated: false,
+        };
+        let endpoints: Vec<_> = endpoints.iter().map(|(ip, uid, conditions, name, optional)| {
+            let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
+            let [ready, serving, terminating] = *conditions;
+            EndpointBody {
+                ip: *ip, hostname, node, zone, target: PodReference { name, uid },
+                conditions: Conditions::new(ready, serving, terminating),
+                hints: Hint { zone: zone_hint, node: node_hint },
+            }
+        }).collect();
+        let endpoint = |endpoint: &EndpointBody<'_>| {
+            let EndpointBody { conditions, hints, .. } = *endpoint;
+            let hint = |name: Option<&str>| name.map(|name| json!([{"name": name}]));
+            json!({
+                "addresses": [endpoint.ip.to_string()],
+                "conditions": {
+                    "ready": conditions.ready(), "serving": conditions.serving(),
+                    "terminating": conditions.terminating(),
                 },
-                address_type: "IPv6",
-                ports: &ports,
-                endpoints: endpoints.iter().map(|(ip, uid, conditions, name, optional)| {
-                    let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
-                    let [ready, serving, terminating] = *conditions;
-                    EndpointBody {
-                        ip: *ip, hostname, node, zone, target: PodReference { name, uid },
-                        conditions: Conditions::new(ready, serving, terminating),
-                        hints: Hint { zone: zone_hint, node: node_hint },
-                    }
-                }),
-            });
-            assert_eq!(Encoding::of(&body), encoding);
-            body
+                "hostname": endpoint.hostname, "nodeName": endpoint.node, "zone": endpoint.zone,
+                "targetRef": reference(endpoint.target),
+                "hints": (!hints.is_none()).then(
+                    || json!({"forZones": hint(hints.zone), "forNodes": hint(hints.node)})
+                ),
+            })
+        };
+        let expected = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata(&meta),
+            "addressType": "IPv6", "ports": ports_of(&ports),
+            "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
         });
-        prop_assert!(protobuf.len() < json.len(), "{} bytes, {} in JSON", protobuf.len(), json.len());
-        prop_assert_eq!(identity(&protobuf).unwrap(), identity(&json).unwrap());
-        let facts = |body| object::<Namespaced<SliceFacts>>(body).unwrap();
-        prop_assert_eq!(facts(&protobuf), facts(&json));
-        prop_assert_eq!(server_reads(&protobuf), server_reads(&json));
+        let body = Protobuf.slice(SliceBody {
+            metadata: meta, address_type: "IPv6", ports: &ports, endpoints: endpoints.iter().copied(),
+        });
+        prop_assert_eq!(server_reads(&body), set(expected).unwrap());
+        let identity = identity(&body).unwrap();
+        prop_assert_eq!((identity.kind, identity.version), ("EndpointSlice", Some(version)));
+        object::<Namespaced<SliceFacts>>(&body).unwrap();
     }
 
     #[test]
-    fn both_encodings_of_endpoints_say_the_same(
+    fn endpoints_say_what_they_hold(
         (extras, truncated) in (extras(), any::<bool>()),
         subsets in proptest::collection::vec(
             (proptest::collection::vec(port(), 0..3), proptest::array::uniform2(0..4_usize)),
@@ -200,6 +203,11 @@ proptest! {
     ) {
         let service = service();
         let remote = Remote { uid: Uid::Uuid([9; 16]), version: 7 };
+        let meta = Metadata {
+            namespace: "shop", name: "web", subject: Subject::EndpointsOf(&service),
+            remote: Some(&remote), extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
+            clear_managed_fields: trigger.is_some(), truncated,
+        };
         let address = |handle: usize| {
             let (ip, uid, name, optional) = &addresses[handle];
             let [hostname, node] = optional.each_ref().map(Option::as_deref);
@@ -212,45 +220,50 @@ proptest! {
             not_ready: (0..not_ready).map(address).collect(),
         });
         let subsets: Vec<_> = subsets.collect();
-        let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
-            encoding.endpoints(EndpointsBody {
-                metadata: Metadata {
-                    namespace: "shop", name: "web", subject: Subject::EndpointsOf(&service),
-                    remote: Some(&remote), extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
-                    clear_managed_fields: trigger.is_some(), truncated,
-                },
-                subsets: &subsets,
-            })
+        let list = |list: &[AddressBody<'_>]| -> Value {
+            let one = |address: &AddressBody<'_>| json!({
+                "ip": address.ip.to_string(), "hostname": address.hostname, "nodeName": address.node,
+                "targetRef": reference(address.target),
+            });
+            list.iter().map(one).collect()
+        };
+        let expected: Vec<_> = subsets.iter().map(|subset| json!({
+            "addresses": list(&subset.ready), "notReadyAddresses": list(&subset.not_ready),
+            "ports": ports_of(&subset.ports),
+        })).collect();
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata(&meta), "subsets": expected,
         });
-        let facts = |body| object::<Namespaced<EndpointsFacts>>(body).unwrap();
-        prop_assert_eq!(facts(&protobuf), facts(&json));
-        prop_assert_eq!(server_reads(&protobuf), server_reads(&json));
+        let body = Protobuf.endpoints(EndpointsBody { metadata: meta, subsets: &subsets });
+        prop_assert_eq!(server_reads(&body), set(expected).unwrap());
+        object::<Namespaced<EndpointsFacts>>(&body).unwrap();
     }
 }
 
-/// Returns the value that a server reads from a body, without fields that are empty: Go does not tell these from fields
-/// that are missing.
-fn server_reads(body: &[u8]) -> Value {
-    fn set(value: Value) -> Option<Value> {
-        match value {
-            Value::Null => None,
-            Value::String(text) if text.is_empty() => None,
-            Value::Array(items) if items.is_empty() => None,
-            Value::Array(items) => Some(
-                items
-                    .into_iter()
-                    .map(|item| set(item).unwrap_or_default())
-                    .collect(),
-            ),
-            Value::Object(fields) => {
-                let fields = fields
-                    .into_iter()
-                    .filter_map(|(key, value)| Some((key, set(value)?)));
-                Some(Value::Object(fields.collect()))
-            }
-            value => Some(value),
+/// Returns a value without fields that are empty: Go does not tell these from fields that are missing.
+fn set(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => Some(
+            items
+                .into_iter()
+                .map(|item| set(item).unwrap_or_default())
+                .collect(),
+        ),
+        Value::Object(fields) => {
+            let fields = fields
+                .into_iter()
+                .filter_map(|(key, value)| Some((key, set(value)?)));
+            Some(Value::Object(fields.collect()))
         }
+        value => Some(value),
     }
+}
+
+/// Returns the value that a server reads from a body.
+fn server_reads(body: &[u8]) -> Value {
     set(memory_apiserver::object_of(body).unwrap()).unwrap()
 }
 
@@ -263,7 +276,7 @@ fn lengths_of_three_bytes() {
     };
     let long = "x".repeat(20_000);
     for length in [127, 128, 16_383, 16_384, 20_000] {
-        let body = Encoding::Protobuf.slice(SliceBody {
+        let body = Protobuf.slice(SliceBody {
             metadata: Metadata {
                 namespace: "shop",
                 name: "web-x",
@@ -313,7 +326,7 @@ fn bytes_that_are_no_text_are_replaced() {
     let slice = |value: &str| {
         let service = service();
         let annotations = [("note".into(), value.into())].into();
-        Encoding::Protobuf.slice(SliceBody {
+        Protobuf.slice(SliceBody {
             metadata: Metadata {
                 namespace: "shop",
                 name: "web-x",
@@ -345,7 +358,7 @@ fn bytes_that_are_no_text_are_replaced() {
 #[test]
 fn an_object_that_is_malformed_is_named_as_far_as_it_goes() {
     let service = service();
-    let mut body = Encoding::Protobuf.slice(SliceBody {
+    let mut body = Protobuf.slice(SliceBody {
         metadata: Metadata {
             namespace: "shop",
             name: "web-x",
@@ -378,62 +391,64 @@ fn an_object_that_is_malformed_is_named_as_far_as_it_goes() {
     }
 }
 
-/// The items of a recorded list.
+/// The items of a list.
+fn items<T: Decode + std::fmt::Debug>(list: &[u8]) -> String {
+    let mut reader = ListReader::<T>::default();
+    reader.feed(list);
+    let (items, errors) = reader.take();
+    assert!(errors.is_empty() && !items.is_empty(), "{errors:?}");
+    format!("{items:?}")
+}
+
+/// A list that was recorded in both encodings.
 macro_rules! recorded {
-    ($type:ty, $name:literal) => {{
-        let mut reader = ListReader::<$type>::default();
-        reader.feed(include_bytes!(concat!(
-            "../../../loadtest/apiserver/tests/wire/",
-            $name
-        )));
-        let (items, errors) = reader.take();
-        assert!(errors.is_empty() && !items.is_empty(), "{errors:?}");
-        format!("{items:?}")
-    }};
+    ($name:literal) => {
+        (
+            include_bytes!(concat!(
+                "../../../loadtest/apiserver/tests/wire/",
+                $name,
+                ".list.pb"
+            )),
+            serde_json::from_str(include_str!(concat!(
+                "../../../loadtest/apiserver/tests/wire/",
+                $name,
+                ".list.json"
+            )))
+            .unwrap(),
+        )
+    };
 }
 
 #[test]
-fn what_people_are_told_of_an_object_does_not_depend_on_its_encoding() {
+fn what_people_are_told_of_an_object_is_what_it_says() {
+    let (sent, json) = recorded!("pods");
+    let json = protobuf::object("PodList", &json);
     assert_eq!(
-        recorded!(Namespaced<ObservedPod>, "pods.list.pb"),
-        recorded!(Namespaced<ObservedPod>, "pods.list.json")
+        items::<Namespaced<ObservedPod>>(sent),
+        items::<Namespaced<ObservedPod>>(&json)
     );
+    let (sent, json) = recorded!("services");
+    let json = protobuf::object("ServiceList", &json);
     assert_eq!(
-        recorded!(Namespaced<ObservedService>, "services.list.pb"),
-        recorded!(Namespaced<ObservedService>, "services.list.json")
+        items::<Namespaced<ObservedService>>(sent),
+        items::<Namespaced<ObservedService>>(&json)
     );
 }
 
-/// Returns who changed an object last, as `managedFields` with these entries say, in JSON and in protobuf.
+/// The time of an entry without one.
+const NEVER: &str = "never";
+
+/// Returns who changed an object last, as `managedFields` with these entries say.
 fn editor(entries: &[(&str, &str)]) -> Editor {
-    use super::protobuf::encode::{object as envelope, push_message, push_number, push_text};
     let list: Vec<_> = entries
         .iter()
-        .map(|(manager, time)| serde_json::json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:ports": {}}}))
+        .map(|(manager, time)| {
+            let time = (*time != NEVER).then_some(time);
+            json!({"manager": manager, "operation": "Update", "time": time})
+        })
         .collect();
-    let body =
-        serde_json::json!({"kind": "EndpointSlice", "metadata": {"name": "web-x", "managedFields": list}});
-    let found = last_editor(body.to_string().as_bytes());
-    let bytes = envelope("discovery.k8s.io/v1", "EndpointSlice", 0, |out| {
-        push_message(out, 1, |out| {
-            for (manager, time) in entries {
-                let mut entry = Vec::new();
-                push_text(&mut entry, 1, manager);
-                push_text(&mut entry, 2, "Update");
-                if let Some(time) = Time::parse(time) {
-                    push_message(&mut entry, 4, |out| {
-                        push_number(out, 1, time.as_nanoseconds().unsigned_abs() / 1_000_000_000);
-                    });
-                }
-                // Its key and its length have two bytes each.
-                let length = entry.len() as u16;
-                out.extend([17 << 3 | 2 | 0x80, 1, length as u8 | 0x80, (length >> 7) as u8]);
-                out.extend(entry);
-            }
-        });
-    });
-    assert_eq!(last_editor(&bytes), found, "{entries:?}");
-    found
+    let body = json!({"metadata": {"name": "web-x", "managedFields": list}});
+    last_editor(&protobuf::object("EndpointSlice", &body))
 }
 
 #[test]
@@ -465,7 +480,7 @@ fn the_last_editor_is_the_newest_one() {
             Some("a"),
         ),
         (&[("", LATE)], None),
-        (&[("a\nb", "never")], Some("a\\nb")),
+        (&[("a\nb", NEVER)], Some("a\\nb")),
         (
             &[(&long, EARLY)],
             Some(&*format!("{}... (300 bytes)", &long[..64])),
@@ -485,16 +500,14 @@ fn the_last_editor_is_the_newest_one() {
 
 #[test]
 fn what_a_pods_status_says_cannot_forge_lines_on_a_terminal() {
-    let condition =
-        serde_json::json!({"type": "Ready", "status": "False", "reason": "a\u{1b}[2K", "message": "b\nc"});
-    let pod = serde_json::json!({
+    let condition = json!({"type": "Ready", "status": "False", "reason": "a\u{1b}[2K", "message": "b\nc"});
+    let pod = json!({
         "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1"},
         "spec": {"readinessGates": [{"conditionType": "f\n"}, {"conditionType": "g"}]},
         "status": {"phase": "d\r", "reason": "e\u{202e}",
             "conditions": [condition, {"type": "g", "status": "True"}]},
     });
-    let pod: Namespaced<ObservedPod> = object(pod.to_string().as_bytes()).unwrap();
-    let seen = pod.facts;
+    let seen: ObservedPod = protobuf::facts("Pod", &pod);
     assert_eq!(
         (&*seen.phase, seen.reason.as_deref(), seen.told.as_deref()),
         ("d\\r", Some("e\\u{202e}"), Some("a\\u{1b}[2K: b\\nc"))

@@ -39,18 +39,6 @@ impl IpText {
             Self::Long(buffer, length) => &buffer[..*length],
         }
     }
-
-    /// Appends the text.
-    pub(super) fn push_to(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Short(buffer, length) => {
-                let end = out.len() + length;
-                out.extend_from_slice(buffer);
-                out.truncate(end);
-            }
-            Self::Long(..) => out.extend_from_slice(self.as_bytes()),
-        }
-    }
 }
 
 /// Writes the text of an IPv4 address, and something after it. Returns the length of the text.

@@ -46,8 +46,8 @@ impl Asked<'_> {
     /// Returns the object in an answer, if it is the requested one.
     fn object<'b>(&self, body: &'b [u8]) -> Result<Identity<'b>, Unreadable> {
         let object = codec::identity(body)?;
-        let whole = *object.kind == *self.resource().kind;
-        let fits = (whole || (self.verb != RequestKind::Fetch && *object.kind == *METADATA))
+        let whole = object.kind == self.resource().kind;
+        let fits = (whole || (self.verb != RequestKind::Fetch && object.kind == METADATA))
             && *object.name == *self.name
             && *object.namespace == *self.namespace
             && !object.uid.is_none();

@@ -1,7 +1,7 @@
 //! The events of a watch, read as they arrive.
 
 use crate::cluster::cause::Cause;
-use crate::cluster::codec;
+use crate::cluster::codec::{self, Malformed};
 use crate::cluster::silence::Silent;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
@@ -17,6 +17,8 @@ const GULP: usize = 256 << 10;
 /// The events of a watch, not yet parsed.
 pub(in crate::cluster) struct EventStream<B = Body> {
     body: B,
+    /// Returns the length of the whole events that some data begin with.
+    whole: fn(&[u8]) -> Result<usize, Malformed>,
     arrived: Arrived,
     ended: bool,
 }
@@ -30,8 +32,14 @@ enum Arrived {
 
 impl<B: HttpBody<Data = Bytes, Error = kube::Error> + Unpin> EventStream<B> {
     pub(in crate::cluster) fn new(body: B) -> Self {
+        Self::split(body, codec::whole_events)
+    }
+
+    /// Returns the events of a watch in another encoding, by what finds their ends.
+    pub(in crate::cluster) fn split(body: B, whole: fn(&[u8]) -> Result<usize, Malformed>) -> Self {
         Self {
             body,
+            whole,
             arrived: Arrived::One(Bytes::new()),
             ended: false,
         }
@@ -61,7 +69,7 @@ impl<B: HttpBody<Data = Bytes, Error = kube::Error> + Unpin> EventStream<B> {
             };
             self.take_frame(frame)?;
         }
-        let whole = codec::whole_events(self.arrived.data());
+        let whole = (self.whole)(self.arrived.data());
         let whole = whole.map_err(|error| Cause::Malformed(error.to_string()))?;
         Ok((whole > 0).then(|| self.arrived.split(whole)))
     }
@@ -125,17 +133,16 @@ mod tests {
     /// Events of several sizes, and one that is cut off.
     fn events() -> Vec<u8> {
         let mut data = Vec::new();
-        for size in [0, 3, 200, 9000, 40, 5, 5000, 1] {
-            data.extend_from_slice(b"{\"type\":\"ADDED\",\"object\":{\"name\":\"");
-            data.resize(data.len() + size, b'x');
-            data.extend_from_slice(b"\"}}\n");
+        for size in [0, 3, 200, 9000, 40, 5, 5000, 1_u32] {
+            data.extend_from_slice(&size.to_be_bytes());
+            data.resize(data.len() + size as usize, b'x');
         }
         data
     }
 
     #[tokio::test]
     async fn whole_events_come_out_however_they_are_cut() {
-        let (whole, cut) = (events(), b"{\"type\":\"ADD");
+        let (whole, cut) = (events(), b"\0\0\x01\0xx");
         let sent = [&whole[..], cut].concat();
         for size in [1, 2, 7, 63, 64, 300, 4096, 100_000] {
             let frames: Vec<_> = sent
@@ -146,7 +153,8 @@ mod tests {
             let mut stream = EventStream::new(StreamBody::new(iter(frames)));
             let mut came = Vec::new();
             while let Some(events) = stream.next(Duration::from_secs(1)).await.unwrap() {
-                assert_eq!(events.last(), Some(&b'\n'), "in pieces of {size}");
+                let length = codec::whole_events(&events);
+                assert_eq!(length, Ok(events.len()), "in pieces of {size}");
                 came.extend_from_slice(&events);
             }
             assert!(

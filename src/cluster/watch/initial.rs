@@ -7,8 +7,7 @@ use super::reader::Reader;
 use super::sources::{DeletedAt, Item, Seen};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Undecodable};
-use crate::cluster::encodings::Form;
-use crate::cluster::http;
+use crate::cluster::http::{self, Form};
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::core::namespace::Kind;
 

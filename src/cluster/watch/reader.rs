@@ -4,9 +4,9 @@ use super::handler::WatchHandler;
 use super::sources::Source;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::Undecodable;
-use crate::cluster::encodings::{Encodings, Form};
+use crate::cluster::http::{self, Form};
 use crate::cluster::outage::OutageLog;
-use crate::cluster::{http, pages};
+use crate::cluster::pages;
 use crate::metrics::WatchMetrics;
 use crate::tenant_log;
 use kube::Client;
@@ -20,7 +20,6 @@ pub(super) struct Reader {
     pub(super) source: Source,
     pub(super) client: Client,
     pub(super) handler: Arc<dyn WatchHandler>,
-    pub(super) encodings: Encodings,
     pub(super) metrics: WatchMetrics,
     pub(super) outages: OutageLog,
 }
@@ -45,8 +44,7 @@ impl Reader {
     /// Returns the body of the answer to a request, once the server has begun to answer.
     pub(super) async fn answer(&self, uri: &str, form: Form) -> Result<Body, Cause> {
         let _asking = self.outages.asks(self.source.kind.as_str());
-        let read = http::read(&self.client, &self.encodings, self.source.kind, form, uri);
-        pages::answer(read).await
+        pages::answer(http::read(&self.client, uri, form.accept())).await
     }
 
     /// Counts and logs objects that cannot be decoded; they are left out.

@@ -5,8 +5,8 @@ use super::sources::ALL_SLICES;
 use crate::clock;
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, EventKind, Namespaced};
-use crate::cluster::encodings::{Encodings, Form};
-use crate::cluster::{http, pages};
+use crate::cluster::http::{self, Form};
+use crate::cluster::pages;
 use crate::core::facts::SliceMeta;
 use crate::core::namespace::Kind;
 use kube::Client;
@@ -37,11 +37,11 @@ pub(crate) enum SliceNews {
 }
 
 /// Watches until the receiver is dropped. A watch that the server ends in order is resumed where it ended.
-pub(crate) async fn follow(client: Client, encodings: Encodings, news: mpsc::Sender<SliceNews>) {
+pub(crate) async fn follow(client: Client, news: mpsc::Sender<SliceNews>) {
     let mut from = None;
     while !news.is_closed() {
         let started = Instant::now();
-        match watch(&client, &encodings, &news, &mut from).await {
+        match watch(&client, &news, &mut from).await {
             Ok(()) if clock::since(started) >= PAUSE => continue,
             Ok(()) => {}
             Err(cause) => {
@@ -62,7 +62,6 @@ pub(crate) async fn follow(client: Client, encodings: Encodings, news: mpsc::Sen
 /// from which it can be resumed.
 async fn watch(
     client: &Client,
-    encodings: &Encodings,
     news: &mpsc::Sender<SliceNews>,
     from: &mut Option<String>,
 ) -> Result<(), Cause> {
@@ -71,14 +70,14 @@ async fn watch(
         version
     } else {
         let uri = format!("{path}?limit=1");
-        pages::version(answer(client, encodings, Form::MetadataList, &uri))
+        pages::version(answer(client, Form::MetadataList, &uri))
             .await?
             .to_string()
     };
     let uri = format!(
         "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600{ALL_SLICES}"
     );
-    let mut stream = EventStream::new(answer(client, encodings, Form::Metadata, &uri).await?);
+    let mut stream = EventStream::new(answer(client, Form::Metadata, &uri).await?);
     *from = Some(version);
     if news.send(SliceNews::Follows).await.is_err() {
         return Ok(());
@@ -116,6 +115,6 @@ async fn watch(
     Ok(())
 }
 
-async fn answer(client: &Client, encodings: &Encodings, form: Form, uri: &str) -> Result<Body, Cause> {
-    pages::answer(http::read(client, encodings, Kind::Slice, form, uri)).await
+async fn answer(client: &Client, form: Form, uri: &str) -> Result<Body, Cause> {
+    pages::answer(http::read(client, uri, form.accept())).await
 }

@@ -2,7 +2,7 @@
 
 use super::handler::WatchHandler;
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
-use crate::cluster::encodings::Form;
+use crate::cluster::http::Form;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::namespace::{EndpointsEvent, Kind, ObjectEvent, OutputEvent, SliceEvent};

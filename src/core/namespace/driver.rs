@@ -25,39 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of one namespace. Owned by its shard.
-///
-/// ```
-/// use endpointd::cluster::codec::{self, Encoding, Namespaced};
-/// use endpointd::core::body::Request;
-/// use endpointd::core::facts::{PodFacts, ServiceFacts};
-/// use endpointd::core::namespace::{NamespaceState, PendingLists, Settings};
-/// use endpointd::core::nodes::NodeTable;
-///
-/// let service = br#"{
-///     "metadata": {"name": "web", "namespace": "shop", "uid": "s"},
-///     "spec": {"selector": {"app": "web"}, "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}
-/// }"#;
-/// let pod = br#"{
-///     "metadata": {"name": "web-0", "namespace": "shop", "uid": "p", "labels": {"app": "web"}},
-///     "spec": {},
-///     "status": {"podIP": "10.1.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
-/// }"#;
-/// let mut nodes = NodeTable::default();
-/// let mut state = NamespaceState::new("shop".into(), Settings::default(), PendingLists::NONE);
-/// let service = codec::object::<Namespaced<ServiceFacts>>(service).unwrap();
-/// state.apply_service(service.facts, 0);
-/// let pod = codec::object::<Namespaced<PodFacts>>(pod).unwrap();
-/// state.apply_pod(pod.facts, &[], 0, &mut nodes);
-///
-/// let due = state.plan();
-/// assert_eq!(due.len(), 2, "a slice and an Endpoints object");
-/// let built = state.build_request(&due[1].object, &mut Encoding::Json).unwrap();
-/// let Request::Create(body) = built.request else {
-///     panic!("the API server has neither")
-/// };
-/// assert!(String::from_utf8(body).unwrap().contains(r#""ip":"10.1.0.1""#));
-/// assert_eq!(state.plan(), [], "a plan is made once");
-/// ```
 #[derive(Clone, Debug)]
 pub struct NamespaceState {
     ctx: Context,

@@ -6,7 +6,6 @@
 
 use crate::clock;
 use crate::cluster::connect::client_error::ClientError;
-use crate::cluster::encodings::JSON;
 use crate::cluster::http::{self, Head};
 use crate::core::bucket::TokenBucket;
 use crate::core::hash::KeyedMap;
@@ -187,7 +186,7 @@ async fn try_review(
 
 async fn post(client: &Client, uri: &str, review: &Value) -> Result<Value, ClientError> {
     let body = review.to_string().into_bytes();
-    let request = http::write(Method::POST, uri, &JSON, &JSON, body)?;
+    let request = http::write(Method::POST, uri, &http::JSON, &http::JSON, body)?;
     let (Head { code, .. }, body) = http::send(client, request).await?;
     if !code.is_success() {
         return Err(ClientError::new(format!("{uri}: the API server answers {code}")));

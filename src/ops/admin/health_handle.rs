@@ -417,13 +417,7 @@ mod tests {
     async fn stuck(outputs: Outputs, progress: Option<Progress>) -> HealthHandle {
         let (root, _) = Actor::spawn(None, Stuck, ()).await.unwrap();
         let (writer, events) = (WriterHandle::default(), EventHandle::default());
-        let router = Router::new(
-            Settings::default(),
-            crate::cluster::encodings::Encodings::default(),
-            writer.clone(),
-            root.clone(),
-            events.clone(),
-        );
+        let router = Router::new(Settings::default(), writer.clone(), root.clone(), events.clone());
         let health = HealthHandle::default();
         health.set(Parts {
             root,

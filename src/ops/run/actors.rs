@@ -7,7 +7,6 @@ use crate::actors::messages::{EventHandle, RootMsg, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
 use crate::actors::writer::{Writer, WriterArguments};
-use crate::cluster::encodings::Encodings;
 use crate::cluster::events::EventClient;
 use crate::cluster::objects::ObjectClient;
 use ractor::{Actor, ActorRef};
@@ -32,7 +31,6 @@ impl Actors {
         client: EventClient,
         options: Options,
         tracker: Option<DriftTracker>,
-        encodings: Encodings,
         fatal: watch::Sender<Option<String>>,
     ) -> Result<Self, ractor::SpawnErr> {
         let routes = Routes::default();
@@ -57,13 +55,7 @@ impl Actors {
             seed: options.settings.seed,
         };
         let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-        let router = Router::new(
-            options.settings,
-            encodings,
-            handle.clone(),
-            root.clone(),
-            events.clone(),
-        );
+        let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
         let router = Arc::new(match tracker {
             Some(tracker) => router.tracking(tracker),
             None => router,

@@ -3,7 +3,6 @@
 use super::{Connect, Options, Renewing, RunMode};
 use crate::actors::drift::DriftTracker;
 use crate::actors::writer::Pacing;
-use crate::cluster::codec::Encoding;
 use crate::cluster::connect::{Target, connect};
 use crate::core::namespace::Settings;
 use crate::ops::admin::{Admin, Tls};
@@ -19,7 +18,6 @@ pub(super) fn options(args: &RunArgs, seed: u64) -> Options {
             clear_managed_fields: args.clear_managed_fields,
             ..args.publishing.settings(seed)
         },
-        encoding: Encoding::default(),
         pacing: Pacing {
             qps: args.kube_api_qps,
             burst: args.kube_api_burst,
@@ -56,9 +54,7 @@ pub(super) fn mode(args: &RunArgs, target: Target) -> RunMode {
 /// Logs the flags that have no effect.
 pub(super) fn warn_of_flags(args: &RunArgs) {
     if args.kube_api_content_type.is_some() {
-        tracing::warn!(
-            "--kube-api-content-type has no effect: protobuf is used, and JSON where the API server does not speak it"
-        );
+        tracing::warn!("--kube-api-content-type has no effect: endpointd speaks protobuf");
     }
     let elsewhere = args.publishing.controllers_elsewhere();
     if !elsewhere.is_empty() {

@@ -2,7 +2,6 @@
 
 use super::tasks::guarded;
 use crate::actors::router::Router;
-use crate::cluster::encodings::Encodings;
 use crate::cluster::outage::OutageLog;
 use crate::cluster::watch::{Source, Watch};
 use crate::core::leadership::Leadership;
@@ -18,7 +17,6 @@ pub(super) struct WatchStarter {
     pub(super) client: kube::Client,
     pub(super) router: Arc<Router>,
     pub(super) leadership: watch::Receiver<Leadership>,
-    pub(super) encodings: Encodings,
     pub(super) outages: OutageLog,
     pub(super) seed: u64,
     pub(super) fatal: watch::Sender<Option<String>>,
@@ -44,7 +42,6 @@ impl WatchStarter {
             self.client.clone(),
             self.router.clone(),
             self.leadership.clone(),
-            self.encodings.clone(),
             self.outages.clone(),
             self.seed,
         );

@@ -5,7 +5,6 @@ use super::{Scope, audit, plain};
 use crate::command::{endpointd, serve};
 use crate::custom::{ANNOTATION, CUSTOM};
 use crate::world::{World, dual_pod, ip, node, pod, ready_condition, service, service_with, text};
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::outputs::Outputs;
 use endpointd::inspect::findings::{Reason, Report};
@@ -22,7 +21,7 @@ async fn audited(world: &World) -> Report {
         settle: Duration::from_secs(1),
         problems: true,
     };
-    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"));
     audit(&reader, &scope).await.unwrap()
 }
 

@@ -4,7 +4,6 @@ use super::{look, report};
 use crate::command::access;
 use crate::gate::Fate;
 use crate::world::{World, ip, node, pod, service, service_with};
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::{Cause, Reader};
 use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
@@ -113,7 +112,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
             settle: Duration::ZERO,
             problems: false,
         };
-        let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+        let reader = Reader::new(Client::new(world.gate.clone(), "default"));
         let report = audit(&reader, &scope).await.unwrap();
         (report.counts.services, report.findings.len())
     };
@@ -163,10 +162,7 @@ pub(crate) fn all_but(resource: &str) -> Access {
 
 async fn with_access(server: &ApiServer, resource: &str) -> Result<Report, String> {
     server.set_access(Some(all_but(resource)));
-    let reader = Reader::new(
-        Client::new(server.service().with_token("token"), "default"),
-        Encodings::default(),
-    );
+    let reader = Reader::new(Client::new(server.service().with_token("token"), "default"));
     let scope = Scope {
         labels: None,
         namespace: None,
@@ -247,7 +243,7 @@ async fn a_path_that_is_not_known_was_taken_for_a_namespace_that_does_not_exist(
         problems: false,
         labels: None,
     };
-    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"));
     for strange in [Fate::UnknownPath, Fate::Page(404)] {
         world.gate.next(Method::GET, "namespaces", strange);
         let error = audit(&reader, &scope).await.unwrap_err();

@@ -1,7 +1,7 @@
 //! The memory of a dry run does not grow with what happens.
 
+use crate::model::protobuf::facts;
 use crate::world::{ip, pod, service, time};
-use endpointd::cluster::codec::{self, Namespaced};
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hints::NodeCapacity;
 use endpointd::core::inbox::{Change, Pending};
@@ -11,14 +11,6 @@ use endpointd::core::nodes::NodeTable;
 use endpointd::inspect::dry_run::DryRun;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-fn facts<T>(object: &Value) -> T
-where
-    Namespaced<T>: codec::Decode,
-{
-    let bytes = serde_json::to_vec(object).unwrap();
-    codec::object::<Namespaced<T>>(&bytes).unwrap().facts
-}
 
 fn meta(object: &mut Value, round: u64) {
     object["metadata"]["namespace"] = json!("default");
@@ -62,7 +54,7 @@ fn round(world: &mut World, round: u64) -> usize {
     service["spec"]["clusterIP"] = json!("10.0.0.1");
     service["spec"]["ipFamilies"] = json!(["IPv4"]);
     meta(&mut service, round);
-    pending.push(Change::Service(facts::<ServiceFacts>(&service), 1));
+    pending.push(Change::Service(facts::<ServiceFacts>("Service", &service), 1));
     let mut endpoints = Vec::new();
     for number in 0..30 {
         let address = ip((round as usize * 7 + number) % 2000);
@@ -73,7 +65,7 @@ fn round(world: &mut World, round: u64) -> usize {
             "targetRef": {"kind": "Pod", "namespace": "default", "name": pod["metadata"]["name"],
                 "uid": pod["metadata"]["uid"]},
         }));
-        pending.push(Change::Pod(facts::<PodFacts>(&pod), 1));
+        pending.push(Change::Pod(facts::<PodFacts>("Pod", &pod), 1));
         if round > 0 {
             pending.push(Change::PodGone(format!("p{number}-{}", (round - 1) % 3).into()));
         }
@@ -87,7 +79,7 @@ fn round(world: &mut World, round: u64) -> usize {
         "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
     });
     meta(&mut slice, round);
-    let slice = || facts::<SliceFacts>(&slice);
+    let slice = || facts::<SliceFacts>("EndpointSlice", &slice);
     pending.push(Change::Output(OutputEvent::slice(slice(), 1)));
     if round % 4 == 3 {
         // Slices are listed again: what the last look took over is of the list before.
@@ -105,7 +97,7 @@ fn round(world: &mut World, round: u64) -> usize {
     let mut object = json!({"metadata": {"name": "s"}});
     meta(&mut object, round);
     pending.push(Change::Output(OutputEvent::endpoints(
-        facts::<EndpointsFacts>(&object),
+        facts::<EndpointsFacts>("Endpoints", &object),
         1,
     )));
     world.look().1
@@ -184,13 +176,16 @@ fn named_service() -> Change {
     service["spec"]["clusterIP"] = json!("10.0.0.1");
     service["spec"]["ipFamilies"] = json!(["IPv4"]);
     meta(&mut service, 0);
-    Change::Service(facts::<ServiceFacts>(&service), 1)
+    Change::Service(facts::<ServiceFacts>("Service", &service), 1)
 }
 
 fn endpoints(object: Value) -> Change {
     let mut object = object;
     meta(&mut object, 0);
-    Change::Output(OutputEvent::endpoints(facts::<EndpointsFacts>(&object), 1))
+    Change::Output(OutputEvent::endpoints(
+        facts::<EndpointsFacts>("Endpoints", &object),
+        1,
+    ))
 }
 
 #[test]
@@ -231,7 +226,7 @@ fn a_wrong_label_of_a_truncated_object_is_reported_while_its_pods_change() {
     let make = |number: usize, round: u64| {
         let mut pod = pod(&format!("p{number}"), &ip(number), "n1");
         meta(&mut pod, round);
-        Change::Pod(facts::<PodFacts>(&pod), 1)
+        Change::Pod(facts::<PodFacts>("Pod", &pod), 1)
     };
     for number in 0..1100 {
         world.pending.push(make(number, 0));

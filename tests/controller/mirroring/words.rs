@@ -2,7 +2,6 @@
 
 use super::{endpoints, mirrored, mirroring, service, subsets};
 use crate::world::{NS, World, text};
-use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::object::Verb;
 use endpointd::core::outputs::Outputs;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 fn reader(world: &World) -> Reader {
-    Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default())
+    Reader::new(Client::new(world.gate.clone(), "default"))
 }
 
 /// Returns the findings of an audit of a world: each finding's verb, and its reasons.

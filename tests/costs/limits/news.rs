@@ -52,32 +52,32 @@ impl News {
     }
 }
 
-fn facts<T>(text: &str) -> T
+fn facts<T>(body: &[u8]) -> T
 where
     Namespaced<T>: endpointd::cluster::codec::Decode,
 {
-    object::<Namespaced<T>>(text.as_bytes()).unwrap().facts
+    object::<Namespaced<T>>(body).unwrap().facts
 }
 
 /// Reads an object.
-pub(super) fn read(kind: Kind, text: &str, means: Means) -> News {
+pub(super) fn read(kind: Kind, body: &[u8], means: Means) -> News {
     let listed = means == Means::List;
     News::Changes(vec![match kind {
-        Kind::Pod => Change::Pod(facts::<PodFacts>(text), 0),
-        Kind::Service => Change::Service(facts::<ServiceFacts>(text), 0),
+        Kind::Pod => Change::Pod(facts::<PodFacts>(body), 0),
+        Kind::Service => Change::Service(facts::<ServiceFacts>(body), 0),
         Kind::Endpoints | Kind::OwnEndpoints if listed => {
-            Change::Output(OutputEvent::endpoints(facts::<EndpointsFacts>(text), 0))
+            Change::Output(OutputEvent::endpoints(facts::<EndpointsFacts>(body), 0))
         }
         Kind::Endpoints | Kind::OwnEndpoints => {
-            Change::Output(OutputEvent::Endpoints(Meta(facts::<EndpointsMeta>(text), 0)))
+            Change::Output(OutputEvent::Endpoints(Meta(facts::<EndpointsMeta>(body), 0)))
         }
         Kind::Slice | Kind::Custom if listed => {
-            Change::Output(OutputEvent::slice(facts::<SliceFacts>(text), 0))
+            Change::Output(OutputEvent::slice(facts::<SliceFacts>(body), 0))
         }
-        Kind::Slice | Kind::Custom => Change::Output(OutputEvent::Slice(Meta(facts::<SliceMeta>(text), 0))),
-        Kind::Mirrored if listed => Change::Output(OutputEvent::mirrored(facts::<SliceFacts>(text), 0)),
-        Kind::Mirrored => Change::Output(OutputEvent::Mirrored(Meta(facts::<SliceMeta>(text), 0))),
-        Kind::Node => return News::Node(object::<NamedNode>(text.as_bytes()).unwrap()),
+        Kind::Slice | Kind::Custom => Change::Output(OutputEvent::Slice(Meta(facts::<SliceMeta>(body), 0))),
+        Kind::Mirrored if listed => Change::Output(OutputEvent::mirrored(facts::<SliceFacts>(body), 0)),
+        Kind::Mirrored => Change::Output(OutputEvent::Mirrored(Meta(facts::<SliceMeta>(body), 0))),
+        Kind::Node => return News::Node(object::<NamedNode>(body).unwrap()),
     }])
 }
 
@@ -97,10 +97,10 @@ pub(super) fn gone(kind: Kind) -> News {
 }
 
 /// Reads an object of a kind that is published, as the answer to a get.
-pub(super) fn content(kind: Kind, text: &str) -> Option<Content> {
+pub(super) fn content(kind: Kind, body: &[u8]) -> Option<Content> {
     Some(match kind {
-        Kind::Endpoints | Kind::OwnEndpoints => Content::Endpoints(Box::new(facts::<EndpointsFacts>(text))),
-        Kind::Slice | Kind::Custom | Kind::Mirrored => Content::Slice(Box::new(facts::<SliceFacts>(text))),
+        Kind::Endpoints | Kind::OwnEndpoints => Content::Endpoints(Box::new(facts::<EndpointsFacts>(body))),
+        Kind::Slice | Kind::Custom | Kind::Mirrored => Content::Slice(Box::new(facts::<SliceFacts>(body))),
         Kind::Pod | Kind::Service | Kind::Node => return None,
     })
 }

@@ -1,6 +1,7 @@
 //! Objects at the API's limits: of each field that repeats, as many as an object has room for, with the shortest and with
 //! the longest texts that the API server accepts.
 
+use crate::protobuf;
 use endpointd::core::object::ObjectName;
 use serde_json::{Value, json};
 
@@ -344,8 +345,8 @@ impl Field {
         self.most.0.min(self.most.1 / each)
     }
 
-    /// Returns the object with so many items, of a version.
-    pub(super) fn object(&self, items: usize, long: bool, version: u64) -> String {
+    /// Returns the object with so many items, of a version, and its size in JSON, by which the limits are counted here.
+    pub(super) fn object(&self, items: usize, long: bool, version: u64) -> (Vec<u8>, usize) {
         let mut object = plain(self.kind);
         object["metadata"]["resourceVersion"] = version.to_string().into();
         // What matters of a node changes with each version.
@@ -384,7 +385,14 @@ impl Field {
         if !values.is_empty() {
             *place = format!("app in ({})", values.join(",")).into();
         }
-        object.to_string()
+        let kind = match self.kind {
+            Kind::Pod => "Pod",
+            Kind::Service => "Service",
+            Kind::Endpoints | Kind::OwnEndpoints => "Endpoints",
+            Kind::Slice | Kind::Custom | Kind::Mirrored => "EndpointSlice",
+            Kind::Node => "Node",
+        };
+        (protobuf::object(kind, &object), object.to_string().len())
     }
 }
 

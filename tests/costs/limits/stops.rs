@@ -4,7 +4,7 @@
 use super::Cost;
 use super::many::{MANY, change, world};
 use crate::fixtures::{SLICES, World, pod, service};
-use endpointd::cluster::codec::{Namespaced, object};
+use crate::protobuf;
 use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::inbox::Change;
 use endpointd::core::labels::Labels;
@@ -36,8 +36,7 @@ fn slice(number: u32) -> SliceFacts {
         },
         "addressType": "IPv4", "ports": [], "endpoints": [],
     });
-    let slice = object::<Namespaced<SliceFacts>>(slice.to_string().as_bytes());
-    slice.unwrap().facts
+    protobuf::facts("EndpointSlice", &slice)
 }
 
 #[test]

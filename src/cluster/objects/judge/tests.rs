@@ -1,13 +1,14 @@
 use super::*;
+use crate::cluster::codec::protobuf;
 use crate::core::ids::Uid;
 use serde_json::{Value, json};
 
 /// Returns the outcome of a request for the slice `s` of namespace `ns` that is answered like this.
-fn of_slice(verb: RequestKind, code: u16, body: &str) -> Outcome {
+fn of_slice(verb: RequestKind, code: u16, body: impl AsRef<[u8]>) -> Outcome {
     of(Output::Slice, verb, code, body)
 }
 
-fn of(output: Output, verb: RequestKind, code: u16, body: &str) -> Outcome {
+fn of(output: Output, verb: RequestKind, code: u16, body: impl AsRef<[u8]>) -> Outcome {
     let asked = Asked {
         verb,
         bytes: 5000,
@@ -15,7 +16,7 @@ fn of(output: Output, verb: RequestKind, code: u16, body: &str) -> Outcome {
         namespace: "ns",
         name: "s",
     };
-    judge(&asked, StatusCode::from_u16(code).unwrap(), body.as_bytes()).0
+    judge(&asked, StatusCode::from_u16(code).unwrap(), body.as_ref()).0
 }
 
 fn status(reason: &str, kind: &str, name: &str) -> Value {
@@ -25,16 +26,15 @@ fn status(reason: &str, kind: &str, name: &str) -> Value {
     })
 }
 
-fn object(kind: &str, over: &Value) -> String {
+fn object(kind: &str, over: &Value) -> Vec<u8> {
     let mut object = json!({
-        "kind": kind, "apiVersion": "v1",
         "metadata": {"name": "s", "namespace": "ns", "uid": "u", "resourceVersion": "7",
             "labels": {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
     });
     for (key, value) in over.as_object().unwrap() {
         object["metadata"][key] = value.clone();
     }
-    object.to_string()
+    protobuf::object(kind, &object)
 }
 
 const PAGE: &str = "<html><head><title>404 Not Found</title></head></html>";
@@ -157,7 +157,7 @@ fn any_other_404_says_nothing() {
     let mut about_another = status("Forbidden", "pods", "x");
     about_another["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
     assert_eq!(
-        of_slice(RequestKind::Create, 403, &about_another.to_string()),
+        of_slice(RequestKind::Create, 403, about_another.to_string()),
         Outcome::Rejected
     );
 }
@@ -171,10 +171,10 @@ fn an_answer_shows_the_object_or_says_nothing() {
     });
     for verb in [RequestKind::Create, RequestKind::Update] {
         for kind in ["PartialObjectMetadata", "EndpointSlice"] {
-            assert_eq!(of_slice(verb, 200, &object(kind, &none)), written);
+            assert_eq!(of_slice(verb, 200, object(kind, &none)), written);
         }
     }
-    let slice = of_slice(RequestKind::Fetch, 200, &object("EndpointSlice", &none));
+    let slice = of_slice(RequestKind::Fetch, 200, object("EndpointSlice", &none));
     assert!(
         matches!(
             slice,
@@ -189,7 +189,7 @@ fn an_answer_shows_the_object_or_says_nothing() {
         Output::Endpoints,
         RequestKind::Fetch,
         200,
-        &object("Endpoints", &none),
+        object("Endpoints", &none),
     );
     assert!(
         matches!(
@@ -208,12 +208,12 @@ fn an_answer_shows_the_object_or_says_nothing() {
     ));
     for kind in ["Service", "PartialObjectMetadata"] {
         assert_eq!(
-            of_slice(RequestKind::Probe, 200, &object(kind, &none)),
+            of_slice(RequestKind::Probe, 200, object(kind, &none)),
             Outcome::Exists
         );
     }
 
-    let mut wrong = vec![String::new(), PAGE.to_owned(), "{}".to_owned()];
+    let mut wrong: Vec<Vec<u8>> = ["", PAGE, "{}"].map(Into::into).to_vec();
     for over in [
         json!({"name": "other"}),
         json!({"namespace": "other"}),
@@ -227,7 +227,7 @@ fn an_answer_shows_the_object_or_says_nothing() {
     for body in &wrong {
         for verb in VERBS {
             for output in [Output::Slice, Output::Endpoints] {
-                assert_eq!(of(output, verb, 200, body), Outcome::Unknown, "{verb:?} {body}");
+                assert_eq!(of(output, verb, 200, body), Outcome::Unknown, "{verb:?} {body:?}");
             }
         }
     }
@@ -248,34 +248,34 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
     ))
     .unwrap();
     assert_eq!(
-        of_slice(RequestKind::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, done.to_string()),
         Outcome::Unknown,
         "of another slice"
     );
     done["details"]["name"] = "s".into();
     assert_eq!(
-        of_slice(RequestKind::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, done.to_string()),
         Outcome::Deleted(None)
     );
     assert_eq!(
-        of(Output::Endpoints, RequestKind::Delete, 200, &done.to_string()),
+        of(Output::Endpoints, RequestKind::Delete, 200, done.to_string()),
         Outcome::Unknown
     );
     // Some servers name the kind.
     done["details"]["kind"] = "EndpointSlice".into();
     assert_eq!(
-        of_slice(RequestKind::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, done.to_string()),
         Outcome::Deleted(None)
     );
     // Since 1.38, with a version at which it is gone.
     done["metadata"] = json!({"resourceVersion": "42"});
     assert_eq!(
-        of_slice(RequestKind::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, done.to_string()),
         Outcome::Deleted(Some(42))
     );
     done["metadata"] = json!({"resourceVersion": "soon"});
     assert_eq!(
-        of_slice(RequestKind::Delete, 200, &done.to_string()),
+        of_slice(RequestKind::Delete, 200, done.to_string()),
         Outcome::Deleted(None)
     );
     // With finalizers it is still there, and shown, as of the write that has begun its deletion.
@@ -323,7 +323,7 @@ fn an_object_that_is_too_large_is_known_by_its_answer() {
 
 #[test]
 fn an_answer_that_cannot_be_read_says_why() {
-    let why = |output, verb, body: &str| {
+    let why = |output, verb, body: &[u8]| {
         let asked = Asked {
             verb,
             bytes: 5000,
@@ -331,15 +331,23 @@ fn an_answer_that_cannot_be_read_says_why() {
             namespace: "ns",
             name: "s",
         };
-        match judge(&asked, StatusCode::OK, body.as_bytes()) {
+        match judge(&asked, StatusCode::OK, body) {
             (Outcome::Unknown, Some(Remark::Unreadable(why))) => why.to_string(),
-            other => panic!("{body}: {other:?}"),
+            other => panic!("{body:?}: {other:?}"),
         }
     };
-    let mut endpoints: Value = serde_json::from_str(&object("Endpoints", &json!({}))).unwrap();
-    endpoints["subsets"] = json!([{"addresses": "none"}]);
-    let told = why(Output::Endpoints, RequestKind::Fetch, &endpoints.to_string());
-    assert!(told.contains("expected"), "{told}");
+    let mut endpoints =
+        json!({"metadata": {"name": "s", "namespace": "ns", "uid": "u", "resourceVersion": "7"}});
+    endpoints["subsets"] = json!(["none"]);
+    let malformed = protobuf::object("Endpoints", &endpoints);
+    let told = why(Output::Endpoints, RequestKind::Fetch, &malformed);
+    assert_eq!(told, "malformed protobuf: field 13 has another type");
+    let told = why(
+        Output::Endpoints,
+        RequestKind::Fetch,
+        endpoints.to_string().as_bytes(),
+    );
+    assert_eq!(told, "the server answered in JSON, and was asked for protobuf");
     let slice = object("EndpointSlice", &json!({"resourceVersion": "soon"}));
     for verb in [RequestKind::Fetch, RequestKind::Update] {
         let told = why(Output::Slice, verb, &slice);

@@ -7,20 +7,33 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
     /// The data ends within a field.
-    #[error("it is cut off")]
+    #[error("malformed protobuf: it is cut off")]
     CutOff,
     /// A number has more than 64 bits, or a field has the number 0.
-    #[error("a number is out of range")]
+    #[error("malformed protobuf: a number is out of range")]
     Range,
     /// A field is of another type than the API's.
-    #[error("field {0} has another type")]
+    #[error("malformed protobuf: field {0} has another type")]
     Type(u32),
     /// A text that is needed is not UTF-8.
-    #[error("a text is not UTF-8")]
+    #[error("malformed protobuf: a text is not UTF-8")]
     Text,
-    /// The data is neither JSON nor begins like protobuf's objects.
-    #[error("the envelope is missing")]
+    /// The data does not begin like an object, or like an event.
+    #[error("malformed protobuf: it does not begin like an object")]
     Envelope,
+    /// The data is JSON: something on the way to the API server ignores the header `Accept`.
+    #[error("the server answered in JSON, and was asked for protobuf")]
+    Json,
+}
+
+impl Malformed {
+    /// Says what data are that do not begin as they should.
+    pub(super) fn instead(data: &[u8]) -> Self {
+        match data.trim_ascii_start().first() {
+            Some(b'{') => Self::Json,
+            _ => Self::Envelope,
+        }
+    }
 }
 
 /// The value of a field as it stands in the data.
@@ -41,23 +54,20 @@ pub trait Message<'a>: Default {
 }
 
 /// The type of a field.
-pub(in crate::cluster::codec) trait Field<'a>: Default {
+pub(super) trait Field<'a>: Default {
     /// Takes a value. A field may occur several times: an element of a list each time, otherwise the last one counts.
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed>;
 }
 
 /// Reads a message.
-pub(in crate::cluster::codec) fn read<'a, M: Message<'a>>(data: &'a [u8]) -> Result<M, Malformed> {
+pub(super) fn read<'a, M: Message<'a>>(data: &'a [u8]) -> Result<M, Malformed> {
     let mut message = M::default();
     read_into(&mut message, data)?;
     Ok(message)
 }
 
 /// Reads the fields of a message until one is malformed: those before it are taken.
-pub(in crate::cluster::codec) fn read_into<'a, M: Message<'a>>(
-    message: &mut M,
-    mut data: &'a [u8],
-) -> Result<(), Malformed> {
+pub(super) fn read_into<'a, M: Message<'a>>(message: &mut M, mut data: &'a [u8]) -> Result<(), Malformed> {
     while !data.is_empty() {
         let (number, value) = next_field(&mut data)?;
         message.field(number, value)?;
@@ -170,10 +180,33 @@ fn long_varint(data: &mut &[u8]) -> Result<u64, Malformed> {
 }
 
 /// Returns the contents of a text, a message or an entry of a map.
-pub(in crate::cluster::codec) fn bytes(number: u32, value: Value<'_>) -> Result<&[u8], Malformed> {
+pub(super) fn bytes(number: u32, value: Value<'_>) -> Result<&[u8], Malformed> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
         Value::Number(_) | Value::Fixed => Err(Malformed::Type(number)),
+    }
+}
+
+/// Bytes that are read, or made text, when they are asked for: most labels, annotations and conditions never are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Raw<'a>(pub(super) &'a [u8]);
+
+impl<'a> Raw<'a> {
+    /// Returns whether they are this text.
+    pub(super) fn is(self, text: &str) -> bool {
+        self.0 == text.as_bytes()
+    }
+
+    /// Returns the text, in which bytes that are not UTF-8 are replaced.
+    pub(super) fn text(self) -> Cow<'a, str> {
+        lossy(self.0)
+    }
+}
+
+impl<'a> Field<'a> for Raw<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        self.0 = bytes(number, value)?;
+        Ok(())
     }
 }
 
@@ -193,7 +226,7 @@ impl<'a> Field<'a> for Cow<'a, str> {
 
 /// Returns the text of a field. Bytes that are not UTF-8 are replaced, as in the API server's JSON: a user who may
 /// write an annotation must not be able to make an object unreadable.
-pub(in crate::cluster::codec) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     // A check takes a fraction of the time that replacing nothing does.
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
@@ -267,15 +300,15 @@ impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
 /// Declares which fields of a message are read, by number. A message is the type of a field too.
 macro_rules! message {
     ($lifetime:lifetime, $type:ty { $($number:literal => $field:ident),+ $(,)? }) => {
-        impl<$lifetime> $crate::cluster::codec::protobuf::message::Message<$lifetime> for $type {
+        impl<$lifetime> $crate::cluster::codec::message::Message<$lifetime> for $type {
             // Called for each field of each object, and from one place.
             #[inline]
             fn field(
                 &mut self,
                 number: u32,
-                value: $crate::cluster::codec::protobuf::message::Value<$lifetime>,
-            ) -> Result<(), $crate::cluster::codec::protobuf::message::Malformed> {
-                use $crate::cluster::codec::protobuf::message::Field as _;
+                value: $crate::cluster::codec::message::Value<$lifetime>,
+            ) -> Result<(), $crate::cluster::codec::message::Malformed> {
+                use $crate::cluster::codec::message::Field as _;
                 match number {
                     $($number => self.$field.merge(number, value),)+
                     _ => Ok(()),
@@ -283,16 +316,16 @@ macro_rules! message {
             }
         }
 
-        impl<$lifetime> $crate::cluster::codec::protobuf::message::Field<$lifetime> for $type {
+        impl<$lifetime> $crate::cluster::codec::message::Field<$lifetime> for $type {
             fn merge(
                 &mut self,
                 number: u32,
-                value: $crate::cluster::codec::protobuf::message::Value<$lifetime>,
-            ) -> Result<(), $crate::cluster::codec::protobuf::message::Malformed> {
-                use $crate::cluster::codec::protobuf::message::{bytes, read_into};
+                value: $crate::cluster::codec::message::Value<$lifetime>,
+            ) -> Result<(), $crate::cluster::codec::message::Malformed> {
+                use $crate::cluster::codec::message::{bytes, read_into};
                 read_into(self, bytes(number, value)?)
             }
         }
     };
 }
-pub(in crate::cluster::codec) use message;
+pub(super) use message;

@@ -7,7 +7,7 @@
 
 use super::envelope::MAGIC;
 use super::message::BYTES;
-use crate::cluster::codec::text::{self, IpText};
+use super::text::{self, IpText};
 use crate::core::body::{Metadata, PodReference};
 use crate::core::facts::OwnerReference;
 use crate::core::ids::Uid;
@@ -26,7 +26,7 @@ const FIELDS: usize = 16 * 11;
 const ZEROED: usize = 1024;
 
 /// Encodes an object: its message, in an envelope that says its type.
-pub(in crate::cluster::codec) fn object(
+pub(super) fn object(
     api_version: &str,
     kind: &str,
     capacity: usize,
@@ -42,7 +42,7 @@ pub(in crate::cluster::codec) fn object(
     out
 }
 
-pub(in crate::cluster::codec) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
+pub(super) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
     push_text(out, 1, metadata.name);
     push_optional(out, 2, metadata.generate_name().as_deref());
     push_text(out, 3, metadata.namespace);
@@ -93,7 +93,7 @@ fn push_entry(out: &mut Vec<u8>, field: u8, key: &str, value: &str) {
 }
 
 /// Returns what all references to pods begin with.
-pub(in crate::cluster::codec) fn target_head(namespace: &str) -> Vec<u8> {
+pub(super) fn target_head(namespace: &str) -> Vec<u8> {
     let mut head = Vec::with_capacity(16 + namespace.len());
     push_text(&mut head, 1, "Pod");
     push_text(&mut head, 2, namespace);
@@ -102,7 +102,7 @@ pub(in crate::cluster::codec) fn target_head(namespace: &str) -> Vec<u8> {
 
 /// Returns how many bytes of text a reference to a pod has at most.
 #[inline]
-pub(in crate::cluster::codec) fn text_of_target(head: &[u8], target: PodReference<'_>) -> usize {
+pub(super) fn text_of_target(head: &[u8], target: PodReference<'_>) -> usize {
     let uid = match target.uid {
         Uid::Uuid(_) => UUID,
         Uid::Text(text) => text.len(),
@@ -112,13 +112,13 @@ pub(in crate::cluster::codec) fn text_of_target(head: &[u8], target: PodReferenc
 
 /// Returns the length of a text that may be missing.
 #[inline]
-pub(in crate::cluster::codec) fn length(text: Option<&str>) -> usize {
+pub(super) fn length(text: Option<&str>) -> usize {
     text.map_or(0, str::len)
 }
 
 /// Returns the length of a field with so many bytes of content.
 #[inline]
-pub(in crate::cluster::codec) fn size_of(content: usize) -> usize {
+pub(super) fn size_of(content: usize) -> usize {
     let digits = match content {
         0..0x80 => 1,
         0x80..0x4000 => 2,
@@ -129,7 +129,7 @@ pub(in crate::cluster::codec) fn size_of(content: usize) -> usize {
 
 /// Messages of one kind, which are appended to an object that is being encoded. Memory is made ready for several of them
 /// at once.
-pub(in crate::cluster::codec) struct Messages<'a> {
+pub(super) struct Messages<'a> {
     /// The object, and memory for more of it.
     out: &'a mut Vec<u8>,
     /// Where the object ends.
@@ -139,7 +139,7 @@ pub(in crate::cluster::codec) struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    pub(in crate::cluster::codec) fn new(out: &'a mut Vec<u8>) -> Self {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         let end = out.len();
         Self {
             out,
@@ -154,12 +154,7 @@ impl<'a> Messages<'a> {
         clippy::inline_always,
         reason = "it is called for each endpoint, from one place"
     )]
-    pub(in crate::cluster::codec) fn append(
-        &mut self,
-        field: u8,
-        text: usize,
-        fill: impl FnOnce(&mut Space<'_>),
-    ) {
+    pub(super) fn append(&mut self, field: u8, text: usize, fill: impl FnOnce(&mut Space<'_>)) {
         let head = 2 + usize::from(self.long);
         let bound = head + FIELDS + text;
         if bound > self.out.len() - self.end {
@@ -231,7 +226,7 @@ fn open(out: &mut Vec<u8>, field: u8, content: usize) {
 
 /// The space that is left for a message. All of its functions are part of the loop over endpoints: a field takes one
 /// check of the length, and a text of usual length is copied without a call.
-pub(in crate::cluster::codec) struct Space<'a>(&'a mut [u8]);
+pub(super) struct Space<'a>(&'a mut [u8]);
 
 #[allow(
     clippy::inline_always,
@@ -254,13 +249,13 @@ impl<'a> Space<'a> {
 
     /// Fills in bytes whose number is known when this is compiled.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn fill_array<const N: usize>(&mut self, bytes: &[u8; N]) {
+    pub(super) fn fill_array<const N: usize>(&mut self, bytes: &[u8; N]) {
         self.take(N).copy_from_slice(bytes);
     }
 
     /// Fills in the key and the length of a field.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn open(&mut self, field: u8, content: usize) {
+    pub(super) fn open(&mut self, field: u8, content: usize) {
         let key = key(field, BYTES);
         if content < 0x80 {
             self.fill_array(&[key, content as u8]);
@@ -271,7 +266,7 @@ impl<'a> Space<'a> {
 
     /// Fills in a text.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn text(&mut self, field: u8, text: &str) {
+    pub(super) fn text(&mut self, field: u8, text: &str) {
         self.bytes(field, text.as_bytes());
     }
 
@@ -289,7 +284,7 @@ impl<'a> Space<'a> {
 
     /// Fills in a text that may be missing.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn optional(&mut self, field: u8, text: Option<&str>) {
+    pub(super) fn optional(&mut self, field: u8, text: Option<&str>) {
         if let Some(text) = text {
             self.text(field, text);
         }
@@ -297,7 +292,7 @@ impl<'a> Space<'a> {
 
     /// Fills in an IP.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn ip(&mut self, field: u8, ip: IpAddr) {
+    pub(super) fn ip(&mut self, field: u8, ip: IpAddr) {
         let IpAddr::V4(ip) = ip else {
             return self.bytes(field, IpText::new(ip).as_bytes());
         };
@@ -311,7 +306,7 @@ impl<'a> Space<'a> {
 
     /// Fills in a reference to a pod, after what all of the namespace's begin with.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn target(&mut self, field: u8, head: &[u8], target: PodReference<'_>) {
+    pub(super) fn target(&mut self, field: u8, head: &[u8], target: PodReference<'_>) {
         let name = size_of(target.name.len());
         match target.uid {
             Uid::Uuid(bytes) => {
@@ -373,28 +368,28 @@ fn push_uid(out: &mut Vec<u8>, field: u8, uid: &Uid) {
     }
 }
 
-pub(in crate::cluster::codec) fn push_optional(out: &mut Vec<u8>, field: u8, text: Option<&str>) {
+pub(super) fn push_optional(out: &mut Vec<u8>, field: u8, text: Option<&str>) {
     if let Some(text) = text {
         push_text(out, field, text);
     }
 }
 
-pub(in crate::cluster::codec) fn push_text(out: &mut Vec<u8>, field: u8, text: &str) {
+pub(super) fn push_text(out: &mut Vec<u8>, field: u8, text: &str) {
     push_bytes(out, field, text.as_bytes());
 }
 
-pub(in crate::cluster::codec) fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+pub(super) fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     open(out, field, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-pub(in crate::cluster::codec) fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
+pub(super) fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
     out.push(key(field, VARINT));
     push_varint(out, number);
 }
 
 /// Appends a message.
-pub(in crate::cluster::codec) fn push_message(out: &mut Vec<u8>, field: u8, push: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn push_message(out: &mut Vec<u8>, field: u8, push: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[key(field, BYTES), 0]);
     let start = out.len();
     push(out);
