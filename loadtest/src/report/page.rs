@@ -1,10 +1,9 @@
 //! The page of one run, or of several beside each other: how each ended, three charts, and the figures. It is one file, which
 //! loads nothing and runs nothing.
 
-use super::chart;
 use super::figures::{self, Better, Figure, Group, Judgement};
-use super::format;
 use super::runs::Run;
+use super::{chart, format};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
