@@ -1,5 +1,4 @@
-use super::protobuf;
-use super::{Decode, ListReader, Namespaced, Protobuf, Undecodable, identity, last_editor, object};
+use super::{Decode, ListReader, Namespaced, Protobuf, Undecodable, identity, last_editor, object, protobuf};
 use crate::core::body::{
     AddressBody, Encode as _, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody, Subject,
 };
