@@ -42,16 +42,6 @@ struct Inner {
     handle: PrometheusHandle,
     lags: Lags,
     held: Gauge,
-    renewal: Gauge,
-}
-
-/// The state of the lease at the time of a scrape.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct LeaseState {
-    /// Set while this process may write.
-    pub held: bool,
-    /// The time since the held lease was last renewed.
-    pub renewal_age: Option<Duration>,
 }
 
 impl fmt::Debug for Exporter {
@@ -97,21 +87,18 @@ impl Exporter {
             handle,
             lags: Lags::new(),
             held: gauge!("endpointd_lease_held"),
-            renewal: gauge!("endpointd_lease_renewal_age_seconds"),
         })))
     }
 
-    /// Renders the current values in Prometheus' format.
-    pub(crate) fn render(&self, lease: LeaseState) -> String {
+    /// Renders the current values in Prometheus' format. `held` says whether this process may write.
+    pub(crate) fn render(&self, held: bool) -> String {
         let Inner {
             handle,
             lags,
-            held,
-            renewal,
+            held: gauge,
         } = &*self.0;
         lags.refresh();
-        held.set(f64::from(u8::from(lease.held)));
-        renewal.set(lease.renewal_age.unwrap_or_default().as_secs_f64());
+        gauge.set(f64::from(u8::from(held)));
         let mut text = handle.render();
         process::render(&mut text);
         text

@@ -237,7 +237,6 @@ fn check_figures(all: &Scrape) {
     for name in [
         "endpointd_throttled_seconds_total",
         "process_resident_memory_bytes",
-        "process_open_fds",
         "process_start_time_seconds",
     ] {
         assert!(all.sum(name, &[]) > 0.0, "{name}");

@@ -192,7 +192,6 @@ const KNOWN: &[Metric] = &[
 const LEASE: &[Metric] = &[
     gauge("leader_election_master_status", &["name"], "1 while this process is the leader, otherwise 0; name is the name of the Lease. Absent without leader election."),
     gauge("endpointd_lease_held", &[], "1 while this process may write, otherwise 0: it holds the Lease and the renew deadline has not passed, or leader election is off."),
-    gauge("endpointd_lease_renewal_age_seconds", &[], "Seconds since the last accepted renewal of the Lease was sent. 0 if this process does not hold the Lease."),
 ];
 
 #[rustfmt::skip]
@@ -256,10 +255,7 @@ const PROCESS: &[Metric] = &[
     gauge("endpointd_build_info", &["version", "commit"], "Always 1. The labels hold the version and the commit of this build."),
     counter("process_cpu_seconds_total", &[], "CPU time used, in seconds."),
     gauge("process_resident_memory_bytes", &[], "Resident memory in bytes."),
-    gauge("process_virtual_memory_bytes", &[], "Virtual memory in bytes."),
     gauge("process_start_time_seconds", &[], "Start time of the process, in seconds since 1970."),
-    gauge("process_open_fds", &[], "Number of open file descriptors."),
-    gauge("process_max_fds", &[], "Maximum number of open file descriptors."),
     gauge("endpointd_tasks", &[], "Tasks of the runtime that have not ended. Their number follows that of namespaces and of requests in flight; one that only grows is a leak."),
 ];
 

@@ -25,7 +25,6 @@ pub(super) fn render(text: &mut String) {
         add(text, "process_cpu_seconds_total", stat.ticks / ticks);
         let page = rustix::param::page_size() as f64;
         add(text, "process_resident_memory_bytes", stat.resident_pages * page);
-        add(text, "process_virtual_memory_bytes", stat.virtual_bytes);
         let system = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         if let Some(boot) = boot_time(&system) {
             add(text, "process_start_time_seconds", boot + stat.start / ticks);
@@ -36,17 +35,6 @@ pub(super) fn render(text: &mut String) {
             text,
             "endpointd_tasks",
             runtime.metrics().num_alive_tasks() as f64,
-        );
-    }
-    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-        // Do not count the descriptor that reads the directory.
-        let open = open.count().saturating_sub(1);
-        add(text, "process_open_fds", open as f64);
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        add(
-            text,
-            "process_max_fds",
-            limit.current.map_or(f64::INFINITY, |limit| limit as f64),
         );
     }
 }
@@ -62,12 +50,6 @@ fn add_all(text: &mut String, name: &str, values: &[(String, f64)]) {
     // Writing to a string cannot fail.
     let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     for (labels, value) in values {
-        // Prometheus spells infinity differently.
-        let value = if value.is_infinite() {
-            "+Inf".to_owned()
-        } else {
-            value.to_string()
-        };
         let _ = writeln!(text, "{name}{labels} {value}");
     }
     text.push('\n');
@@ -80,7 +62,6 @@ struct Stat {
     ticks: f64,
     /// Start time in clock ticks since boot.
     start: f64,
-    virtual_bytes: f64,
     resident_pages: f64,
 }
 
@@ -93,7 +74,6 @@ impl Stat {
         Some(Self {
             ticks: field(14)? + field(15)?,
             start: field(22)?,
-            virtual_bytes: field(23)?,
             resident_pages: field(24)?,
         })
     }
@@ -114,7 +94,6 @@ mod tests {
         let stat = Stat {
             ticks: 300.0,
             start: 777.0,
-            virtual_bytes: 4096.0,
             resident_pages: 3.0,
         };
         assert_eq!(Stat::parse(text), Some(stat));

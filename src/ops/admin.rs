@@ -200,8 +200,8 @@ impl Pages {
                 if let Some(refusal) = self.refusal(request).await {
                     return refusal;
                 }
-                let lease = self.health.refresh().await;
-                respond(StatusCode::OK, EXPOSITION, self.exporter.render(lease))
+                let held = self.health.refresh().await;
+                respond(StatusCode::OK, EXPOSITION, self.exporter.render(held))
             }
         }
     }

@@ -8,7 +8,6 @@ use crate::cluster::fence::{Clock, Fence};
 use crate::core::leadership::Leadership;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
-use crate::metrics::LeaseState;
 use crate::ops::progress::Progress;
 use parking_lot::Mutex;
 use ractor::ActorRef;
@@ -58,7 +57,7 @@ impl Renewal {
     }
 
     /// Returns the time since the last renewal, if this process holds the Lease.
-    pub fn age(&self) -> Option<Duration> {
+    fn age(&self) -> Option<Duration> {
         let sent = (*self.sent.lock())?;
         Some(self.clock.now().saturating_sub(sent))
     }
@@ -196,19 +195,16 @@ impl HealthHandle {
         checks
     }
 
-    /// Lets the writer bring its figures up to date, and returns the state of the Lease.
-    pub(super) async fn refresh(&self) -> LeaseState {
+    /// Lets the writer bring its figures up to date, and returns whether this process may write.
+    pub(super) async fn refresh(&self) -> bool {
         let Some(parts) = self.parts() else {
-            return LeaseState::default();
+            return false;
         };
         let (answer, answered) = oneshot::channel();
         parts.writer.send(WriterMsg::Ping(answer));
         // If the writer does not answer in time, those figures are served that it had when it last answered.
         let _ = timeout(REFRESH, answered).await;
-        LeaseState {
-            held: parts.fence.is_open(),
-            renewal_age: parts.renewal.as_ref().and_then(Renewal::age),
-        }
+        parts.fence.is_open()
     }
 
     /// Logs why an endpoint fails: when the reason changes, and otherwise at most once a minute.
