@@ -30,7 +30,7 @@ pub enum ShardMsg {
     Outcome(Hashed<ObjectName>, Outcome, Option<Box<str>>),
     /// The timer of a dry run has fired: it is time to compare again.
     Look,
-    /// A timer has fired: a slice that gives way, or another object, may have waited long enough.
+    /// A timer has fired: a Service that is handed over, or an object, may have waited long enough.
     Due,
     /// It is time to look for pods on nodes that do not exist.
     NodesDue,

@@ -101,7 +101,7 @@ impl WorkItem {
 }
 
 /// The parts of the state that the placement of endpoints in slices reads and changes: the inputs, the Services and the
-/// slices, with the replacements that slices wait for.
+/// slices.
 struct Placement<'a> {
     ctx: &'a mut Context,
     inputs: &'a mut Inputs,

@@ -6,14 +6,16 @@
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{Method, Request, Response, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use memory_apiserver::{ApiServer, ApiService, ResponseBody, event_of, split_events};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::pin::Pin;
@@ -231,15 +233,11 @@ impl Line {
         if let (Some(kind), Some(version)) = (kind, as_of)
             && (streams || lists)
         {
+            if streams {
+                return Ok(not_streamed());
+            }
             self.state.log.lock().as_of.insert(kind);
-            let list = self.list_as_of(&parts.uri, version).await;
-            let list = if streams {
-                streamed(&list)
-            } else {
-                list.to_string()
-            };
-            let list = Full::new(Bytes::from(list));
-            return Ok(Response::new(list.map_err(|never| match never {}).boxed_unsync()));
+            return self.list_as_of(&parts, version).await;
         }
         let bytes = body.collect_bytes().await.map_err(io::Error::other)?;
         let request = Request::from_parts(parts, Full::new(bytes));
@@ -276,9 +274,10 @@ impl Line {
         })
     }
 
-    /// Returns the list that a request asks for as of a version, in JSON: a server may always answer so.
-    async fn list_as_of(&self, uri: &Uri, version: u64) -> Value {
-        let selectors: String = uri
+    /// Returns the list that a request asks for as of a version.
+    async fn list_as_of(&self, request: &Parts, version: u64) -> io::Result<Answer> {
+        let selectors: String = request
+            .uri
             .query()
             .unwrap_or_default()
             .split('&')
@@ -286,34 +285,29 @@ impl Line {
             .fold(String::new(), |query, part| query + "&" + part);
         let uri = format!(
             "{}?resourceVersion={version}&resourceVersionMatch=Exact{selectors}",
-            uri.path()
+            request.uri.path()
         );
-        let request = Request::get(uri).body(Full::<Bytes>::default()).unwrap();
-        let response = self.server.clone().oneshot(request).await.unwrap();
-        let list = response.into_body().collect().await.unwrap().to_bytes();
-        let list: Value = serde_json::from_slice(&list).unwrap();
-        assert_eq!(
-            list["metadata"]["resourceVersion"],
-            version.to_string(),
-            "the server remembers"
-        );
-        list
+        let form = request.headers[ACCEPT].clone();
+        let request = Request::get(uri).header(ACCEPT, form);
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        let response = self.server.clone().oneshot(request).await?;
+        assert_eq!(response.status(), StatusCode::OK, "the server remembers");
+        Ok(response.map(BodyExt::boxed_unsync))
     }
 }
 
-/// Returns a list as the events of a watch that begins with it.
-fn streamed(list: &Value) -> String {
-    let mut lines = String::new();
-    for object in list["items"].as_array().unwrap() {
-        lines += &json!({"type": "ADDED", "object": object}).to_string();
-        lines.push('\n');
-    }
-    let version = &list["metadata"]["resourceVersion"];
-    let end = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version,
-        "annotations": {"k8s.io/initial-events-end": "true"}}}});
-    lines += &end.to_string();
-    lines.push('\n');
-    lines
+/// Returns the answer of a server that does not stream lists.
+fn not_streamed() -> Answer {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422,
+        "message": "sendInitialEvents: Forbidden: the WatchList feature is off",
+    });
+    let body = Full::new(Bytes::from(status.to_string()));
+    let answer = Response::builder().status(StatusCode::UNPROCESSABLE_ENTITY);
+    let answer = answer.header(CONTENT_TYPE, "application/json");
+    answer
+        .body(body.map_err(|never| match never {}).boxed_unsync())
+        .unwrap()
 }
 
 impl Service<Request<Body>> for Line {

@@ -47,6 +47,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+/// The namespaces of the neighbours.
+const NAMESPACES: usize = 4;
 /// How long the controller may take until it leads and the neighbours are published.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long after the attack the last flips may take to be published before they count as never.

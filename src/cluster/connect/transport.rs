@@ -134,7 +134,7 @@ impl Transport {
     }
 }
 
-/// The only server that requests go to. Nearly all are at the root of theirs.
+/// The only server that requests go to. Nearly all have no path in their URL.
 #[derive(Clone)]
 struct ServerAddress {
     scheme: Scheme,

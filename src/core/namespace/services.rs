@@ -49,7 +49,6 @@ use crate::core::time::{Time, earliest};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Ready times, by the name of the pod. There may be a hundred thousand: no insertion has to move all of them.
 type ReadyTimes = BTreeMap<Box<str>, Time>;
@@ -74,8 +73,6 @@ pub(super) struct Service {
     pub(super) slices: SmallSet<SliceId>,
     /// Its pods, if its selector cannot be used.
     pub(super) following: Option<Box<SmallSet<PodId>>>,
-    /// While its writes wait: until then.
-    not_before: Option<Duration>,
     /// Set while another controller takes it over.
     handover: Option<Box<handover::Handover>>,
     /// True if users were told of slices that others publish for it.
@@ -100,7 +97,6 @@ impl Service {
             awaiting: 0,
             slices: SmallSet::default(),
             following: None,
-            not_before: None,
             handover: None,
             told_of_others: false,
             endpoints: None,
@@ -140,8 +136,8 @@ pub(super) struct Services {
     last_ports: u64,
     /// Services to be evaluated.
     dirty: Vec<ServiceId>,
-    /// When the waits of writes end.
-    deferred: Deadlines<ServiceId>,
+    /// The times before which the first writes for Services are not to be sent.
+    not_before: Deadlines<ServiceId>,
     /// When to look at Services that another controller takes over.
     handovers: Deadlines<ServiceId>,
     /// Work that the last event has left to be done.

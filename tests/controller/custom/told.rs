@@ -41,7 +41,7 @@ async fn annotations_that_come_change_and_go_are_told() {
                 .to_owned(),
             format!("OptedIn {now} the pods that app=web selects"),
             "OptedOut The annotations of this Service have no effect, because the Service has a selector: 1 EndpointSlice \
-             of this controller gives way to those for the Service's selector, which held the pods that app=web selects"
+             of this controller is handed over, which held the pods that app=web selects"
                 .to_owned(),
         ]
     );
@@ -149,7 +149,7 @@ async fn the_leader_annotation_is_not_served_and_its_users_are_told_what_is() {
 
 /// A change of a Service's annotation while no controller ran is told with what becomes of its slices.
 #[tokio::test(start_paused = true)]
-async fn slices_that_give_way_since_before_the_start_are_told() {
+async fn slices_that_are_handed_over_since_before_the_start_are_told() {
     let mut world = world(CUSTOM, "app=web").await;
     world.stop().await;
     annotate(&world, Value::Null).await;
@@ -159,8 +159,8 @@ async fn slices_that_give_way_since_before_the_start_are_told() {
     assert_eq!(
         told_of(&world, "OptedOut").await,
         [
-            "The annotation that chose the pods of this Service is gone: 1 EndpointSlice of this controller gives way to \
-             those for the Service's selector; this came about before this process led"
+            "The annotation that chose the pods of this Service is gone: 1 EndpointSlice of this controller is handed over; \
+             this came about before this process led"
         ]
     );
 }

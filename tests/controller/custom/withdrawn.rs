@@ -81,16 +81,22 @@ async fn give_a_selector(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn slices_go_half_a_minute_after_another_controller_publishes_for_the_selector() {
-    let world = world(CUSTOM, "app=web").await;
-    give_a_selector(&world).await;
-    world.make(builtin("first", 1)).await;
-    sleep(Duration::from_secs(28)).await;
-    assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
-    sleep(Duration::from_secs(4)).await;
-    assert_eq!(pods_by(&world, OURS).await, [""; 0]);
-    let told: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(told, ["OptedOut", "SelectorIgnored"]);
-    assert_in_sync(&world).await;
+    let mirroring = Outputs {
+        mirrored: true,
+        ..CUSTOM
+    };
+    for outputs in [CUSTOM, mirroring] {
+        let world = world(outputs, "app=web").await;
+        give_a_selector(&world).await;
+        world.make(builtin("first", 1)).await;
+        sleep(Duration::from_secs(28)).await;
+        assert_eq!(pods_by(&world, OURS).await, ["old", "web"]);
+        sleep(Duration::from_secs(4)).await;
+        assert_eq!(pods_by(&world, OURS).await, [""; 0]);
+        let told: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
+        assert_eq!(told, ["OptedOut", "SelectorIgnored"]);
+        assert_in_sync(&world).await;
+    }
 }
 
 /// A selector with a typing error has a placeholder.
@@ -158,4 +164,36 @@ async fn a_restart_begins_the_time_anew() {
     sleep(Duration::from_secs(20)).await;
     assert_eq!(pods_by(&world, OURS).await, [""; 0]);
     assert_in_sync(&world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ports_that_change_while_a_service_is_frozen_lose_no_endpoint() {
+    for frozen in [
+        json!({"metadata": {"annotations": {"endpointd.io/selector": "a b"}}}),
+        json!({"spec": {"selector": {"app": "web"}}}),
+    ] {
+        for restarts in [false, true] {
+            let mut world = world(CUSTOM, "app=web").await;
+            let ports = json!({"spec": {"ports": [{"name": "h", "port": 80, "targetPort": 9090}]}});
+            if restarts {
+                world.patch("Service", "s", frozen.clone()).await;
+                world.rest().await;
+                world.stop().await;
+                world.patch("Service", "s", ports).await;
+                world.start_up().await;
+            } else {
+                world.patch("Service", "s", ports).await;
+                world.patch("Service", "s", frozen.clone()).await;
+            }
+            sleep(Duration::from_secs(5)).await;
+            assert_eq!(
+                pods_by(&world, OURS).await,
+                ["old", "web"],
+                "{frozen}, {restarts}"
+            );
+            for slice in slices_by(&world.api, OURS).await {
+                assert_eq!(slice["ports"][0]["port"], 9090, "{frozen}, {restarts}");
+            }
+        }
+    }
 }

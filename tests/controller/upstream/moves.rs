@@ -114,7 +114,7 @@ async fn a_refused_create_takes_no_endpoint_along() {
     );
 }
 
-/// The writes of a run, each with whether all pods were shown after it.
+/// Applies a patch, and checks in each millisecond in which something is written that all pods are shown.
 async fn assert_never_lost(world: &World, pods: &[&str], patch: Value) -> Vec<Sent> {
     let pods: BTreeSet<String> = pods.iter().map(ToString::to_string).collect();
     world.patch("Service", "s", patch).await;

@@ -1,10 +1,11 @@
 //! How long the controller itself takes to answer a neighbour's flip: from the server's answer to it, with which the event goes
 //! out, until the request arrives that shows it.
 
+use super::NAMESPACES;
 use super::meter::{Meter, Moment};
-use super::neighbours;
 use crate::observe::visible::{Change, SetId, Shown, Visibility};
 use crate::observe::{PodNumber, shown_in_slice};
+use crate::oracle::Family;
 use crate::report::model::Latency;
 use http::Method;
 use memory_apiserver::{Arrival, object_of};
@@ -59,12 +60,7 @@ impl Delays {
     /// A pod is about to flip.
     pub(super) fn announce(&self, pod: PodNumber, ready: bool) -> Flip {
         let mut state = self.state.lock();
-        Flip(
-            state
-                .flips
-                .each_mut()
-                .map(|flips| neighbours::announce(flips, pod, ready)),
-        )
+        Flip(state.flips.each_mut().map(|flips| announce(flips, pod, ready)))
     }
 
     /// The server has made the flip.
@@ -84,7 +80,7 @@ impl Delays {
             return;
         }
         self.meter.count();
-        if let Some(set) = neighbours::of_slice(path).filter(|_| *method == Method::PUT)
+        if let Some(set) = of_slice(path).filter(|_| *method == Method::PUT)
             && let Some(slice) = object_of(body)
             && let Ok(shown) = shown_in_slice(slice.to_string().as_bytes())
         {
@@ -100,6 +96,20 @@ impl Delays {
             flips.turns(set, &before, shown, at);
         }
     }
+}
+
+/// The set that a slice with this path belongs to.
+fn of_slice(path: &str) -> Option<SetId> {
+    let rest = path.strip_prefix("/apis/discovery.k8s.io/v1/namespaces/neighbour-")?;
+    let (number, _) = rest.split_once("/endpointslices/")?;
+    Some((number.parse().ok()?, Family::V4))
+}
+
+/// A pod is to be shown so from now on.
+pub(super) fn announce(flips: &mut Visibility, pod: PodNumber, ready: bool) -> Change {
+    let shown = if ready { Shown::READY } else { Shown::NOT_READY };
+    let set = (pod as usize % NAMESPACES, Family::V4);
+    flips.announce(pod, std::iter::once((set, shown)), Instant::now())
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! Namespaces that behave, and a probe of the server.
 
-use super::delays::Delays;
-use super::{START_LIMIT, objects};
+use super::delays::{Delays, announce};
+use super::{NAMESPACES, START_LIMIT, objects};
 use crate::api::Http;
 use crate::observe::latencies::Latencies;
-use crate::observe::visible::{Change, SetId, Shown, Visibility};
 use crate::observe::watch::Seen;
 use crate::observe::{PodNumber, pod_ip};
 use crate::oracle::Family;
@@ -19,7 +18,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 /// Their Services have it, and so do their slices.
 pub(super) const LABEL: &str = "hostile.example/neighbour=yes";
-const NAMESPACES: usize = 4;
 /// Pods of each namespace.
 const PODS: usize = 300;
 /// Between two flips, of all namespaces together.
@@ -51,20 +49,6 @@ impl<T> Going<T> {
 
 fn namespace(number: usize) -> String {
     format!("neighbour-{number}")
-}
-
-/// The set that a slice with this path belongs to.
-pub(super) fn of_slice(path: &str) -> Option<SetId> {
-    let rest = path.strip_prefix("/apis/discovery.k8s.io/v1/namespaces/neighbour-")?;
-    let (number, _) = rest.split_once("/endpointslices/")?;
-    Some((number.parse().ok()?, Family::V4))
-}
-
-/// A pod is to be shown so from now on.
-pub(super) fn announce(flips: &mut Visibility, pod: PodNumber, ready: bool) -> Change {
-    let shown = if ready { Shown::READY } else { Shown::NOT_READY };
-    let set = (pod as usize % NAMESPACES, Family::V4);
-    flips.announce(pod, std::iter::once((set, shown)), Instant::now())
 }
 
 /// The pods' numbers are the same in all namespaces' order, so that neighbouring ones are of different namespaces.

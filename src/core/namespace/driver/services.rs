@@ -51,7 +51,7 @@ impl NamespaceState {
 
     /// Applies a change of a Service as the API server has it.
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
-        let facts = self.services.hand_over(&self.ctx, id, facts);
+        let facts = self.services.facts_to_publish(&self.ctx, id, facts);
         self.publish_as(id, facts);
     }
 

@@ -31,7 +31,7 @@ impl Placement<'_> {
         if !self.ctx.starting {
             self.notify_problems(service, Told::Problem);
         }
-        let facts = self.services.table[service].object();
+        let facts = self.services.table[service].facts_on_server();
         if self.ctx.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
         {
@@ -82,7 +82,7 @@ impl Placement<'_> {
         let Some(service) = self.services.table.get_mut(id) else {
             return;
         };
-        let facts = service.object();
+        let facts = service.facts_on_server();
         if facts.annotated.is_some() || facts.unknown_annotations.is_some() {
             let custom = facts.custom;
             service.told_of_others = false;
@@ -105,13 +105,13 @@ impl Placement<'_> {
         let goes =
             matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) && slice.object.remote.is_some();
         let service = self.services.find(&slice.service_name).filter(|_| goes)?;
-        let facts = self.services.table[service].object();
+        let facts = self.services.table[service].facts_on_server();
         self.is_abandoned(slice, facts).then_some(service)
     }
 
     /// Notifies users of a Service whose annotation ceased to count before this process began to write.
     fn notify_opted_out_before(&mut self, service: ServiceId, slices: usize) {
-        let facts = self.services.table[service].object();
+        let facts = self.services.table[service].facts_on_server();
         let why = self.why_opted_out(facts);
         let message = format!(
             "{why}: {}; this came about before this process led",
@@ -132,7 +132,7 @@ impl Placement<'_> {
 
     /// Notifies users of what is wrong with the selector in a Service's annotation, or that it does not count.
     fn notify_selector(&mut self, service: ServiceId, told: Told) {
-        let facts = self.services.table[service].object();
+        let facts = self.services.table[service].facts_on_server();
         let Some(annotated) = facts
             .annotated
             .as_deref()
@@ -161,7 +161,7 @@ impl Placement<'_> {
 
     /// Notifies users of annotations that look like those of this project and mean nothing.
     fn notify_unknown_annotations(&mut self, service: ServiceId, told: Told) {
-        let facts = self.services.table[service].object();
+        let facts = self.services.table[service].facts_on_server();
         let unknown = facts.unknown_annotations.as_ref();
         let Some(unknown) = unknown.filter(|_| self.ctx.settings.outputs.custom) else {
             return;
@@ -179,7 +179,7 @@ impl Placement<'_> {
 
     /// Notifies users that the annotations of a new Service decide what is published for it.
     fn notify_opted_in(&mut self, service: ServiceId) {
-        let facts = self.services.table[service].object();
+        let facts = self.services.table[service].facts_on_server();
         if !self.ctx.starting && facts.custom {
             let message = opted_in(facts);
             self.notify_annotated(service, Told::News, "OptedIn", message);
@@ -189,7 +189,7 @@ impl Placement<'_> {
     /// Notifies users that the annotations of a Service begin or cease to decide what is published for it, or are about
     /// to decide otherwise.
     pub(in crate::core::namespace) fn notify_opting(&mut self, service: ServiceId, new: &ServiceFacts) {
-        let old = self.services.table[service].object();
+        let old = self.services.table[service].facts_on_server();
         if self.ctx.starting || !(old.custom || new.custom) {
             return;
         }
@@ -240,14 +240,14 @@ impl Placement<'_> {
 
 /// Says what becomes of so many slices of a Service whose annotations decide nothing any more.
 fn leaving(slices: usize, facts: &ServiceFacts) -> String {
-    let (count, are, give) = match slices {
-        1 => ("1 EndpointSlice".to_owned(), "is", "gives"),
-        count => (format!("{count} EndpointSlices"), "are", "give"),
+    let (count, are) = match slices {
+        1 => ("1 EndpointSlice".to_owned(), "is"),
+        count => (format!("{count} EndpointSlices"), "are"),
     };
     if facts.selectorless || facts.external {
         format!("{count} of this controller {are} deleted")
     } else {
-        format!("{count} of this controller {give} way to those for the Service's selector")
+        format!("{count} of this controller {are} handed over")
     }
 }
 

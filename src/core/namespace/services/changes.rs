@@ -35,7 +35,7 @@ impl Services {
 
     /// Drops a Service of which nothing is left but its name. Returns its name.
     pub(in crate::core::namespace) fn drop_service(&mut self, id: ServiceId) -> Arc<str> {
-        self.deferred.remove(&id);
+        self.not_before.remove(&id);
         self.handovers.remove(&id);
         let service = self.table.remove(id);
         self.resolved
@@ -61,7 +61,7 @@ impl Placement<'_> {
         epoch: u8,
     ) -> Compared {
         if let Some(id) = self.services.table.find(&facts.name)
-            && let known = self.services.table[id].object()
+            && let known = self.services.table[id].facts_on_server()
             && known.uid == facts.uid
         {
             facts.keep_families(known);
@@ -69,7 +69,7 @@ impl Placement<'_> {
         let mut facts = facts.resolve(&self.ctx.namespace, self.ctx.settings.outputs);
         facts.ports = self.services.resolved.share(facts.ports);
         if let Some(id) = self.services.table.find(&facts.name) {
-            let known = self.services.table[id].object();
+            let known = self.services.table[id].facts_on_server();
             if known.uid == facts.uid {
                 if *known == facts {
                     self.services.table[id].epoch = epoch;

@@ -10,10 +10,11 @@
 //!   Endpoints are deleted with it, so they are not brought up to date before.
 //!
 //! No other write waits: removals of endpoints from a Service that stays are written as ever. The time is the
-//! Service's `not_before`, and is looked at when one of its objects is planned and again when it is granted. A process that has just
+//! Service's `not_before`. It is looked at when one of its objects is planned and again when it is granted. A process that has just
 //! begun to write lets no write wait, because it does not know for how long the process before it has waited.
 
 use super::Services;
+use crate::core::deadlines::Deadlines;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::context::Context;
 use std::time::Duration;
@@ -27,13 +28,12 @@ impl Services {
         if ctx.starting || ctx.pending_lists.any() {
             return;
         }
-        self.table[id].not_before = Some(ctx.now + LONGEST);
-        self.deferred.set(id, ctx.now + LONGEST);
+        self.not_before.set(id, ctx.now + LONGEST);
     }
 
     /// Forgets that the writes for any Service wait.
     pub(in crate::core::namespace) fn forget_deferrals(&mut self) {
-        while self.take_waited(Duration::MAX).is_some() {}
+        self.not_before = Deadlines::default();
     }
 
     /// Returns whether the write of one of a Service's objects has to wait. `on_server` says whether the API server has the
@@ -44,12 +44,8 @@ impl Services {
         id: ServiceId,
         on_server: bool,
     ) -> bool {
-        // Nearly always there are none.
-        let any = self.deferred.next().is_some();
-        any && self.table.get(id).is_some_and(|service| {
-            let waits = service.not_before.is_some_and(|time| ctx.now < time);
-            waits && (service.facts.foreground || !on_server)
-        })
+        let waits = self.not_before.get(&id).is_some_and(|time| ctx.now < time);
+        waits && (self.table[id].facts.foreground || !on_server)
     }
 
     /// Does what [`Self::is_deferred`] does, for the Service of a name.
@@ -59,49 +55,39 @@ impl Services {
         name: &str,
         on_server: bool,
     ) -> bool {
-        let any = self.deferred.next().is_some();
-        let id = if any { self.table.find(name) } else { None };
-        id.is_some_and(|id| self.is_deferred(ctx, id, on_server))
+        // Nearly always there are none.
+        self.not_before.next().is_some()
+            && (self.table.find(name)).is_some_and(|id| self.is_deferred(ctx, id, on_server))
     }
 
     /// Returns whether a Service is new, and nothing has been written for it.
     pub(in crate::core::namespace) fn is_unwritten(&self, id: ServiceId) -> bool {
-        let service = &self.table[id];
-        service.not_before.is_some() && !service.facts.foreground
+        self.not_before.get(&id).is_some() && !self.table[id].facts.foreground
     }
 
     /// Ends the wait of a new Service, which has a ready endpoint. The evaluation that is due for it anyway queues its
     /// objects.
     #[inline]
     pub(super) fn has_ready_endpoint(&mut self, id: ServiceId) {
-        let service = &mut self.table[id];
-        if let Some(time) = &mut service.not_before
-            && !service.facts.foreground
-        {
-            *time = Duration::ZERO;
+        if self.not_before.next().is_some() && self.is_unwritten(id) {
+            self.not_before.set(id, Duration::ZERO);
         }
     }
 
     /// Takes the wait of a Service that has been evaluated, if that has ended it. Returns whether its objects are to be
     /// queued.
     pub(in crate::core::namespace) fn take_concluded(&mut self, id: ServiceId) -> bool {
-        let over = self.table[id].not_before == Some(Duration::ZERO);
-        if over {
-            self.table[id].not_before = None;
-            self.deferred.remove(&id);
-        }
-        over
+        let over = self.not_before.get(&id) == Some(Duration::ZERO);
+        over && self.not_before.remove(&id).is_some()
     }
 
     /// Returns when to call [`Self::take_waited`] next.
     pub(in crate::core::namespace) fn next_wait_to_end(&self) -> Option<Duration> {
-        self.deferred.next()
+        self.not_before.next()
     }
 
     /// Takes a Service whose objects have waited for long enough.
     pub(in crate::core::namespace) fn take_waited(&mut self, now: Duration) -> Option<ServiceId> {
-        let id = self.deferred.pop_due(now)?;
-        self.table[id].not_before = None;
-        Some(id)
+        self.not_before.pop_due(now)
     }
 }

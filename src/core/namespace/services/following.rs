@@ -4,6 +4,7 @@
 
 use super::Services;
 use super::passes::Pass;
+use crate::core::address::Family;
 use crate::core::facts::SliceFacts;
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::inputs::Inputs;
@@ -33,23 +34,18 @@ impl Placement<'_> {
         pods
     }
 
-    /// Returns whether a pod that belongs to a Service goes on to.
+    /// Returns whether a member of a Service still belongs to it after its labels have changed.
     pub(in crate::core::namespace) fn keeps(&self, pod: PodId, service: ServiceId) -> bool {
-        let state = &self.services.table[service];
-        if !state.facts.is_frozen() {
-            return self.inputs.selects(service, self.inputs.pod(pod));
-        }
-        let members = &self.services.memberships[pod][self.services.memberships[pod].of(service)];
-        members.iter().any(|member| !member.slice.is_none())
+        let facts = &self.services.table[service].facts;
+        facts.is_frozen() || self.inputs.selects(service, self.inputs.pod(pod))
     }
 
-    /// Returns whether the API server has been sent an endpoint of a pod for a Service.
-    pub(in crate::core::namespace) fn is_published(&self, pod: PodId, service: ServiceId) -> bool {
-        let members = &self.services.memberships[pod][self.services.memberships[pod].of(service)];
-        members.iter().any(|member| {
-            let slice = self.slices.get(member.slice);
-            slice.is_some_and(|slice| slice.slots[usize::from(member.at)].published.is_published())
-        })
+    /// Returns whether a member of a Service still belongs to it after the selector has changed: if that cannot be used, what
+    /// some slice shows does.
+    pub(super) fn keeps_reselected(&self, pod: PodId, service: ServiceId) -> bool {
+        let is_shown = |family| self.shown(pod, service, family).is_some();
+        self.keeps(pod, service)
+            && (!self.services.table[service].facts.is_frozen() || Family::ALL.into_iter().any(is_shown))
     }
 
     /// Removes a pod from the Services that only follow it, since another pod has its name now.
@@ -63,8 +59,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Keeps the pods of a Service that has changed, if they are not those of a selector any more, and forgets them if they
-    /// are again.
+    /// Remembers the members of a Service when it becomes frozen, and forgets them when it is so no longer.
     pub(in crate::core::namespace) fn follow_members(&mut self, id: ServiceId, members: &[PodId]) {
         let service = &mut self.services.table[id];
         if !service.facts.is_frozen() {
@@ -91,7 +86,7 @@ impl Placement<'_> {
         }
     }
 
-    /// Makes pods forget a Service that only follows them, since slices are forgotten.
+    /// Removes the members of a frozen Service, since slices are forgotten.
     pub(in crate::core::namespace) fn forget_followed(&mut self, service: ServiceId) {
         if !self.services.table[service].facts.is_frozen() {
             return;

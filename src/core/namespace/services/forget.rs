@@ -89,8 +89,7 @@ impl Placement<'_> {
             self.slices.remove(slice);
         }
         let Some(id) = managed else { return };
-        self.services.table[id].not_before = None;
-        self.services.deferred.remove(&id);
+        self.services.not_before.remove(&id);
         let forgets = self.services.table[id].following.is_some();
         for pod_id in pods {
             if forgets {

@@ -1,8 +1,9 @@
 //! Services that another controller takes over: this process has published slices for the annotation of one that has a
 //! selector now, and publishes nothing for selectors. Clients read all slices of a Service, so its slices stay until those of
-//! the other controller hold endpoints. Until then the Service is frozen: no pods are added, and pods that are gone leave.
+//! the other controller hold a ready endpoint in each family. Until then the Service is frozen: no pods are added, and pods that are gone leave.
 
 use super::Services;
+use crate::core::address::Family;
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::{Manager, ServiceFacts, SliceFacts};
 use crate::core::ids::{ServiceId, SliceId};
@@ -24,15 +25,24 @@ pub(in crate::core::namespace) struct Handover {
     since: Duration,
     /// The Service as it is on the API server.
     object: ServiceFacts,
-    /// True if a slice of the other controller was read that holds endpoints.
-    replaced: bool,
+    /// The families in which a slice of the other controller was read that holds a ready endpoint.
+    replaced: [bool; 2],
+}
+
+impl Handover {
+    fn is_replaced(&self) -> bool {
+        let has = |family: &Family| self.object.has(*family);
+        let mut families = Family::ALL.into_iter().filter(has);
+        families.all(|family| self.replaced[family.index()])
+    }
 }
 
 impl Context {
     /// Returns whether another controller publishes for the selector of a Service, and this process nothing.
     fn is_anothers(&self, facts: &ServiceFacts) -> bool {
+        let outputs = self.settings.outputs;
         let selected = !facts.selectorless && !facts.external;
-        self.settings.outputs.custom && selected && !facts.is_managed()
+        outputs.custom && selected && !outputs.slices && !outputs.endpoints
     }
 }
 
@@ -43,7 +53,7 @@ impl super::Service {
     }
 
     /// Returns the Service as it is on the API server.
-    pub(in crate::core::namespace) fn object(&self) -> &ServiceFacts {
+    pub(in crate::core::namespace) fn facts_on_server(&self) -> &ServiceFacts {
         self.handover
             .as_ref()
             .map_or(&self.facts, |handover| &handover.object)
@@ -51,8 +61,8 @@ impl super::Service {
 }
 
 impl Services {
-    /// Begins, continues or ends a handover when a Service has changed. Returns how it is published from now on.
-    pub(in crate::core::namespace) fn hand_over(
+    /// Returns how a Service that has changed is published from now on. Begins, continues or ends its handover.
+    pub(in crate::core::namespace) fn facts_to_publish(
         &mut self,
         ctx: &Context,
         id: ServiceId,
@@ -65,7 +75,7 @@ impl Services {
             return facts;
         }
         if !service.facts.custom {
-            // If it is to be looked at, it still is.
+            // A handover that is scheduled stays scheduled.
             return facts;
         }
         let frozen = frozen(&facts);
@@ -81,7 +91,7 @@ impl Services {
         let handover = Handover {
             since: ctx.now,
             object,
-            replaced: false,
+            replaced: [false; 2],
         };
         self.table[id].handover = Some(Box::new(handover));
         self.handovers.set(id, ctx.now + SHORTEST);
@@ -99,18 +109,18 @@ impl Services {
 }
 
 impl Placement<'_> {
-    /// Has a slice that was published for an annotation handed over, if another controller publishes the Service now. Returns
-    /// whether it does.
-    pub(in crate::core::namespace) fn expect_handover(&mut self, service: ServiceId) -> bool {
-        let expected = self.ctx.is_anothers(&self.services.table[service].facts);
-        if expected {
+    /// Schedules the handover of a Service with a slice that was published for an annotation, if another controller publishes
+    /// the Service now. Returns whether it does.
+    pub(in crate::core::namespace) fn schedule_handover(&mut self, service: ServiceId) -> bool {
+        let is_anothers = self.ctx.is_anothers(&self.services.table[service].facts);
+        if is_anothers {
             self.services.handovers.set(service, self.ctx.now);
         }
-        expected
+        is_anothers
     }
 
-    /// Returns whether the slices of a Service are about to be handed over.
-    pub(in crate::core::namespace) fn expects_handover(&self, service: ServiceId) -> bool {
+    /// Returns whether the handover of a Service is scheduled or goes on.
+    pub(in crate::core::namespace) fn has_handover(&self, service: ServiceId) -> bool {
         self.services.handovers.get(&service).is_some()
     }
 
@@ -118,20 +128,24 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn continue_handover(&mut self, id: ServiceId) -> Option<ServiceFacts> {
         let service = self.services.table.get_mut(id)?;
         let Some(handover) = &service.handover else {
-            // Its slices were adopted.
+            // It was found by its slices, when this process began to write.
             let object = service.facts.clone();
             let frozen = frozen(&object);
             self.services.begin_handover(self.ctx, id, object);
             return Some(frozen);
         };
         let end = handover.since + LONGEST;
-        if handover.replaced || self.ctx.now >= end {
+        if handover.is_replaced() || self.ctx.now >= end {
             return service.handover.take().map(|handover| handover.object);
         }
         self.services.handovers.set(id, end);
         let name = self.services.table[id].facts.name.clone();
         let named = self.slices.unmanaged_set(&name).into_iter();
-        let others: Vec<_> = named.flat_map(SmallSet::iter).take(MOST_READ).collect();
+        let others: Vec<_> = named
+            .flat_map(SmallSet::iter)
+            .filter(|id| self.slices[*id].manager == Manager::Builtin)
+            .take(MOST_READ)
+            .collect();
         for id in others {
             self.read_other(id);
         }
@@ -160,14 +174,21 @@ impl Placement<'_> {
             return;
         }
         slice.object.needs_refetch = false;
-        if slice.manager != Manager::Builtin || facts.endpoints.is_empty() {
+        // Clients take an endpoint without the condition for ready.
+        let mut endpoints = facts.endpoints.iter();
+        let Some(family) = facts.family.filter(|_| {
+            slice.manager == Manager::Builtin && endpoints.any(|endpoint| endpoint.ready != Some(false))
+        }) else {
             return;
-        }
+        };
         let Some(id) = self.services.find(&slice.service_name) else {
             return;
         };
         if let Some(handover) = &mut self.services.table[id].handover {
-            handover.replaced = true;
+            handover.replaced[family.index()] = true;
+            if !handover.is_replaced() {
+                return;
+            }
             self.services
                 .handovers
                 .set(id, self.ctx.now.max(handover.since + SHORTEST));

@@ -311,15 +311,12 @@ impl Placement<'_> {
             }
         }
         self.visit_remainder(id, service_id, family, difference);
-        let service = &self.services.table[service_id];
         if !self.is_fit(id, service_id, family) {
             self.unplace(id, at, Priority::Remove);
             return;
         }
         if slice_id.is_none() {
-            if !service.facts.is_frozen() {
-                self.queue(id, at);
-            }
+            self.queue(id, at);
             return;
         }
         if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {

@@ -438,9 +438,7 @@ impl Placement<'_> {
         match edit.stage {
             Stage::Leave => {
                 let pod = edit.members[at];
-                // A slice that is being made anew is not published just now.
-                let freezes = self.services.table[id].facts.is_frozen() && !edit.old.is_frozen();
-                if self.keeps(pod, id) && (!freezes || self.is_published(pod, id)) {
+                if self.keeps_reselected(pod, id) {
                     edit.members[edit.kept] = pod;
                     edit.kept += 1;
                 } else {

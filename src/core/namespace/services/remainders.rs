@@ -34,7 +34,7 @@ impl Placement<'_> {
 
     /// Returns the conditions with which some slice of the Service shows a member, or may show it: a write of the slice is in
     /// flight, or it is to be read.
-    fn shown(&self, pod: PodId, service: ServiceId, family: Family) -> Option<Conditions> {
+    pub(super) fn shown(&self, pod: PodId, service: ServiceId, family: Family) -> Option<Conditions> {
         if let Some((id, at, acknowledged)) = self.find_place(pod, service, family) {
             let slice = &self.slices[id];
             let published = slice.slots[at].published;

@@ -108,7 +108,8 @@ impl Placement<'_> {
         let mut stats = SyncStats {
             counts: true,
             hints: service.facts.hints,
-            selector: service.facts.custom.then_some(!service.facts.is_frozen()),
+            selector: (service.facts.custom && !service.is_handed_over())
+                .then_some(!service.facts.is_frozen()),
             ..SyncStats::default()
         };
         for family in Family::ALL {

@@ -75,9 +75,9 @@ impl Placement<'_> {
                 self.claim(id, service, awaited);
             }
             (Some(service), Some(facts)) if self.is_abandoned(slice, facts) => {
-                let name = slice.service_name.clone();
+                let (name, goes) = (slice.service_name.clone(), slice.object.phase == Phase::Deleting);
                 self.slices.enter_unmanaged(name, id);
-                if !self.expect_handover(service) {
+                if !goes && !self.schedule_handover(service) {
                     self.withdraw_slice(id);
                 }
             }

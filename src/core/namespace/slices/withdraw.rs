@@ -32,7 +32,7 @@ impl Placement<'_> {
         if self.ctx.settings.outputs.custom
             && !self.ctx.writes_slices(facts)
             && self.slices.unmanaged_set(&facts.name).is_some()
-            && !self.expects_handover(service)
+            && !self.has_handover(service)
         {
             self.services.queue(Pass::Withdraw(service, SliceId::NONE));
         }
