@@ -29,5 +29,4 @@ pub(crate) mod root;
 pub(crate) mod router;
 pub(crate) mod shard;
 pub(crate) mod shared_nodes;
-pub(crate) mod standing;
 pub mod writer;

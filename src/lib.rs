@@ -19,7 +19,7 @@ pub mod core;
 pub mod inspect;
 pub(crate) mod metrics;
 pub mod ops;
-pub(crate) mod tenant_log;
+pub mod tenant_log;
 
 use cluster::connect::plugin;
 use core::hash::{self, HashKey};

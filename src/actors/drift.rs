@@ -9,6 +9,7 @@
 //! The writer receives nothing. A comparison costs as much as its Service is large, so a Service that keeps changing is
 //! compared a few times within the time that a difference must last, and an unchanged one not at all.
 
+use crate::clock;
 use crate::core::bucket::TokenBucket;
 use crate::core::excerpt::Excerpt;
 use crate::core::hash::{KeyedMap, KeyedSet};
@@ -17,7 +18,7 @@ use crate::core::namespace::NamespaceState;
 use crate::inspect::dry_run::{DryRun, ServiceDrift};
 use crate::inspect::findings::Finding;
 use crate::metrics::DryRunMetrics;
-use crate::{clock, tenant_log};
+use crate::tenant_log::TenantLog;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
@@ -95,7 +96,7 @@ impl DriftTracker {
     }
 
     /// Records the sync state of a Service when it has changed.
-    fn report(&self, namespace: &Arc<str>, report: &ServiceDrift, now: Duration) {
+    fn report(&self, namespace: &Arc<str>, report: &ServiceDrift, log: &TenantLog, now: Duration) {
         self.0.metrics.differences(report.new);
         let key = (namespace.clone(), report.service.clone());
         let state = &mut *self.0.state.lock();
@@ -107,7 +108,7 @@ impl DriftTracker {
         match (before, report.since) {
             (_, Some(since)) => {
                 // The namespace's own limit comes first, so that lines it drops do not use up the shared limit.
-                let may_tell = || tenant_log::admits(namespace) && state.may_tell(now);
+                let may_tell = || log.admits(namespace) && state.may_tell(now);
                 let told = before.map_or_else(may_tell, |before| before.told);
                 if told && before.is_none() {
                     tracing::warn!(
@@ -210,16 +211,18 @@ fn some(mut texts: impl Iterator<Item = impl Display>, separator: &str) -> Strin
 pub struct ShardDryRun {
     tracker: DriftTracker,
     dry_run: DryRun,
+    log: TenantLog,
     /// When the next look is due, if one is armed.
     armed: Option<Duration>,
 }
 
 impl ShardDryRun {
     /// Creates the dry run for a namespace that has not been looked at.
-    pub fn new(tracker: DriftTracker) -> Self {
+    pub fn new(tracker: DriftTracker, log: TenantLog) -> Self {
         Self {
             dry_run: DryRun::new(tracker.0.patience),
             tracker,
+            log,
             armed: None,
         }
     }
@@ -239,7 +242,7 @@ impl ShardDryRun {
         let (compared, reports) = self.dry_run.look(core, now);
         self.tracker.0.metrics.compared(compared);
         for report in reports {
-            self.tracker.report(core.namespace(), &report, now);
+            self.tracker.report(core.namespace(), &report, &self.log, now);
         }
     }
 
@@ -269,7 +272,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
-        let tracker = DriftTracker::new(Duration::ZERO);
+        let (tracker, log) = (DriftTracker::new(Duration::ZERO), TenantLog::default());
         // Ten per namespace, which is as many lines as a namespace may log.
         let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
         let report = |number: u64, since: Option<u64>| ServiceDrift {
@@ -280,17 +283,17 @@ mod tests {
         };
         let now = Duration::from_secs(100);
         for number in 0..50 {
-            tracker.report(&namespace(number), &report(number, Some(40 + number)), now);
+            tracker.report(&namespace(number), &report(number, Some(40 + number)), &log, now);
         }
         let age = || tracker.0.state.lock().age(now);
         assert_eq!(tracker.out_of_sync(), 50);
         assert_eq!(tracker.0.state.lock().held_back, 30);
         assert_eq!(age(), Duration::from_secs(60));
         // The longest difference is gone, but the same Service has another one.
-        tracker.report(&namespace(0), &report(0, Some(90)), now);
+        tracker.report(&namespace(0), &report(0, Some(90)), &log, now);
         assert_eq!(age(), Duration::from_secs(59));
         for number in 0..50 {
-            tracker.report(&namespace(number), &report(number, None), now);
+            tracker.report(&namespace(number), &report(number, None), &log, now);
         }
         assert_eq!((tracker.out_of_sync(), age()), (0, Duration::ZERO));
         assert!(tracker.0.state.lock().oldest.is_empty());

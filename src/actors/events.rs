@@ -1,19 +1,36 @@
-//! Kubernetes Events: one actor that writes them, one at a time, without blocking anything else.
+//! Notices for users: a line of the log and a Kubernetes Event for each, within the limit of its namespace.
 //!
-//! A caller records a notice in the handle and goes on. A notice that repeats one that still waits replaces it. Nothing waits
-//! for an Event to be written, and those that are unwritten at the shutdown are dropped.
+//! A caller records a notice and goes on. One task writes Events, one at a time, from one queue; a notice for which the queue
+//! has no room is dropped, and counted. So are those that are unwritten at the shutdown.
 
-use super::messages::{EventHandle, EventMsg};
 use crate::clock;
 use crate::cluster::events::{EventAnswer, EventClient};
-use crate::core::events::{EventLog, EventOutcome, Key, Moment, RepeatedNotice, TakenNotices};
+use crate::core::bucket::TokenBucket;
+use crate::core::events::{EventLog, EventOutcome, Notice};
+use crate::core::leadership::role::Role;
 use crate::core::time::Time;
 use crate::metrics::EventMetrics;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use crate::tenant_log::TenantLog;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+/// The most notices that wait.
+const MOST_WAITING: usize = 1024;
+/// Number of Events that may be sent at once,
+const BURST: u32 = 50;
+/// and then per second. Each is a write to etcd that no endpoint waits for: when the Services of a thousand namespaces fail
+/// at once, their Events must not add to the load of an API server that may be in trouble already.
+const QPS: f64 = 5.0;
+/// Number of requests after which an Event is given up.
+const TRIES: u32 = 6;
+/// The pause of all Events after a failed request, as the next would likely fail too; it doubles with each further one,
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The wall clock, for the times in Events.
 #[derive(Clone)]
@@ -47,147 +64,170 @@ impl fmt::Debug for WallClock {
     }
 }
 
-/// Arguments for starting the actor.
-#[derive(Debug)]
-pub struct EventArguments {
-    /// The handle in which notices are recorded.
-    pub handle: EventHandle,
-    /// Sends the requests.
-    pub client: EventClient,
-    /// The wall clock.
-    pub clock: WallClock,
+/// Takes notices for users. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct EventHandle {
+    queue: mpsc::Sender<(Notice, Time)>,
+    /// True if this process may write.
+    writes: Arc<AtomicBool>,
+    log: TenantLog,
+    clock: WallClock,
+    metrics: Arc<EventMetrics>,
 }
 
-/// The state of the actor.
+impl Default for EventHandle {
+    /// Creates a handle whose Events are written by no task.
+    fn default() -> Self {
+        queue(TenantLog::default(), WallClock::default()).0
+    }
+}
+
+/// Creates the queue of notices: the handle that fills it, and its other end.
+fn queue(log: TenantLog, clock: WallClock) -> (EventHandle, mpsc::Receiver<(Notice, Time)>) {
+    let (queue, waiting) = mpsc::channel(MOST_WAITING);
+    let handle = EventHandle {
+        queue,
+        writes: Arc::new(AtomicBool::new(true)),
+        log,
+        clock,
+        metrics: Arc::default(),
+    };
+    (handle, waiting)
+}
+
+impl EventHandle {
+    /// Logs a notice, and queues it to be written as an Event, if its namespace's limit allows that. The caller never waits.
+    ///
+    /// A process that does not write says what is wrong, and nothing else: the one that writes says the rest, and writes the
+    /// Events.
+    pub fn record(&self, notice: Notice) {
+        let writes = self.writes.load(Ordering::Relaxed);
+        if !writes && !notice.warning {
+            return;
+        }
+        if !self.log.admits(&notice.involved.namespace) {
+            return self.leave_out(1);
+        }
+        log(&notice);
+        if writes && self.queue.try_send((notice, self.clock.now())).is_err() {
+            self.leave_out(1);
+        }
+    }
+
+    /// Counts notices that were left out before they could be recorded.
+    pub fn leave_out(&self, notices: u64) {
+        self.metrics.dropped(notices);
+    }
+
+    /// Returns the limit of the lines about each namespace.
+    pub(crate) fn log(&self) -> &TenantLog {
+        &self.log
+    }
+
+    /// Changes the role of this process; until the first call, it may write. Must be called before the shards hear of the
+    /// change.
+    pub fn change_role(&self, role: Role) {
+        self.writes.store(role.writes(), Ordering::Relaxed);
+    }
+}
+
+fn log(notice: &Notice) {
+    let Notice {
+        involved,
+        warning,
+        reason,
+        message,
+        ..
+    } = notice;
+    let (namespace, kind, name) = (&involved.namespace, involved.kind.as_str(), &involved.name);
+    if *warning {
+        tracing::warn!(%namespace, %kind, %name, reason, "{message}");
+    } else {
+        tracing::info!(%namespace, %kind, %name, reason, "{message}");
+    }
+}
+
+/// Writes Events.
 #[derive(Debug)]
-pub struct EventState {
-    handle: EventHandle,
+pub struct EventWriter {
+    queue: mpsc::Receiver<(Notice, Time)>,
     client: EventClient,
-    clock: WallClock,
-    log: EventLog,
-    /// True if this process may write.
-    writes: bool,
+    events: EventLog,
+    bucket: TokenBucket,
     start: Instant,
-    /// When the next [`EventMsg::Tick`] is due, if one is armed.
-    tick: Option<Duration>,
     /// True since a failure to write an Event was logged, and until one is written.
     complained: bool,
-    metrics: EventMetrics,
+    metrics: Arc<EventMetrics>,
 }
 
-/// The actor that writes Events.
-#[derive(Debug)]
-pub struct Events;
-
-impl Actor for Events {
-    type Msg = EventMsg;
-    type State = EventState;
-    type Arguments = EventArguments;
-
-    async fn pre_start(
-        &self,
-        myself: ActorRef<EventMsg>,
-        arguments: EventArguments,
-    ) -> Result<EventState, ActorProcessingErr> {
-        let EventArguments {
-            handle,
+impl EventWriter {
+    /// Creates the writer, and the handle by which it is told what to write.
+    pub fn new(client: EventClient, log: TenantLog, clock: WallClock) -> (EventHandle, Self) {
+        let (handle, queue) = queue(log, clock);
+        let writer = Self {
+            queue,
             client,
-            clock,
-        } = arguments;
-        handle.set(myself.clone())?;
-        // Notices recorded before the start could not wake the actor.
-        let _ = myself.cast(EventMsg::Wake);
-        Ok(EventState {
-            handle,
-            client,
-            clock,
-            log: EventLog::default(),
-            writes: true,
+            events: EventLog::default(),
+            bucket: TokenBucket::new(QPS, BURST),
             start: Instant::now(),
-            tick: None,
             complained: false,
-            metrics: EventMetrics::new(),
-        })
+            metrics: handle.metrics.clone(),
+        };
+        (handle, writer)
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<EventMsg>,
-        message: EventMsg,
-        state: &mut EventState,
-    ) -> Result<(), ActorProcessingErr> {
-        let now = clock::since(state.start);
-        match message {
-            EventMsg::Wake => {
-                let wall = state.clock.now();
-                let TakenNotices {
-                    role,
-                    notices,
-                    dropped,
-                } = state.handle.take();
-                if let Some(change) = role {
-                    state.writes = change.role.writes();
-                    if change.lost {
-                        state.log = EventLog::default();
-                    }
+    /// Writes what is recorded, for as long as there are handles.
+    pub async fn run(mut self) {
+        while let Some((notice, at)) = self.queue.recv().await {
+            if !self.write(&notice, at).await {
+                self.metrics.dropped(1);
+            }
+        }
+    }
+
+    /// Writes an Event. Returns false if it was given up.
+    async fn write(&mut self, notice: &Notice, at: Time) -> bool {
+        let mut write = self.events.write(notice, at);
+        for tries in 0..TRIES {
+            while let Err(wait) = self.bucket.take(clock::since(self.start)) {
+                sleep(wait).await;
+            }
+            let EventAnswer { outcome, complaint } = self.client.carry_out(&write).await;
+            self.metrics.done(outcome);
+            self.complain(complaint);
+            match outcome {
+                EventOutcome::Written | EventOutcome::Exists => {
+                    self.complained = false;
+                    self.events.remember(&write);
+                    return true;
                 }
-                for RepeatedNotice { notice, times } in notices {
-                    state.log.record(notice, times, Moment { now, wall });
+                EventOutcome::NotFound => {
+                    self.events.forget(&write);
+                    write = self.events.write(notice, at);
                 }
-                state.metrics.dropped(dropped);
+                // What fails for one namespace, such as a webhook of its own, is no reason for the others to wait.
+                EventOutcome::Rejected | EventOutcome::Failed { alone: true, .. } => return false,
+                EventOutcome::Failed { pause, .. } => {
+                    let pause = (FIRST_PAUSE * (1 << tries)).max(pause.unwrap_or_default());
+                    sleep(pause.min(LONGEST_PAUSE)).await;
+                }
             }
-            EventMsg::Done(key, answer) => state.done(&key, answer, now),
-            // The timer of a tick that an earlier one replaced still fires. It must not disarm the tick that is armed by then.
-            EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
-            EventMsg::Ping(answer) => {
-                let _ = answer.send(());
-            }
         }
-        if state.writes {
-            state.send(now, &myself);
-        }
-        state.metrics.dropped(state.log.take_given_up());
-        Ok(())
-    }
-}
-
-impl EventState {
-    /// Sends the next request, or arms a tick for when the next one is due.
-    fn send(&mut self, now: Duration, myself: &ActorRef<EventMsg>) {
-        if let Some(write) = self.log.next(now) {
-            let (client, myself) = (self.client.clone(), myself.clone());
-            // There is one request at a time: the log returns no other one before this one is done.
-            tokio::spawn(async move {
-                let answer = client.carry_out(&write).await;
-                let _ = myself.cast(EventMsg::Done(write.key, answer));
-            });
-        } else if let Some(at) = self.log.next_due()
-            && self.tick.is_none_or(|tick| tick > at)
-        {
-            self.tick = Some(at);
-            // The timer's handle is dropped: it is not stopped. A tick that comes too early or too late does no harm.
-            drop(myself.send_after(at.saturating_sub(now), || EventMsg::Tick));
-        }
+        false
     }
 
-    /// Handles the answer to a request.
-    fn done(&mut self, key: &Key, answer: EventAnswer, now: Duration) {
-        let EventAnswer { outcome, complaint } = answer;
-        self.metrics.done(outcome);
-        if outcome == EventOutcome::Written {
-            self.complained = false;
+    /// Logs the first failure: a controller that may not write Events would otherwise warn about each of them.
+    fn complain(&mut self, complaint: Option<String>) {
+        let Some(complaint) = complaint else {
+            return;
+        };
+        if std::mem::replace(&mut self.complained, true) {
+            tracing::debug!(complaint, "an Event could not be written");
+        } else {
+            tracing::warn!(
+                complaint,
+                "an Event could not be written; further failures are not logged until one succeeds"
+            );
         }
-        // Warn only once: a controller that may not write Events would otherwise warn about each of them.
-        if let Some(complaint) = complaint {
-            if std::mem::replace(&mut self.complained, true) {
-                tracing::debug!(complaint, "an Event could not be written");
-            } else {
-                tracing::warn!(
-                    complaint,
-                    "an Event could not be written; further failures are not logged until one succeeds"
-                );
-            }
-        }
-        self.log.done(key, outcome, now);
     }
 }

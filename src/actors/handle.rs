@@ -50,11 +50,6 @@ impl<M: Message, S> Handle<M, S> {
         self.0.actor.set(actor).map_err(|_| "an actor was started twice")
     }
 
-    /// Returns whether the actor has started.
-    pub(super) fn has_started(&self) -> bool {
-        self.0.actor.get().is_some()
-    }
-
     /// Sends a message to the actor. It is dropped before the actor has started and after it has stopped.
     pub fn send(&self, message: M) {
         if let Some(actor) = self.0.actor.get() {

@@ -1,10 +1,8 @@
-//! Messages between the actors, and the handles that reach the writer and the actor that writes Events.
+//! Messages between the actors, and the handle that reaches the writer.
 
 use super::handle::Handle;
 use super::inbox::Inbox;
-use crate::cluster::events::EventAnswer;
 use crate::cluster::objects::Answer;
-use crate::core::events::{Key, Notice, NoticeInbox, TakenNotices};
 use crate::core::hash::Hashed;
 use crate::core::leadership::role::Role;
 use crate::core::namespace::Outcome;
@@ -15,7 +13,6 @@ use parking_lot::{Mutex, MutexGuard};
 use ractor::RpcReplyPort;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -52,19 +49,6 @@ pub enum WriterMsg {
     Ping(oneshot::Sender<()>),
     /// Stop sending new requests, and reply once none is in flight.
     Drain(RpcReplyPort<()>),
-}
-
-/// Messages that the actor that writes Events receives.
-#[derive(Debug)]
-pub enum EventMsg {
-    /// Notices, or a change of role, wait in the handle. At most one of these is in the mailbox.
-    Wake,
-    /// The server's answer to a request.
-    Done(Arc<Key>, EventAnswer),
-    /// A timer has fired.
-    Tick,
-    /// A liveness check: the actor answers it.
-    Ping(oneshot::Sender<()>),
 }
 
 /// Messages that the root receives.
@@ -176,52 +160,6 @@ impl WriterHandle {
         let most = mailbox.reports.settled() + TAKEN_AT_ONCE;
         taken.extend(std::iter::from_fn(|| mailbox.reports.take()).take(most));
         mailbox.reports.is_urgent() && !std::mem::replace(&mut mailbox.woken, true)
-    }
-}
-
-/// Reaches the actor that writes Events. Notices are recorded here, and wait until it takes them.
-pub type EventHandle = Handle<EventMsg, NoticeBox>;
-
-/// Holds notices until the actor that writes Events takes them.
-#[derive(Debug, Default)]
-pub struct NoticeBox {
-    inbox: Mutex<NoticeInbox>,
-    /// Set while a wake-up is in the mailbox.
-    woken: AtomicBool,
-}
-
-impl EventHandle {
-    /// Records a notice. The caller never waits for an Event to be written; recording costs one look-up in a map.
-    pub fn record(&self, notice: Notice) {
-        self.inbox.lock().record(notice);
-        self.wake();
-    }
-
-    /// Changes the role of this process; until the first call, the actor assumes that it may write. Must be called
-    /// before the shards hear of the change.
-    pub fn change_role(&self, role: Role) {
-        self.inbox.lock().change_role(role);
-        self.wake();
-    }
-
-    /// Counts notices that were left out before they could be recorded.
-    pub fn leave_out(&self, notices: u64) {
-        self.inbox.lock().leave_out(notices);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        // An actor that has not started yet takes the inbox when it starts.
-        if self.has_started() && !self.woken.swap(true, Ordering::AcqRel) {
-            self.send(EventMsg::Wake);
-        }
-    }
-
-    /// Takes the change of role and the notices that wait.
-    pub(super) fn take(&self) -> TakenNotices {
-        // Notices recorded from here on wake the actor again.
-        self.woken.store(false, Ordering::Release);
-        self.inbox.lock().take()
     }
 }
 

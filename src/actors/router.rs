@@ -1,11 +1,11 @@
 //! The router: it maps changes to shards, and is the only one to create and retire shards.
 
 use super::drift::DriftTracker;
+use super::events::EventHandle;
 use super::inbox::Inbox;
-use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
+use super::messages::{RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;
-use super::standing::StandingProblems;
 use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
 use crate::core::hash::{KeyedMap, KeyedState};
@@ -50,7 +50,6 @@ pub struct Router {
     root: ActorRef<RootMsg>,
     events: EventHandle,
     drift: Option<DriftTracker>,
-    standing: StandingProblems,
     metrics: Arc<ShardMetrics>,
 }
 
@@ -91,7 +90,6 @@ impl Router {
             root,
             events,
             drift: None,
-            standing: StandingProblems::default(),
             metrics: Arc::default(),
         }
     }
@@ -101,11 +99,6 @@ impl Router {
     pub fn tracking(mut self, drift: DriftTracker) -> Self {
         self.drift = Some(drift);
         self
-    }
-
-    /// Logs the problems that were there before this process led and have not been logged yet, since the process ends.
-    pub(crate) fn tell_standing_problems(&self) {
-        self.standing.finish();
     }
 
     /// Returns the number of shards.
@@ -299,7 +292,6 @@ impl Router {
             root: self.root.clone(),
             events: self.events.clone(),
             drift: self.drift.clone(),
-            standing: self.standing.clone(),
             metrics: self.metrics.clone(),
         };
         // Unnamed: names go to a registry of the whole process, and clash.

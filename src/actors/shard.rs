@@ -1,29 +1,24 @@
 //! The shard: one actor per namespace, which owns the namespace's state.
 
 use super::drift::{DriftTracker, ShardDryRun};
+use super::events::EventHandle;
 use super::inbox::Inbox;
-use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
+use super::messages::{RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
-use super::standing::StandingProblems;
 use crate::clock;
 use crate::cluster::codec::Protobuf;
-use crate::core::events::Notice;
 use crate::core::hash::Hashed;
 use crate::core::inbox::Applying;
-use crate::core::namespace::{NamespaceState, Notification, NotificationKind, PendingLists, Settings};
-use crate::core::object::{Interference, ObjectName};
+use crate::core::namespace::{NamespaceState, PendingLists, Settings};
+use crate::core::object::ObjectName;
 use crate::core::publish::reports::Report;
 use crate::core::work::TurnBudget;
 use crate::metrics::{ShardMetrics, ShardPart};
-use crate::tenant_log::{self, Topic};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::Instant;
-
-/// The most notifications that are told before a shard yields to other tasks.
-const TOLD_AT_ONCE: usize = 256;
 
 /// The interval at which pods on nodes that do not exist are looked for. After eight looks, two minutes, a node is
 /// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
@@ -47,12 +42,10 @@ pub(crate) struct ShardArguments {
     pub writer: WriterHandle,
     /// Notified when the shard is empty.
     pub root: ActorRef<RootMsg>,
-    /// Receives its Events.
+    /// Receives its notices.
     pub events: EventHandle,
     /// In a dry run, receives the writes that the shard would make, in place of the writer.
     pub drift: Option<DriftTracker>,
-    /// Receives the problems that were there before this process led.
-    pub standing: StandingProblems,
     /// Metrics shared by all shards.
     pub metrics: Arc<ShardMetrics>,
 }
@@ -76,7 +69,6 @@ pub(crate) struct ShardState {
     timer: Option<(Duration, AbortHandle)>,
     /// True if a [`ShardMsg::NodesDue`] is under way.
     looks_at_nodes: bool,
-    standing: StandingProblems,
     /// Set in a dry run.
     dry_run: Option<ShardDryRun>,
     part: ShardPart,
@@ -90,26 +82,20 @@ impl ShardState {
         }
     }
 
-    /// Sends users the notifications of this turn, yields to other tasks, and begins a new turn.
+    /// Gives users the notices of this turn, yields to other tasks, and begins a new turn.
     async fn yield_turn(&mut self) {
-        self.tell().await;
+        self.tell();
         yield_now().await;
         self.turn = TurnBudget::for_a_turn();
         self.inbox.turns(Instant::now());
     }
 
-    /// Sends users the notifications that wait, and yields to other tasks in between.
-    async fn tell(&mut self) {
-        loop {
-            for notification in self.core.take_some_notifications(TOLD_AT_ONCE) {
-                self.publish_notification(notification);
-            }
-            if !self.core.has_notifications() {
-                return;
-            }
-            yield_now().await;
-            self.inbox.turns(Instant::now());
+    /// Gives users the notices that wait.
+    fn tell(&mut self) {
+        for notice in self.core.take_notices() {
+            self.events.record(notice);
         }
+        self.events.leave_out(self.core.take_dropped_notices());
     }
 
     /// Takes the changes from the inbox and applies them as far as one turn goes. Returns the changes that are left, if any, and
@@ -270,135 +256,6 @@ impl ShardState {
             });
         }
     }
-
-    /// Logs what a Service's annotations do, or why they do nothing, and writes the Event about it.
-    fn publish_annotated(&self, notice: Notice) {
-        let namespace = self.core.namespace();
-        let topic = if notice.reason == "OptedOut" {
-            Topic::Withdrawals
-        } else {
-            Topic::Annotations
-        };
-        if tenant_log::admits_about(namespace, topic) {
-            let (service, reason) = (&notice.involved.name, notice.reason);
-            tracing::info!(%namespace, %service, reason, "{}", notice.message);
-        }
-        self.record_event(notice);
-    }
-
-    /// Writes an Event, but not in a dry run.
-    fn record_event(&self, notice: Notice) {
-        if self.dry_run.is_none() {
-            self.events.record(notice);
-        }
-    }
-
-    /// Adds notifications that were left out to the counters of the channels by which they would have been told.
-    fn count_left_out(&self, kind: NotificationKind, count: u64) {
-        let (event, topic) = match kind {
-            NotificationKind::Event => (true, None),
-            NotificationKind::Annotation => (true, Some(Topic::Annotations)),
-            NotificationKind::Object => (false, Some(Topic::Objects)),
-        };
-        if event && self.dry_run.is_none() {
-            self.events.leave_out(count);
-        }
-        if let Some(topic) = topic {
-            tenant_log::leave_out(self.core.namespace(), topic, count);
-        }
-    }
-
-    fn publish_notification(&mut self, notification: Notification) {
-        match notification {
-            // In a dry run, the controller that writes the objects also writes their Events, and says what annotations
-            // do. A dry run says what keeps them from counting.
-            Notification::Event(_) | Notification::Annotated(Notice { warning: false, .. })
-                if self.dry_run.is_some() => {}
-            Notification::LeftOut { kind, count } => self.count_left_out(kind, count),
-            Notification::Event(notice) => self.events.record(notice),
-            Notification::Annotated(notice) => self.publish_annotated(notice),
-            Notification::Standing(notice) => {
-                self.standing.add(notice.clone());
-                self.record_event(notice);
-            }
-            Notification::RivalWrote { rival } => self.part.rival_wrote(rival),
-            Notification::Contested { ref object, .. } => {
-                self.part.contested(object.output);
-                self.log(&notification);
-            }
-            notification => self.log(&notification),
-        }
-    }
-
-    /// Logs a notification that has a line of its own, if the namespace has not used up its share of the log.
-    fn log(&self, notification: &Notification) {
-        let namespace = self.core.namespace();
-        let admitted = match notification {
-            // At most once an hour for each namespace, so no share of the log is asked.
-            Notification::Rival { .. } => true,
-            // An object is left alone for ten minutes at a time, so these lines have a share of their own: the runbook tells
-            // users to look for them.
-            Notification::Contested { .. } => tenant_log::admits_about(namespace, Topic::Contested),
-            _ => tenant_log::admits(namespace),
-        };
-        if !admitted {
-            return;
-        }
-        match notification {
-            Notification::TooLarge { object, bytes, why } => tracing::warn!(
-                %namespace, kind = %object.output, name = %object.name, bytes, %why,
-                "the object is too large for the API server; it is retried slowly, and this is not logged again"),
-            Notification::Corrected {
-                object,
-                service,
-                interference: Interference::Changed { editor },
-            } => tracing::info!(
-                %namespace, %service, kind = %object.output, name = %object.name, by = editor.as_deref(),
-                "another client had changed the object; it is as it should be again"),
-            Notification::Corrected {
-                object,
-                service,
-                interference: Interference::Removed,
-            } => tracing::info!(
-                %namespace, %service, kind = %object.output, name = %object.name,
-                "the object had been deleted, or given another owner, by someone else; a new one is in its place"),
-            Notification::Corrected {
-                object,
-                service,
-                interference: Interference::GivenAway { name, editor },
-            } => tracing::warn!(
-                %namespace, %service, kind = %object.output, %name, by = editor.as_deref(), new = %object.name,
-                "the object was given to another controller, and stays as it is; a new one is in its place"),
-            Notification::UnknownNode { node, pod } => tracing::warn!(
-                %namespace, %node, %pod,
-                "pods are left out of EndpointSlices, because their node does not exist"),
-            Notification::NotMirrored { endpoints } => tracing::warn!(
-                %namespace, name = %endpoints,
-                "the Endpoints are not mirrored: their slices would be more than 16 times as large, or more than one for each 384 bytes"),
-            Notification::Rival {
-                rival,
-                object,
-                service,
-            } => tracing::warn!(
-                %namespace, %service, kind = %object.output, name = %object.name, other = rival.as_str(),
-                "another controller also writes what this one publishes; switch one of the two off"),
-            Notification::Contested { object, service } => tracing::warn!(
-                %namespace, %service, kind = %object.output, name = %object.name,
-                "another client keeps changing or deleting what this controller writes; it is left alone for ten minutes. Is a controller of kube-controller-manager still on that this one replaces?"),
-            Notification::IgnoredAnnotation {
-                service,
-                annotation,
-                value,
-            } => {
-                tracing::warn!(%namespace, %service, annotation, %value, "the annotation is not a boolean; it is ignored");
-            }
-            Notification::Event(_)
-            | Notification::Annotated(_)
-            | Notification::Standing(_)
-            | Notification::LeftOut { .. }
-            | Notification::RivalWrote { .. } => {}
-        }
-    }
 }
 
 /// The shard actor.
@@ -425,9 +282,9 @@ impl Actor for Shard {
             root,
             events,
             drift,
-            standing,
             metrics,
         } = arguments;
+        let dry_run = drift.map(|drift| ShardDryRun::new(drift, events.log().clone()));
         Ok(ShardState {
             core: NamespaceState::new(namespace.clone(), settings, pending_lists),
             namespace: Hashed::new(namespace),
@@ -440,8 +297,7 @@ impl Actor for Shard {
             events,
             timer: None,
             looks_at_nodes: false,
-            standing,
-            dry_run: drift.map(ShardDryRun::new),
+            dry_run,
             part: ShardPart::new(metrics),
         })
     }
@@ -467,7 +323,7 @@ impl Actor for Shard {
         }
         state.await_due(&myself);
         state.await_nodes(&myself);
-        state.tell().await;
+        state.tell();
         state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.

@@ -7,12 +7,13 @@ use super::connect::transport::{Transport, read_all};
 use super::fence::{Closed, Fence};
 use super::http::{self, Form, Head};
 use super::silence::Silent;
+use crate::clock;
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
 use crate::core::object::{ObjectName, RequestKind};
 use crate::core::publish::Load;
-use crate::{clock, tenant_log};
+use crate::tenant_log::TenantLog;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
 use judge::{Asked, Remark, judge};
@@ -106,6 +107,7 @@ pub struct ObjectClient {
     transport: Transport,
     deadline: Duration,
     fence: Fence,
+    log: TenantLog,
 }
 
 impl fmt::Debug for ObjectClient {
@@ -118,11 +120,12 @@ impl fmt::Debug for ObjectClient {
 
 impl ObjectClient {
     /// Creates a client. A request is given up after `deadline`; it may have been carried out all the same.
-    pub fn new(transport: Transport, deadline: Duration) -> Self {
+    pub fn new(transport: Transport, deadline: Duration, log: TenantLog) -> Self {
         Self {
             transport,
             deadline,
             fence: Fence::open(),
+            log,
         }
     }
 
@@ -156,8 +159,8 @@ impl ObjectClient {
         };
         let exchanged = timeout(self.deadline, self.exchange(&asked, request, term)).await;
         let answer = match exchanged.unwrap_or(Err(Failure::Silent(Silent(self.deadline)))) {
-            Ok((head, body)) => answered(&asked, &head, &body),
-            Err(failure) => failed(&asked, &failure),
+            Ok((head, body)) => answered(&asked, &head, &body, &self.log),
+            Err(failure) => failed(&asked, &failure, &self.log),
         };
         Answer {
             took: clock::since(start),
@@ -209,12 +212,12 @@ impl ObjectClient {
 }
 
 /// Interprets the server's answer.
-fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
+fn answered(asked: &Asked<'_>, head: &Head, body: &[u8], log: &TenantLog) -> Answer {
     let (outcome, remark) = judge(asked, head.code, body);
     let status = match remark {
         Some(Remark::Refused(status)) => Some(status),
         Some(Remark::Unreadable(error)) => {
-            if tenant_log::admits(asked.namespace) {
+            if log.admits(asked.namespace) {
                 log!(warn, asked, code = head.code.as_u16(), %error,
                     "the answer to a request cannot be read; the object is read again");
             }
@@ -225,7 +228,7 @@ fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
     // Conflicts and missing objects are routine.
     if let Some(status) = &status
         && matches!(outcome, Outcome::Rejected | Outcome::Unknown)
-        && tenant_log::admits(asked.namespace)
+        && log.admits(asked.namespace)
     {
         log!(warn, asked, code = head.code.as_u16(), reason = %status.reason, message = %status.message,
             "the API server refused a request; it is retried");
@@ -250,7 +253,7 @@ fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
 }
 
 /// Handles a request that could not be sent, or whose answer could not be read.
-fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
+fn failed(asked: &Asked<'_>, failure: &Failure, log: &TenantLog) -> Answer {
     match failure {
         Failure::Closed(_) => {
             log!(debug, asked, "the lease was lost before a request was answered");
@@ -258,7 +261,7 @@ fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
         }
         Failure::Client(_) | Failure::Silent(_) => {}
     }
-    if tenant_log::admits(asked.namespace) {
+    if log.admits(asked.namespace) {
         log!(warn, asked, error = %failure, "a request failed; it is retried");
     }
     Answer::missing(Outcome::Unknown, Load::Unanswered)

@@ -27,6 +27,7 @@ use crate::core::leadership::Leadership;
 use crate::core::lists::Demand;
 use crate::core::namespace::Kind;
 use crate::metrics::WatchMetrics;
+use crate::tenant_log::TenantLog;
 use futures::FutureExt as _;
 use kube::Client;
 use kube::client::Body;
@@ -68,12 +69,20 @@ impl Watch {
             handler,
             metrics: WatchMetrics::new(source.kind),
             outages,
+            log: TenantLog::default(),
         };
         Self {
             reader,
             random: fastrand::Rng::with_seed(seed ^ (source.kind.index() as u64 + 1)),
             leadership,
         }
+    }
+
+    /// Has lines about namespaces keep within these limits.
+    #[must_use]
+    pub(crate) fn logging(mut self, log: TenantLog) -> Self {
+        self.reader.log = log;
+        self
     }
 
     /// Lists and watches for as long as the process runs. Outputs are followed only by the leader and in a dry run.

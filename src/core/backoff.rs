@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// The longest delay before any retry.
+/// The longest delay before a retry, unless others keep changing the object or the namespace is terminating.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 /// After the API server rejects what was sent, even a change does not cause a retry sooner than this.
 pub(crate) const FLOOR: Duration = Duration::from_secs(5);
-/// The time for which an object that others keep changing is left to them.
-const TRUCE: Duration = Duration::from_secs(600);
+/// The longest delay before an object is put right that others keep changing.
+const LONGEST_CONTESTED: Duration = Duration::from_secs(600);
 /// The delay after the first refusal because the namespace is terminating, and after each further one.
 const TERMINATING_FIRST: Duration = Duration::from_secs(60);
 const TERMINATING: Duration = Duration::from_secs(300);
@@ -36,8 +36,11 @@ pub enum Retry {
         /// The number of failures.
         failures: u8,
     },
-    /// Other clients keep changing the object back. A user has to decide whose it is.
-    Truce,
+    /// Other clients keep changing the object. A user has to decide whose it is.
+    Contested {
+        /// The number of their changes.
+        changes: u8,
+    },
 }
 
 impl Retry {
@@ -46,20 +49,18 @@ impl Retry {
         let nominal = match self {
             Self::Now => return Duration::ZERO,
             Self::Floor => FLOOR,
-            Self::Slowly { failures } => doubled(FLOOR, failures),
-            Self::After { failures } => doubled(FIRST, failures),
+            Self::Slowly { failures } => doubled(FLOOR, failures).min(LONGEST),
+            Self::After { failures } => doubled(FIRST, failures).min(LONGEST),
             Self::Terminating { failures: ..=1 } => TERMINATING_FIRST,
             Self::Terminating { .. } => TERMINATING,
-            Self::Truce => TRUCE,
+            Self::Contested { changes } => doubled(FIRST, changes).min(LONGEST_CONTESTED),
         };
         nominal.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
     }
 }
 
 fn doubled(first: Duration, failures: u8) -> Duration {
-    first
-        .saturating_mul(1 << u32::from(failures.saturating_sub(1)).min(16))
-        .min(LONGEST)
+    first.saturating_mul(1 << u32::from(failures.saturating_sub(1)).min(16))
 }
 
 #[cfg(test)]
@@ -79,5 +80,7 @@ mod tests {
         assert!(Retry::Floor.delay(0.0) >= Duration::from_secs(2));
         assert_eq!(Retry::Slowly { failures: 1 }.delay(1.0), FLOOR);
         assert_eq!(Retry::Slowly { failures: 9 }.delay(1.0), LONGEST);
+        assert_eq!(Retry::Contested { changes: 12 }.delay(1.0), FIRST * 2048);
+        assert_eq!(Retry::Contested { changes: 255 }.delay(1.0), LONGEST_CONTESTED);
     }
 }

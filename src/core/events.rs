@@ -1,54 +1,20 @@
-//! Kubernetes Events, written as by client-go's recorder: repetitions are counted in the existing object, Events that
-//! differ in their message alone are combined before they flood, and everything is bounded.
-//!
-//! Unlike in client-go, a limit only delays: an Event that may not be written yet waits as a count, latest wins, and
-//! is written when its turn comes. Namespaces take turns, and share what is remembered: one that causes ten thousand
-//! Events delays another's by one turn.
+//! What users are told, as Kubernetes Events. A notice that repeats one of the last ten minutes is counted in the same Event.
 
-mod body;
-mod inbox;
-mod lru;
-mod queue;
-#[cfg(test)]
-mod tests;
-
-use super::bucket::TokenBucket;
 use super::excerpt;
-use super::hash::hash_of;
+use super::hash::{KeyedMap, hash_of};
 use super::ids::Uid;
 use super::time::Time;
-pub use inbox::{NoticeInbox, RepeatedNotice, TakenNotices};
-use lru::SharedLru;
-use queue::{Due, EventQueue};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of Events, and of objects that they are about, that are remembered; the same as in client-go.
-const REMEMBERED: usize = 4096;
-/// Number of different messages from which on Events that are otherwise the same are combined.
-const COMBINED_FROM: usize = 10;
-/// If nothing similar happens for longer than this, different messages get Events of their own again.
-const COMBINED_FOR: Duration = Duration::from_secs(600);
-/// The prefix of the message of a combined Event.
-const COMBINED: &str = "(combined from similar events): ";
-/// Number of Events about one object, by one source, that may be sent at once,
-const OBJECT_BURST: u32 = 25;
-/// and then one every five minutes.
-const OBJECT_QPS: f64 = 1.0 / 300.0;
-/// Number of Events in all that may be sent at once,
-const BURST: u32 = 50;
-/// and then per second. Each is a write to etcd that no endpoint waits for: when ten thousand Services fail at once,
-/// their Events must not add ten thousand writes to the load of an API server that may be in trouble already.
-const QPS: f64 = 5.0;
-/// Number of failed requests after which an Event is given up.
-const TRIES: u32 = 6;
-/// The pause of all Events after a failed request, as the next would likely fail too; it doubles with each further one
-/// in a row,
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// up to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// For this long after an Event was written, the same notice is counted in it.
+const REPEATED_WITHIN: Duration = Duration::from_secs(600);
+/// The number of Events from which on those that are too old to be counted up are forgotten. Five are written a second, so no
+/// more than 3,050 are young enough.
+const MOST_REMEMBERED: usize = 4096;
 /// Longer messages are cut: the newer Events API, which shows the same objects, allows no longer ones.
-const LONGEST_MESSAGE: usize = 1024;
+const LONGEST_MESSAGE_BYTES: usize = 1024;
 
 /// The upstream controller that an Event is written for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -85,7 +51,8 @@ pub enum InvolvedKind {
 }
 
 impl InvolvedKind {
-    fn as_str(self) -> &'static str {
+    /// Returns the kind as the API spells it.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Service => "Service",
             Self::Endpoints => "Endpoints",
@@ -108,7 +75,7 @@ pub struct Involved {
     pub version: Option<u64>,
 }
 
-/// A notice for users, to be written as an Event.
+/// A notice for users. It becomes a line of the log and an Event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
     /// The source of the Event.
@@ -124,7 +91,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Returns a hash that notices with the same key share.
+    /// Returns a hash that the repetitions of a notice share.
     fn hash(&self) -> u64 {
         let Involved {
             kind,
@@ -138,64 +105,20 @@ impl Notice {
             (self.warning, self.reason, &self.message),
         ))
     }
-
-    /// Returns the key: notices with the same key are repetitions.
-    pub fn key(&self) -> Key {
-        Key {
-            object: Object {
-                source: self.source,
-                kind: self.involved.kind,
-                namespace: self.involved.namespace.clone(),
-                name: self.involved.name.clone(),
-                uid: self.involved.uid.clone(),
-            },
-            warning: self.warning,
-            reason: self.reason,
-            message: Some(self.message.as_str().into()),
-        }
-    }
-}
-
-/// The identity of an Event.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Key {
-    object: Object,
-    warning: bool,
-    reason: &'static str,
-    /// `None` for the one that others are combined in.
-    message: Option<Arc<str>>,
-}
-
-/// An object, as seen by one source.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Object {
-    source: Source,
-    kind: InvolvedKind,
-    namespace: Arc<str>,
-    name: Arc<str>,
-    uid: Uid,
-}
-
-/// A point in time on both clocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
-    /// On the monotonic clock: limits and delays go by it.
-    pub now: Duration,
-    /// On the wall clock.
-    pub wall: Time,
 }
 
 /// A request for one Event object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventWrite {
-    /// The key to pass to [`EventLog::done`] with its outcome.
-    pub key: Arc<Key>,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// `metadata.name`.
     pub name: Arc<str>,
     /// The request to send.
     pub request: EventRequest,
+    notice: u64,
+    count: u32,
+    at: Time,
 }
 
 /// The request for an Event.
@@ -227,290 +150,249 @@ pub enum EventOutcome {
     },
 }
 
-/// All Events of this process. Owned by one actor.
-#[derive(Debug)]
+/// The Events that were written lately.
+#[derive(Debug, Default)]
 pub struct EventLog {
-    entries: SharedLru<Arc<Key>, Entry>,
-    objects: SharedLru<Object, ObjectLog>,
-    /// The Events that are to be written.
-    queue: EventQueue,
-    bucket: TokenBucket,
-    /// No request goes before this time.
-    pause: Duration,
-    /// Number of failed requests in a row.
-    failures: u32,
-    /// The Event in flight.
-    flying: Option<Arc<Key>>,
+    /// By the hash of the notice.
+    written: KeyedMap<u64, Written>,
     /// The number in the last name: names are never the same.
     last_name: i64,
-    given_up: u64,
 }
 
-/// One Event.
 #[derive(Debug)]
-struct Entry {
+struct Written {
     name: Arc<str>,
-    /// The resourceVersion of the object that it is about, if known.
-    version: Option<u64>,
-    message: String,
-    first: Time,
-    last: Time,
     count: u32,
-    /// The count that the API server has; 0 if there is no such object, as far as we know.
-    written: u32,
-    /// The count in flight.
-    sent: u32,
-    /// Its turn, if it is to be written.
-    due: Option<Due>,
-    /// True if its object's bucket has given a token for the next request.
-    paid: bool,
-    failures: u32,
+    last: Time,
 }
 
-impl Entry {
-    /// Applies an outcome. Returns whether another request follows it.
-    fn retries(&mut self, outcome: EventOutcome) -> bool {
-        let tries_left = self.failures + 1 < TRIES;
-        match outcome {
-            EventOutcome::Written => {
-                self.written = self.sent;
-                false
-            }
-            // The count of the existing Event is unknown: a patch corrects it.
-            EventOutcome::Exists if self.written == 0 && tries_left => {
-                self.written = 1;
-                true
-            }
-            EventOutcome::NotFound if self.written > 0 && tries_left => {
-                self.written = 0;
-                true
-            }
-            EventOutcome::Failed { .. } => tries_left,
-            _ => false,
-        }
-    }
-}
-
-/// The log of an object: one of few reasons has one group.
-#[derive(Debug)]
-struct ObjectLog {
-    bucket: TokenBucket,
-    groups: Vec<Group>,
-}
-
-/// Events that differ in their message alone.
-#[derive(Debug)]
-struct Group {
-    warning: bool,
-    reason: &'static str,
-    /// Hashes of the messages that have an Event each, at most [`COMBINED_FROM`] less one.
-    messages: Vec<u64>,
-    last: Duration,
-}
-
-impl Default for EventLog {
-    fn default() -> Self {
-        Self::with_limit(REMEMBERED)
+impl Written {
+    fn is_recent(&self, now: Time) -> bool {
+        let passed = now.as_nanoseconds().saturating_sub(self.last.as_nanoseconds());
+        i128::from(passed) <= REPEATED_WITHIN.as_nanos().cast_signed()
     }
 }
 
 impl EventLog {
-    fn with_limit(limit: usize) -> Self {
-        Self {
-            entries: SharedLru::new(limit),
-            objects: SharedLru::new(limit),
-            queue: EventQueue::default(),
-            bucket: TokenBucket::new(QPS, BURST),
-            pause: Duration::ZERO,
-            failures: 0,
-            flying: None,
-            last_name: 0,
-            given_up: 0,
-        }
-    }
-
-    /// Records that something has happened `times` times, the last of them now.
-    pub fn record(&mut self, mut notice: Notice, times: u32, at: Moment) {
-        cut(&mut notice.message, LONGEST_MESSAGE);
-        let mut key = notice.key();
-        if self.combines(&key, at.now) {
-            key.message = None;
-            notice.message.insert_str(0, COMBINED);
-            cut(&mut notice.message, LONGEST_MESSAGE);
-        }
-        let key = Arc::new(key);
-        let last_name = &mut self.last_name;
-        let (entry, gone) = self.entries.use_or_insert(&key.object.namespace, &key, || {
-            *last_name = at.wall.as_nanoseconds().max(*last_name + 1);
-            Entry {
-                name: format!("{}.{last_name:x}", notice.involved.name).into(),
-                version: None,
-                message: String::new(),
-                first: at.wall,
-                last: at.wall,
-                count: 0,
-                written: 0,
-                sent: 0,
-                due: None,
-                paid: false,
-                failures: 0,
-            }
-        });
-        entry.count = entry.count.saturating_add(times).min(i32::MAX as u32);
-        entry.last = at.wall;
-        entry.message = notice.message;
-        entry.version = notice.involved.version.or(entry.version);
-        if entry.due.is_none() && self.flying.as_ref() != Some(&key) {
-            entry.due = Some(self.queue.insert(at.now, key));
-        }
-        if let Some((key, Entry { due: Some(due), .. })) = gone {
-            self.queue.remove(&key, due);
-            self.given_up += 1;
-        }
-    }
-
-    /// Returns whether there have been too many similar notices for this one to have an Event of its own.
-    fn combines(&mut self, key: &Key, now: Duration) -> bool {
-        let message = hash_of(&key.message);
-        let (log, _) = self
-            .objects
-            .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);
-        let same = |group: &Group| group.warning == key.warning && group.reason == key.reason;
-        let at = log.groups.iter().position(same).unwrap_or_else(|| {
-            log.groups.push(Group {
-                warning: key.warning,
-                reason: key.reason,
-                messages: Vec::new(),
-                last: now,
-            });
-            log.groups.len() - 1
-        });
-        let group = &mut log.groups[at];
-        if now.saturating_sub(group.last) > COMBINED_FOR {
-            group.messages.clear();
-        }
-        group.last = now;
-        if group.messages.contains(&message) {
-            return false;
-        }
-        if group.messages.len() + 1 < COMBINED_FROM {
-            group.messages.push(message);
-            return false;
-        }
-        true
-    }
-
-    /// Returns the next request, if one may go now. No other goes before [`EventLog::done`].
-    pub fn next(&mut self, now: Duration) -> Option<EventWrite> {
-        loop {
-            if self.next_due()? > now {
-                return None;
-            }
-            if let Err(wait) = self.bucket.take(now) {
-                self.pause = self.pause.max(now + wait);
-                return None;
-            }
-            let key = self.queue.pop(now)?;
-            let entry = self
-                .entries
-                .get_mut(&key.object.namespace, &key)
-                .expect("an entry that goes leaves its turn");
-            entry.due = None;
-            if !entry.paid {
-                let (log, _) = self
-                    .objects
-                    .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);
-                if let Err(wait) = log.bucket.take(now) {
-                    self.bucket.give_back();
-                    entry.due = Some(self.queue.insert(now + wait, key));
-                    continue;
-                }
-                entry.paid = true;
-            }
-            entry.sent = entry.count;
-            self.flying = Some(key.clone());
-            return Some(EventWrite {
-                namespace: key.object.namespace.clone(),
-                name: entry.name.clone(),
-                request: if entry.written == 0 {
-                    EventRequest::Create(body::create(&key, entry))
-                } else {
-                    EventRequest::Patch(body::patch(entry))
-                },
-                key,
-            });
-        }
-    }
-
-    /// Returns when [`EventLog::next`] may have something, if nothing happens before; `None` while a request is in
-    /// flight.
-    pub fn next_due(&self) -> Option<Duration> {
-        if self.flying.is_some() {
-            return None;
-        }
-        Some(self.queue.next_due()?.max(self.pause))
-    }
-
-    /// Handles the outcome of the request in flight.
-    pub fn done(&mut self, key: &Key, outcome: EventOutcome, now: Duration) {
-        let Some(key) = self.flying.take_if(|flying| **flying == *key) else {
-            return;
+    /// Returns the request for the Event of a notice that was given at this time.
+    pub fn write(&mut self, notice: &Notice, at: Time) -> EventWrite {
+        let hash = notice.hash();
+        let message = excerpt::cut(&notice.message, LONGEST_MESSAGE_BYTES);
+        let repeated = self.written.get(&hash).filter(|written| written.is_recent(at));
+        let (name, count, request) = if let Some(Written { name, count, .. }) = repeated {
+            let count = count.saturating_add(1).min(i32::MAX as u32);
+            (name.clone(), count, EventRequest::Patch(patch(count, at)))
+        } else {
+            self.last_name = at.as_nanoseconds().max(self.last_name + 1);
+            let name: Arc<str> = format!("{}.{:x}", notice.involved.name, self.last_name).into();
+            let body = create(notice, &name, message, at);
+            (name, 1, EventRequest::Create(body))
         };
-        match outcome {
-            // A failure of one namespace, such as of a webhook of its own, is no reason for the others to wait.
-            EventOutcome::Failed { alone: true, .. } => {}
-            EventOutcome::Failed { pause, .. } => {
-                let pause = pause_after(self.failures).max(pause.unwrap_or_default());
-                self.pause = self.pause.max(now + pause.min(LONGEST_PAUSE));
-                self.failures += 1;
-            }
-            _ => self.failures = 0,
-        }
-        // The entry may have been forgotten while its request was in flight.
-        if let Some(entry) = self.entries.get_mut(&key.object.namespace, &key) {
-            let retry = entry.retries(outcome);
-            let mut pause = Duration::ZERO;
-            if retry {
-                if let EventOutcome::Failed { alone: true, .. } = outcome {
-                    pause = pause_after(entry.failures);
-                }
-                entry.failures += 1;
-            } else {
-                self.given_up += u64::from(outcome != EventOutcome::Written);
-                (entry.paid, entry.failures) = (false, 0);
-            }
-            // An Event that was given up is tried again when it happens again, with all that happened before in its
-            // count.
-            if retry || entry.count > entry.sent {
-                entry.due = Some(self.queue.insert(now + pause, key));
-            }
+        EventWrite {
+            namespace: notice.involved.namespace.clone(),
+            name,
+            request,
+            notice: hash,
+            count,
+            at,
         }
     }
 
-    /// Returns how often an Event was given up since the last call: refused, failed too often, or pushed out by newer
-    /// ones.
-    pub fn take_given_up(&mut self) -> u64 {
-        std::mem::take(&mut self.given_up)
+    /// Remembers an Event that was written.
+    pub fn remember(&mut self, write: &EventWrite) {
+        if self.written.len() >= MOST_REMEMBERED {
+            self.written.retain(|_, written| written.is_recent(write.at));
+        }
+        let written = Written {
+            name: write.name.clone(),
+            count: write.count,
+            last: write.at,
+        };
+        self.written.insert(write.notice, written);
+    }
+
+    /// Forgets an Event that is not there any more: the next request for the notice creates another one.
+    pub fn forget(&mut self, write: &EventWrite) {
+        self.written.remove(&write.notice);
     }
 }
 
-impl ObjectLog {
-    fn new() -> Self {
-        Self {
-            bucket: TokenBucket::new(OBJECT_QPS, OBJECT_BURST),
-            groups: Vec::new(),
+/// Returns the object to create, an Event of the core group.
+fn create(notice: &Notice, name: &str, message: &str, at: Time) -> Vec<u8> {
+    let Involved {
+        kind,
+        namespace,
+        name: of,
+        uid,
+        version,
+    } = &notice.involved;
+    let mut involved = json!({
+        "apiVersion": "v1", "kind": kind.as_str(), "namespace": &**namespace, "name": &**of,
+    });
+    if !uid.is_none() {
+        involved["uid"] = uid.to_string().into();
+    }
+    if let Some(version) = version {
+        involved["resourceVersion"] = version.to_string().into();
+    }
+    let (component, at) = (notice.source.component(), at.whole_seconds().to_string());
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": &**namespace},
+        "involvedObject": involved,
+        "type": if notice.warning { "Warning" } else { "Normal" },
+        "reason": notice.reason,
+        "message": message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    });
+    event.to_string().into_bytes()
+}
+
+/// Returns a merge patch with the fields that change when the Event repeats.
+fn patch(count: u32, at: Time) -> Vec<u8> {
+    let patch = json!({"count": count, "lastTimestamp": at.whole_seconds().to_string()});
+    patch.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const START: i64 = 1_767_225_600;
+
+    fn at(seconds: i64) -> Time {
+        Time::from_seconds(START + seconds)
+    }
+
+    fn notice(name: &str, message: &str) -> Notice {
+        Notice {
+            source: Source::Slices,
+            involved: Involved {
+                kind: InvolvedKind::Service,
+                namespace: "ns".into(),
+                name: name.into(),
+                uid: Uid::from("u1"),
+                version: Some(7),
+            },
+            warning: true,
+            reason: "FailedToUpdateEndpointSlices",
+            message: message.to_owned(),
         }
     }
-}
 
-/// Returns the pause after a failure that follows `failures` others in a row.
-fn pause_after(failures: u32) -> Duration {
-    FIRST_PAUSE
-        .saturating_mul(1 << failures.min(16))
-        .min(LONGEST_PAUSE)
-}
+    /// Whether a write is a create, and its body.
+    fn body(write: &EventWrite) -> (bool, Value) {
+        match &write.request {
+            EventRequest::Create(body) => (true, serde_json::from_slice(body).unwrap()),
+            EventRequest::Patch(body) => (false, serde_json::from_slice(body).unwrap()),
+        }
+    }
 
-/// Cuts a text to a maximum number of bytes, between two characters.
-fn cut(text: &mut String, limit: usize) {
-    text.truncate(excerpt::cut(text, limit).len());
+    /// Writes an Event with success.
+    fn written(log: &mut EventLog, notice: &Notice, at: Time) -> EventWrite {
+        let write = log.write(notice, at);
+        log.remember(&write);
+        write
+    }
+
+    #[test]
+    fn an_event_is_created_then_counted_for_ten_minutes() {
+        let mut log = EventLog::default();
+        let write = log.write(&notice("s", "m"), at(1));
+        let name = format!("s.{:x}", (START + 1) * 1_000_000_000);
+        assert_eq!((&*write.namespace, &*write.name), ("ns", &*name));
+        let created = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "ns"},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Service", "namespace": "ns", "name": "s", "uid": "u1",
+                "resourceVersion": "7",
+            },
+            "type": "Warning", "reason": "FailedToUpdateEndpointSlices", "message": "m",
+            "source": {"component": "endpoint-slice-controller"},
+            "reportingComponent": "endpoint-slice-controller", "reportingInstance": "",
+            "firstTimestamp": "2026-01-01T00:00:01Z", "lastTimestamp": "2026-01-01T00:00:01Z", "count": 1,
+        });
+        assert_eq!(body(&write), (true, created));
+        log.remember(&write);
+        for (seconds, count) in [(4, 2), (604, 3), (1204, 4)] {
+            let write = written(&mut log, &notice("s", "m"), at(seconds));
+            let last = at(seconds).to_string();
+            let patch = json!({"count": count, "lastTimestamp": last});
+            assert_eq!((&*write.name, body(&write)), (&*name, (false, patch)));
+        }
+        let later = written(&mut log, &notice("s", "m"), at(1805));
+        assert!(body(&later).0 && *later.name != *name);
+    }
+
+    #[test]
+    fn another_notice_is_another_event() {
+        let mut log = EventLog::default();
+        let mut notices = vec![notice("s", "m"), notice("t", "m"), notice("s", "n")];
+        let other = |change: fn(&mut Notice)| {
+            let mut other = notice("s", "m");
+            change(&mut other);
+            other
+        };
+        notices.push(other(|n| n.warning = false));
+        notices.push(other(|n| n.reason = "Other"));
+        notices.push(other(|n| n.source = Source::Endpoints));
+        notices.push(other(|n| n.involved.kind = InvolvedKind::Endpoints));
+        notices.push(other(|n| n.involved.uid = Uid::none()));
+        notices.push(other(|n| n.involved.namespace = "other".into()));
+        let writes: Vec<_> = notices.iter().map(|n| written(&mut log, n, at(1))).collect();
+        let mut names: Vec<_> = writes.iter().map(|write| &write.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), notices.len(), "names differ at one moment too");
+        assert!(writes.iter().all(|write| body(write).0));
+        assert_eq!(body(&writes[3]).1["type"], "Normal");
+        assert_eq!(body(&writes[5]).1["source"]["component"], "endpoint-controller");
+        assert_eq!(body(&writes[6]).1["involvedObject"]["kind"], "Endpoints");
+        assert_eq!(body(&writes[7]).1["involvedObject"].get("uid"), None);
+        let mut newer = notice("s", "m");
+        newer.involved.version = Some(8);
+        assert!(!body(&log.write(&newer, at(2))).0, "the version does not matter");
+    }
+
+    #[test]
+    fn what_was_not_written_or_is_gone_is_created() {
+        let mut log = EventLog::default();
+        log.write(&notice("s", "m"), at(1));
+        assert!(body(&log.write(&notice("s", "m"), at(2))).0);
+        written(&mut log, &notice("s", "m"), at(3));
+        let write = log.write(&notice("s", "m"), at(4));
+        assert!(!body(&write).0);
+        log.forget(&write);
+        assert!(body(&log.write(&notice("s", "m"), at(4))).0);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut log = EventLog::default();
+        for second in 0..10_000 {
+            for number in 0..5 {
+                written(&mut log, &notice("s", &format!("{second} {number}")), at(second));
+            }
+            assert!(log.written.len() <= MOST_REMEMBERED);
+        }
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let mut log = EventLog::default();
+        for (message, length) in [
+            ("\u{e9}".repeat(2000), 1024),
+            (format!("x{}", "\u{e9}".repeat(2000)), 1023),
+        ] {
+            let (_, event) = body(&log.write(&notice("s", &message), at(1)));
+            assert_eq!(event["message"].as_str().unwrap().len(), length);
+        }
+    }
 }

@@ -7,15 +7,13 @@
 //! that a change of a Service itself takes a pass over its pods.
 
 mod context;
-mod corrections;
 mod driver;
 mod endpoints;
 mod kind;
 mod lifecycle;
 mod mirror;
-mod notifications;
+mod notices;
 mod output_event;
-mod rivals;
 mod rounds;
 mod services;
 mod slices;
@@ -24,7 +22,6 @@ pub use driver::NamespaceState;
 pub use kind::{Kind, PendingLists};
 pub use lifecycle::{BuiltRequest, Content, ObjectEvent, Outcome};
 pub use mirror::{MirrorSync, MirrorTotals};
-pub use notifications::{Notification, NotificationKind};
 pub use output_event::{EndpointsEvent, OutputEvent, SliceEvent};
 pub use services::{FamilyHealth, ServiceHealth, SyncReport, Totals};
 

@@ -12,6 +12,7 @@ use super::time::earliest;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A kind of object that the controller writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -201,16 +202,6 @@ pub enum Editor {
     Other(Box<str>),
 }
 
-impl Editor {
-    /// Returns the client's name, unless it is endpointd.
-    pub fn other(self) -> Option<Box<str>> {
-        match self {
-            Self::Other(name) => Some(name),
-            Self::Unknown | Self::Endpointd => None,
-        }
-    }
-}
-
 /// How the API server has refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -222,40 +213,81 @@ pub enum Refusal {
     Terminating,
 }
 
-/// A change that another client has made to an object of ours.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Interference {
-    /// It has changed the object, so that it was not as it should be.
-    Changed {
-        /// The client, if `managedFields` say so.
-        editor: Option<Box<str>>,
-    },
-    /// It has deleted the object, or named another owner. The client can be the garbage collector, if the Service was
-    /// deleted and created again at once.
-    Removed,
-    /// It has given the object to another controller, where it stays published as it is.
-    GivenAway {
-        /// The name of the object.
-        name: Box<str>,
-        /// The client, if `managedFields` say so.
-        editor: Option<Box<str>>,
-    },
+/// After this time, the changes of other clients are forgotten.
+const QUIET: Duration = Duration::from_secs(600);
+/// An object is contested from this many changes by others in a row.
+const CONTESTED_FROM: u8 = 3;
+/// Users are told of others after this time again.
+const TOLD_AGAIN: Duration = Duration::from_secs(3600);
+
+/// How often others have changed an object of ours or deleted it, with less than ten quiet minutes in between.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ForeignChanges {
+    count: u8,
+    /// When they last changed it, or it was put right after that.
+    last: Duration,
+    /// True if it has not been put right since.
+    stands: bool,
+    /// When users were last told.
+    told: Option<Duration>,
 }
 
-/// Caps the backoff for [`ObjectState::losses`] at seconds, however often others change the object.
-const MOST_LOSSES: u8 = 7;
-/// After so many losses in a row, which take some minutes, the object is left to others for a while.
-pub const TRUCE_AFTER: u8 = 40;
-/// The number of losses from which an object goes on when that while is over.
-const AFTER_TRUCE: u8 = TRUCE_AFTER - 2;
+impl ForeignChanges {
+    /// Returns those that count now.
+    #[must_use]
+    pub fn at(self, now: Duration) -> Self {
+        let count = if now < self.last + QUIET { self.count } else { 0 };
+        Self { count, ..self }
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self, now: Duration) {
+        *self = self.at(now);
+        (self.count, self.last) = (self.count.saturating_add(1), now);
+        self.stands = true;
+    }
+
+    /// Notes that the object was put right.
+    fn put_right(&mut self, now: Duration) {
+        if std::mem::take(&mut self.stands) {
+            self.last = now;
+        }
+    }
+
+    /// Returns these, or the others if they are more.
+    #[must_use]
+    pub fn most(self, others: Self) -> Self {
+        if others.count > self.count { others } else { self }
+    }
+
+    /// Returns whether there are any.
+    pub fn any(self) -> bool {
+        self.count > 0
+    }
+
+    /// Returns whether they are too many for somebody's mistake.
+    pub fn is_contested(self) -> bool {
+        self.count >= CONTESTED_FROM
+    }
+
+    /// Returns whether users are to be told of them now.
+    pub fn tell(&mut self, now: Duration) -> bool {
+        let tells = self.told.is_none_or(|told| now >= told + TOLD_AGAIN);
+        if tells {
+            self.told = Some(now);
+        }
+        tells
+    }
+}
+
 /// Up to this many failures in a row, a new reason to write causes an immediate retry.
 const IMMEDIATE_RETRIES: u8 = 2;
 
 /// The state of one object relative to the API server.
 ///
-/// All its retries share one clock: the counters that delay the next request ([`Self::failures`], [`Self::losses`]) are
+/// All its retries share one clock: what delays the next request ([`Self::failures`], [`ForeignChanges`]) is
 /// reset only when the server holds what it should, never because the object was read in between, and only
-/// [`Self::retry`] turns them into a delay.
+/// [`Self::retry`] turns it into a delay.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
     /// How the controller treats it.
@@ -282,10 +314,6 @@ pub struct ObjectState {
     pub updated: bool,
     /// The number of failed requests since the server last held the desired content.
     pub failures: u8,
-    /// The number of times in a row that others wrote to the object or deleted it, with no update of ours in between
-    /// that a change of the desired content called for. The garbage collector may learn before we do that the Service
-    /// is gone, and would delete the object as fast as we create it.
-    pub losses: u8,
     /// True if a write failed, or may have failed, since the server's copy was last known: it may not hold what was sent.
     pub unsettled: bool,
     /// True if a write had no answer since the server's copy was last known: another version may be that write.
@@ -319,7 +347,6 @@ impl ObjectState {
             fresh: false,
             updated: false,
             failures: 0,
-            losses: 0,
             unsettled: false,
             unanswered: false,
             refusal: Refusal::None,
@@ -345,12 +372,8 @@ impl ObjectState {
 
     /// Returns how long the next request must wait, given how the previous ones went.
     pub fn retry(&self) -> Retry {
-        // Unmanaged objects are never contested.
-        let contested = self.losses >= TRUCE_AFTER && self.phase != Phase::Unmanaged;
-        if contested && !self.fresh {
-            return Retry::Truce;
-        }
-        let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);
+        // One change by others is put right at once.
+        let changes = self.foreign_changes().count.saturating_sub(1);
         match (self.failures, self.refusal, self.fresh) {
             (1.., Refusal::Rejected | Refusal::Terminating, true) => Retry::Floor,
             (failures @ 1.., Refusal::Rejected, false) => Retry::Slowly { failures },
@@ -361,20 +384,16 @@ impl ObjectState {
             (_, _, true) => Retry::After {
                 failures: IMMEDIATE_RETRIES + 1,
             },
-            (failures, _, false) => match failures.max(lost) {
-                0 => Retry::Now,
-                failures => Retry::After { failures },
-            },
+            (failures, _, false) if changes > failures => Retry::Contested { changes },
+            (0, _, false) => Retry::Now,
+            (failures, _, false) => Retry::After { failures },
         }
     }
 
     /// Records that a request was built from the current desired content and is now in flight.
     pub fn depart(&mut self, flight: RequestKind) {
         self.flight = Some(flight);
-        let fresh = std::mem::replace(&mut self.fresh, false);
-        if self.losses >= TRUCE_AFTER && !fresh {
-            self.losses = AFTER_TRUCE;
-        }
+        self.fresh = false;
         match flight {
             RequestKind::Create | RequestKind::Update => {
                 if let Some(rare) = &mut self.rare {
@@ -396,14 +415,12 @@ impl ObjectState {
     }
 
     /// Records that the write was accepted and left the object at this version.
-    pub fn written(&mut self, flight: RequestKind, remote: Remote) {
-        let carried = self.land();
+    pub fn written(&mut self, flight: RequestKind, remote: Remote, now: Duration) {
+        self.land();
         self.succeed();
-        if flight == RequestKind::Update {
-            self.updated = true;
-            if carried {
-                self.losses = 0;
-            }
+        self.updated |= flight == RequestKind::Update;
+        if let Some(rare) = &mut self.rare {
+            rare.foreign.put_right(now);
         }
         self.needs_refetch = self.seen > remote.version;
         self.seen = self.seen.max(remote.version);
@@ -411,15 +428,12 @@ impl ObjectState {
         self.remote = Some(remote);
     }
 
-    /// Ends what is known of the write in flight. Returns whether it carried a change of the desired content.
-    fn land(&mut self) -> bool {
-        let Some(rare) = &mut self.rare else {
-            return false;
-        };
-        rare.flight_trigger = None;
-        let carried = std::mem::take(&mut rare.carried);
-        self.tidy();
-        carried
+    /// Ends what is known of the write in flight.
+    fn land(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            (rare.flight_trigger, rare.carried) = (None, false);
+            self.tidy();
+        }
     }
 
     /// Records the object as read from the server. Returns whether its version differs from the last known one.
@@ -445,33 +459,14 @@ impl ObjectState {
     }
 
     /// Allows one more immediate try, because a read showed what the server has, or that it has nothing. If that try
-    /// fails as well, the next read waits. `others` means that the object was read only because others had written to
-    /// it. Returns whether it is left to them from now on.
-    pub fn looked(&mut self, others: bool) -> bool {
+    /// fails as well, the next read waits.
+    pub fn looked(&mut self) {
         self.fresh |= !self.needs_refetch;
-        others && self.lose()
     }
 
-    /// Takes back that there is a new reason to try: the next request waits as long as failures and losses say.
+    /// Takes back that there is a new reason to try: the next request waits as long as failures and changes by others say.
     pub fn wait_for_turn(&mut self) {
         self.fresh = false;
-    }
-
-    /// Counts a write to the object, or its deletion, by others. Returns whether it is left to them from now on.
-    pub fn lose(&mut self) -> bool {
-        self.raise_losses(self.losses.saturating_add(1))
-    }
-
-    /// Returns whether others keep changing the object, so that it is left to them, or was until lately.
-    pub fn is_contested(&self) -> bool {
-        self.losses >= AFTER_TRUCE
-    }
-
-    /// Sets [`Self::losses`], unless that is higher already. Returns whether the object is left to others from now on.
-    pub fn raise_losses(&mut self, losses: u8) -> bool {
-        let before = self.losses;
-        self.losses = before.max(losses);
-        before < TRUCE_AFTER && self.losses >= TRUCE_AFTER
     }
 
     /// Makes the content of a request that failed, or may have failed, due again, with its trigger time.

@@ -1,5 +1,5 @@
 //! A queue in which namespaces take turns, so that one with many objects does not hold up the others. The writes of one class
-//! wait in one (`core::publish::queue`), and so do Events (`core::events`).
+//! wait in one (`core::publish::queue`).
 
 mod ring;
 

@@ -27,8 +27,8 @@ pub struct Work {
     /// The number of times that a node was looked up, applied or given up, and that a namespace was chosen to be told of one or
     /// of the zones.
     pub nodes_visited: u64,
-    /// The number of notifications composed for users.
-    pub notifications: u64,
+    /// The number of notices composed for users.
+    pub notices: u64,
     /// Units of laying out and comparing mirrored Endpoints: about the number of addresses, ports and endpoints that were
     /// numbered, sorted, hashed or compared, and of pieces of 256 bytes of their texts.
     pub endpoints_laid_out: u64,
@@ -45,8 +45,8 @@ pub(crate) const EVENT: u64 = 8;
 pub(crate) const EVALUATION: u64 = 16;
 /// Bytes of objects to be written that take as long as another unit of work.
 const BYTES: u64 = 32;
-/// Units of work that it takes to compose a notification, and to tell it: some texts of some dozen bytes each.
-const NOTIFICATION: u64 = 8;
+/// Units of work that it takes to compose a notice, and to tell it: some texts of some dozen bytes each.
+const NOTICE: u64 = 8;
 
 impl Work {
     /// Returns all work as one number, in units of some ten to some hundred nanoseconds.
@@ -61,7 +61,7 @@ impl Work {
             slices_touched,
             evaluations,
             nodes_visited,
-            notifications,
+            notices,
             endpoints_laid_out,
             items_read,
             bytes_built,
@@ -75,7 +75,7 @@ impl Work {
             + slices_touched
             + evaluations
             + nodes_visited
-            + notifications * NOTIFICATION
+            + notices * NOTICE
             + endpoints_laid_out
             + items_read
             + bytes_built / BYTES
@@ -131,7 +131,7 @@ impl Sub for Work {
             slices_touched: self.slices_touched - before.slices_touched,
             evaluations: self.evaluations - before.evaluations,
             nodes_visited: self.nodes_visited - before.nodes_visited,
-            notifications: self.notifications - before.notifications,
+            notices: self.notices - before.notices,
             endpoints_laid_out: self.endpoints_laid_out - before.endpoints_laid_out,
             items_read: self.items_read - before.items_read,
             bytes_built: self.bytes_built - before.bytes_built,

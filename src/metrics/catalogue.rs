@@ -154,8 +154,7 @@ const PUBLISHED: &[Metric] = &[
     counter("endpointd_requests_total", &["verb"], "Requests for slices and Endpoints, and for the Services of leftover Endpoints, by verb: create, update, delete, get."),
     counter("endpointd_request_outcomes_total", &["outcome"], "Outcomes of these requests: ok, conflict, missing, refused, unknown (no answer, or an error of the server)."),
     histogram("endpointd_request_duration_seconds", &SECONDS, &[], "Seconds from sending one of these requests to its answer."),
-    counter("endpointd_contested_objects_total", &["output"], "Times an object was left alone for ten minutes, because another client had changed or deleted it again and again: probably a controller that endpointd replaces is still on."),
-    counter("endpointd_other_controller_writes_total", &["controller"], "Versions of objects that endpointd publishes which another controller has written, by controller: endpointd (one that is no replica of this one), kube-controller-manager, unknown (one that wrote what this one was about to write, where managedFields were cleared). Those of the first minute after a take-over do not count."),
+    counter("endpointd_contested_changes_total", &["output"], "Times another client changed or deleted an object that it had changed or deleted twice before, with less than ten quiet minutes in between: probably a controller that endpointd replaces is still on."),
     gauge("endpointd_custom_selector_services", &["state"], "Services whose selector is the annotation endpointd.io/selector, by state: valid, or invalid (no pods are added; published ones are followed until they are gone)."),
 ];
 
@@ -203,7 +202,7 @@ const DRY_RUN: &[Metric] = &[
 #[rustfmt::skip]
 const EVENTS: &[Metric] = &[
     counter("endpointd_event_requests_total", &["outcome"], "Requests for Kubernetes Events, by outcome: ok, refused, unknown."),
-    counter("endpointd_events_dropped_total", &[], "Kubernetes Events that were dropped. They are written only if they happen again."),
+    counter("endpointd_events_dropped_total", &[], "Notices for users that were dropped, with their log line and Kubernetes Event: they exceeded the share of their namespace, or too many waited, or the API server did not take the Event."),
 ];
 
 #[rustfmt::skip]

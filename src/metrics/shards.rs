@@ -3,7 +3,6 @@
 use crate::core::hints::HintMode;
 use crate::core::namespace::{MirrorSync, MirrorTotals, NamespaceState, Sizes, SyncReport, Totals};
 use crate::core::object::Output;
-use crate::core::rival::Rival;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +25,7 @@ pub(crate) struct ShardMetrics {
     changed: [Histogram; 4],
     mirrors: MirrorMetrics,
     /// By output, in the order of [`Output::ALL`].
-    contested: [Counter; 3],
-    /// In the order of [`Rival::ALL`].
-    rivals: [Counter; Rival::ALL.len()],
+    contested: [Counter; Output::ALL.len()],
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,
@@ -96,10 +93,7 @@ impl ShardMetrics {
             changed: labels.map(changed),
             mirrors: MirrorMetrics::new(),
             contested: Output::ALL
-                .map(|output| counter!("endpointd_contested_objects_total", "output" => output.as_str())),
-            rivals: Rival::ALL.map(
-                |rival| counter!("endpointd_other_controller_writes_total", "controller" => rival.as_str()),
-            ),
+                .map(|output| counter!("endpointd_contested_changes_total", "output" => output.as_str())),
             annotated: gauge!("endpointd_custom_selector_services", "state" => "valid"),
             frozen: gauge!("endpointd_custom_selector_services", "state" => "invalid"),
         }
@@ -146,16 +140,6 @@ impl ShardPart {
         }
     }
 
-    /// Counts an object that is left to other clients, which keep changing it.
-    pub(crate) fn contested(&self, output: Output) {
-        self.metrics.contested[output as usize].increment(1);
-    }
-
-    /// Counts a write of another controller to what this one publishes.
-    pub(crate) fn rival_wrote(&self, rival: Rival) {
-        self.metrics.rivals[rival as usize].increment(1);
-    }
-
     /// Updates the part after the shard has handled a message, which took so long.
     pub(crate) fn update(&mut self, core: &mut NamespaceState, took: Duration) {
         for sync in core.take_syncs() {
@@ -163,6 +147,9 @@ impl ShardPart {
         }
         for sync in core.take_mirror_syncs() {
             self.metrics.mirrors.sync(sync, took);
+        }
+        for (counter, changes) in self.metrics.contested.iter().zip(core.take_contested()) {
+            counter.increment(changes);
         }
         self.set(core.sizes(), core.totals(), core.mirror_totals());
     }

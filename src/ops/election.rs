@@ -3,8 +3,8 @@
 
 use super::admin::Renewal;
 use super::progress::Progress;
-use crate::actors::events::WallClock;
-use crate::actors::messages::{EventHandle, WriterHandle};
+use crate::actors::events::{EventHandle, WallClock};
+use crate::actors::messages::WriterHandle;
 use crate::actors::router::Router;
 use crate::cluster::election::{ElectionEvent, LeaseClient, Location, follow};
 use crate::cluster::fence::{Clock, Fence};

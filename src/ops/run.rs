@@ -25,6 +25,7 @@ use super::admin::{HealthHandle, Parts};
 use super::election::LeadershipListeners;
 use super::flags::{RunArgs, USAGE};
 use super::logging::{one_line, start_logging};
+use crate::actors::events::{EventWriter, WallClock};
 use crate::actors::messages::WriterMsg;
 use crate::actors::writer::Pacing;
 use crate::cluster::connect::Clients;
@@ -32,7 +33,7 @@ use crate::cluster::events::EventClient;
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::outage::OutageLog;
 use crate::core::namespace::Settings;
-use crate::tenant_log;
+use crate::tenant_log::TenantLog;
 use ractor::{ActorRef, RpcReplyPort};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -106,13 +107,11 @@ pub(crate) async fn start(args: RunArgs, open_files: Option<u64>) -> ExitCode {
     let health = HealthHandle::default();
     // The admin server runs until the process ends, so that probes and metrics also cover the shutdown.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(health.clone())));
-    tokio::spawn(tenant_log::keep());
     let controller = run_observed(clients, options, mode, &health, first_signal);
     let result = tokio::select! {
         result = controller => result,
         () = second_signal => return ExitCode::FAILURE,
     };
-    tenant_log::finish();
     match result {
         Ok(()) => {
             tracing::info!("stopped");
@@ -192,19 +191,18 @@ pub async fn run_observed(
     let (fence, leadership) = mode.at_first();
     let (announce, leadership) = watch::channel(leadership);
     let (fatal, mut failed) = watch::channel(None);
-    let objects = ObjectClient::new(clients.objects, options.deadline).behind(fence.clone());
+    let log = TenantLog::default();
+    let objects = ObjectClient::new(clients.objects, options.deadline, log.clone());
+    let objects = objects.behind(fence.clone());
     let events = EventClient::new(clients.events).behind(fence.clone());
+    let (events, event_writer) = EventWriter::new(events, log.clone(), WallClock::default());
     let tracker = match &mode {
         RunMode::DryRun(tracker) => Some(tracker.clone()),
         RunMode::Alone | RunMode::Candidate(..) => None,
     };
-    let actors = Actors::start(objects, events, options, tracker, fatal.clone()).await?;
-    let Actors {
-        handle,
-        events,
-        router,
-        ..
-    } = &actors;
+    let actors = Actors::start(objects, events.clone(), options, tracker, fatal.clone()).await?;
+    let Actors { handle, router, .. } = &actors;
+    let writing_events = guarded("the writer of Events", event_writer.run(), &fatal);
 
     let seed = options.settings.seed;
     let role = leadership.borrow().role;
@@ -216,7 +214,6 @@ pub async fn run_observed(
     health.set(Parts {
         root: actors.root.clone(),
         writer: handle.clone(),
-        events: events.clone(),
         router: router.clone(),
         leadership: leadership.clone(),
         renewal: renewal.clone(),
@@ -234,7 +231,7 @@ pub async fn run_observed(
                 fence,
                 router: router.clone(),
                 writer: handle.clone(),
-                events: events.clone(),
+                events,
                 leadership: announce,
                 renewal: renewal.expect("a candidate has one"),
                 progress: progress.expect("a candidate has one"),
@@ -253,12 +250,14 @@ pub async fn run_observed(
         router: router.clone(),
         leadership,
         outages,
+        log: log.clone(),
         seed,
         fatal,
     };
     let watches = starter.follow(options.settings.outputs);
     let result = ended(shutdown, &mut failed).await;
-    for task in watches.iter().chain(&tracking).chain([&reporting]) {
+    let tasks = [&reporting, &writing_events];
+    for task in watches.iter().chain(&tracking).chain(tasks) {
         task.abort();
     }
     let drained = drain(&actors.writer, options.drain).await;
@@ -266,6 +265,7 @@ pub async fn run_observed(
         elected.end(drained).await;
     }
     actors.stop().await;
+    log.finish();
     result
 }
 

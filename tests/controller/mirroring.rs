@@ -353,7 +353,7 @@ async fn two_that_mirror_on_one_cluster_end_in_quiet() {
 
 /// As the controller of kube-controller-manager would where the two disagree.
 #[tokio::test(start_paused = true)]
-async fn slices_that_somebody_deletes_again_and_again_are_left_to_them() {
+async fn slices_that_somebody_deletes_again_and_again_come_back_ever_later() {
     for edits in [false, true] {
         let mut world = mirroring(MIRRORING).await;
         let end = Instant::now() + 3600 * SECOND;
@@ -373,7 +373,7 @@ async fn slices_that_somebody_deletes_again_and_again_are_left_to_them() {
             }
             sleep(SECOND / 2).await;
         }
-        assert!((40..80).contains(&theirs), "{theirs} in an hour, edits: {edits}");
+        assert!((15..40).contains(&theirs), "{theirs} in an hour, edits: {edits}");
         // A change of the Endpoints is written all the same, and at once.
         world
             .patch("Endpoints", "s", json!({"subsets": subsets(&["10.9.0.2"])}))
@@ -384,9 +384,9 @@ async fn slices_that_somebody_deletes_again_and_again_are_left_to_them() {
     }
 }
 
-/// Slices that another client makes again and again beside ours are deleted, and then left to it.
+/// Slices that another client makes again and again beside ours are deleted ever later.
 #[tokio::test(start_paused = true)]
-async fn slices_that_somebody_makes_again_and_again_are_left_to_them() {
+async fn slices_that_somebody_makes_again_and_again_are_deleted_ever_later() {
     let world = mirroring(MIRRORING).await;
     let copy = mirrored(&world.api).await.remove(0);
     let end = Instant::now() + 3600 * SECOND;
@@ -405,5 +405,5 @@ async fn slices_that_somebody_makes_again_and_again_are_left_to_them() {
         }
         sleep(SECOND / 2).await;
     }
-    assert!((40..80).contains(&made), "{made} in an hour");
+    assert!((15..40).contains(&made), "{made} in an hour");
 }

@@ -7,7 +7,7 @@ use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, ta
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
-use endpointd::core::namespace::{Kind, Notification, OutputEvent, PendingLists, WorkItem};
+use endpointd::core::namespace::{Kind, OutputEvent, PendingLists, WorkItem};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use proptest::collection::vec;
@@ -428,12 +428,11 @@ fn a_slice_given_to_another_manager_is_left_to_it_and_replaced() {
     assert_eq!(model.store.len(), 2, "another slice has its endpoints");
     assert_eq!(model.store[&slice.meta.name].endpoints, slice.endpoints);
     assert_eq!(model.published(), model.expected());
-    let events: Vec<_> = model.state.take_notifications().into_iter().collect();
-    let told = |notification: &Notification| match notification {
-        Notification::Event(notice) => notice.message.contains("was given to another controller"),
-        _ => false,
-    };
-    assert!(events.iter().any(told), "{events:?}");
+    let told = model.state.take_notices();
+    let given = told
+        .iter()
+        .filter(|notice| notice.message.contains("was given to another controller"));
+    assert_eq!(given.count(), 1, "{told:?}");
 }
 
 #[test]

@@ -300,7 +300,7 @@ fn a_quarrel_with_another_controller_is_slow() {
         );
     }
     // Our write succeeds when the other writer gives up.
-    run.run(MINUTE / 4, &mut server);
+    run.run(MINUTE, &mut server);
     assert_eq!(run.model.published(), run.model.expected());
     assert_eq!(run.model.published_endpoints(), run.model.expected_endpoints());
     // And what is news is written at once again.
@@ -308,6 +308,31 @@ fn a_quarrel_with_another_controller_is_slow() {
     flip(&mut run.model, false);
     run.run(Duration::from_millis(5), &mut server);
     assert_eq!(run.take_sent(), [1, 1]);
+}
+
+/// Each change by others doubles the wait before the next is put right, up to ten minutes; ten quiet minutes end that.
+#[test]
+fn changes_by_others_are_put_right_ever_later_and_then_forgotten() {
+    let mut run = published();
+    for number in 0..7200 {
+        edit(&mut run.model, number);
+        run.run(MINUTE / 60, &mut server);
+    }
+    // The wait grows to ten minutes within the first of the two hours, and each ends with a look and a write.
+    for (sent, output) in run.take_sent().into_iter().zip(["slices", "Endpoints"]) {
+        assert!(
+            (30..=90).contains(&sent),
+            "{sent} requests of {output} in two hours"
+        );
+    }
+    run.run(10 * MINUTE, &mut server);
+    assert_eq!(run.model.published(), run.model.expected());
+    assert_eq!(run.model.published_endpoints(), run.model.expected_endpoints());
+    run.run(10 * MINUTE, &mut server);
+    run.take_sent();
+    edit(&mut run.model, 0);
+    run.run(Duration::from_millis(5), &mut server);
+    assert_eq!(run.take_sent(), [2, 2]);
 }
 
 /// As above, of other clients that write between any of our looks and the write that follows, so that all writes fail.

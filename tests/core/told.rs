@@ -1,13 +1,14 @@
 //! Messages to users: about objects that others have changed, once they are put right, and about nodes that do not
 //! exist.
 
-use crate::model::{EndpointsTamper, Fate, Model, PodSpec, ServiceSpec};
+use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec};
 use crate::ops::{self, Tamper};
-use endpointd::core::body::Request;
 use endpointd::core::events::Notice;
-use endpointd::core::namespace::Notification;
-use endpointd::core::object::{Interference, Output};
+use endpointd::core::object::Output;
 use endpointd::core::work::TurnBudget;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Two pods and a Service, published in a slice and an Endpoints object.
 fn published() -> Model {
@@ -22,216 +23,123 @@ fn published() -> Model {
     model.service(ServiceSpec::plain().facts());
     model.converge();
     assert_eq!((model.store.len(), model.endpoints.len()), (1, 1));
-    assert_eq!(model.state.take_notifications(), []);
+    assert_eq!(model.state.take_notices(), []);
     model
 }
 
-/// Lets the state put everything right, and returns what it says was done to objects.
-fn corrected(model: &mut Model) -> Vec<(Output, Interference)> {
+/// Has a change of another client put right, and returns what users are told.
+fn put_right(model: &mut Model) -> Vec<Notice> {
     model.converge();
     assert_eq!(model.published(), model.expected());
-    // A deletion is told once it is certain that the Service has not gone with the object.
-    while let Some(due) = model.state.next_look() {
-        assert!(model.state.look_at_one(due));
-    }
-    let told = model.state.take_notifications().into_iter();
-    told.map(|told| match told {
-        Notification::Corrected {
-            object,
-            service,
-            interference,
-        } => {
-            assert_eq!(&*service, "svc-0");
-            (object.output, interference)
-        }
-        other => panic!("{other:?}"),
-    })
-    .collect()
+    assert_eq!(model.published_endpoints(), model.expected_endpoints());
+    model.state.take_notices()
 }
 
+/// One who edits an object once or twice, by hand, is no second writer. One who goes on is told of once an hour, and counted.
 #[test]
-fn a_slice_that_was_put_right_is_reported_once() {
-    let changed = || Interference::Changed { editor: None };
-    for (tamper, interference) in [
-        (Tamper::Delete, Interference::Removed),
-        (Tamper::Disown, Interference::Removed),
-        (Tamper::DropEndpoint, changed()),
-        (Tamper::DoubleEndpoint, changed()),
-        (Tamper::WrongAddress, changed()),
-        (Tamper::ExtraLabel, changed()),
-        (Tamper::OtherPorts, changed()),
-    ] {
-        let mut model = published();
+fn changes_by_others_are_told_from_the_third_on_and_once_an_hour() {
+    let slice = |model: &mut Model, tamper| {
         let name = model.store.keys().next().unwrap().clone();
-        ops::tamper_with(&mut model, &name, tamper);
-        assert_eq!(
-            corrected(&mut model),
-            [(Output::Slice, interference)],
-            "{tamper:?}"
-        );
-        // Later changes have nothing to do with it.
-        model.pod_gone("pod-1");
-        assert_eq!(corrected(&mut model), [], "{tamper:?}");
-    }
-}
-
-/// An API server deletes Endpoints with their Service, and the watch of Endpoints may show that first: it was logged as
-/// a deletion by another client for each Service that came back under its name.
-#[test]
-fn an_object_that_went_with_its_service_is_not_reported_when_that_comes_back() {
-    for comes_back in [true, false] {
-        let mut model = published();
-        let name = model.store.keys().next().unwrap().clone();
-        ops::tamper_with(&mut model, &name, Tamper::Delete);
-        model.converge();
-        model.service_gone("svc-0");
-        if comes_back {
-            let again = ServiceSpec {
-                generation: 1,
-                ..ServiceSpec::plain()
-            };
-            model.service(again.facts());
-        }
-        model.converge();
-        while let Some(due) = model.state.next_look() {
-            assert!(model.state.look_at_one(due));
-        }
-        assert_eq!(model.state.take_notifications(), [], "{comes_back}");
-    }
-}
-
-#[test]
-fn an_edit_of_a_slice_that_is_no_longer_managed_is_not_reported_later() {
-    let mut model = published();
-    let name = model.store.keys().next().unwrap().clone();
-    ops::tamper_with(&mut model, &name, Tamper::WrongAddress);
-    read_all(&mut model);
-    let unmanaged = ServiceSpec {
-        external: true,
-        ..ServiceSpec::plain()
+        ops::tamper_with(model, &name, tamper);
     };
-    model.service(unmanaged.facts());
-    assert_eq!(corrected(&mut model), []);
-    model.pod_gone("pod-1");
-    model.service(ServiceSpec::plain().facts());
-    model.converge();
-    assert_eq!(model.state.take_notifications(), []);
-}
-
-#[test]
-fn endpoints_that_were_put_right_are_reported_once() {
-    let changed = || Interference::Changed { editor: None };
-    for (tamper, interference) in [
-        (EndpointsTamper::Delete, Some(Interference::Removed)),
-        (EndpointsTamper::DropSubset, Some(changed())),
-        (EndpointsTamper::WrongAddress, Some(changed())),
-        (EndpointsTamper::NotReady, Some(changed())),
-        (EndpointsTamper::ExtraLabel, Some(changed())),
-        (EndpointsTamper::OverCapacity, Some(changed())),
-        (EndpointsTamper::ForeignAnnotation, None),
-        (EndpointsTamper::Reorder, None),
-    ] {
+    let cases: [(Output, &dyn Fn(&mut Model)); 5] = [
+        (Output::Slice, &|model| slice(model, Tamper::Delete)),
+        (Output::Slice, &|model| slice(model, Tamper::WrongAddress)),
+        (Output::Slice, &|model| slice(model, Tamper::ExtraLabel)),
+        (Output::Endpoints, &|model| {
+            model.tamper_with_endpoints(&"svc-0".into(), EndpointsTamper::Delete)
+        }),
+        (Output::Endpoints, &|model| {
+            model.tamper_with_endpoints(&"svc-0".into(), EndpointsTamper::WrongAddress)
+        }),
+    ];
+    for (output, change) in cases {
         let mut model = published();
-        let name = model.endpoints.keys().next().unwrap().clone();
-        model.tamper_with_endpoints(&name, tamper);
-        let told: Vec<_> = interference
-            .map(|done| (Output::Endpoints, done))
-            .into_iter()
-            .collect();
-        assert_eq!(corrected(&mut model), told, "{tamper:?}");
-        assert_eq!(model.published_endpoints(), model.expected_endpoints());
-        model.pod_gone("pod-1");
-        assert_eq!(corrected(&mut model), [], "{tamper:?}");
+        for number in 1..=60 {
+            model.state.advance(MINUTE * number);
+            change(&mut model);
+            let told = put_right(&mut model);
+            let reasons: Vec<_> = told.iter().map(|notice| notice.reason).collect();
+            let expected: &[&str] = if number == 3 {
+                &["AnotherControllerWrites"]
+            } else {
+                &[]
+            };
+            assert_eq!(reasons, expected, "{output} {number}");
+        }
+        let mut counted = [0; 3];
+        counted[output as usize] = 58;
+        assert_eq!(model.state.take_contested(), counted);
+        for number in 61..=65 {
+            model.state.advance(MINUTE * number);
+            change(&mut model);
+            assert_eq!(
+                put_right(&mut model).len(),
+                usize::from(number == 63),
+                "{output} {number}"
+            );
+        }
     }
 }
 
-/// Shows the state what the watch has, and lets it read what has changed.
-fn read_all(model: &mut Model) {
-    while !model.watch.is_empty() {
-        model.watch_one();
-    }
-    model.plan();
-    while !model.pending.is_empty() {
-        assert_eq!(model.grant(0), Some(Request::Fetch));
-    }
-    for name in model.in_flight.keys().cloned().collect::<Vec<_>>() {
-        model.answer(&name, Fate::Carried);
-    }
-}
-
+/// Edits with ten quiet minutes in between are no quarrel.
 #[test]
-fn an_edit_that_is_taken_back_before_the_write_is_not_reported() {
-    let mut model = published();
-    let (name, before) = model.store.first_key_value().unwrap();
-    let (name, before) = (name.clone(), before.clone());
-    let endpoints = model.endpoints.first_key_value().unwrap();
-    let (object, as_it_was) = (endpoints.0.clone(), endpoints.1.clone());
-    ops::tamper_with(&mut model, &name, Tamper::WrongAddress);
-    model.tamper_with_endpoints(&object, EndpointsTamper::WrongAddress);
-    read_all(&mut model);
-    model.put_slice(before);
-    model.put_endpoints(as_it_was);
-    read_all(&mut model);
-    assert_eq!(corrected(&mut model), []);
-    model.pod_gone("pod-1");
-    assert_eq!(corrected(&mut model), []);
-}
-
-#[test]
-fn an_edit_that_becomes_right_before_the_write_is_not_reported() {
+fn changes_by_others_are_forgotten_after_ten_quiet_minutes() {
     let mut model = published();
     let name = model.store.keys().next().unwrap().clone();
-    ops::tamper_with(&mut model, &name, Tamper::DropEndpoint);
-    let left = model.store[&name].endpoints[0].pod.clone().unwrap();
-    read_all(&mut model);
-    // The pod whose endpoint was taken out goes, and then the write's turn comes.
-    let gone = ["pod-0", "pod-1"].into_iter().find(|pod| **pod != *left);
-    model.pod_gone(gone.unwrap());
-    assert_eq!(corrected(&mut model), []);
-    model.pod_gone(&left);
-    assert_eq!(corrected(&mut model), []);
+    for number in 1..=20 {
+        model.state.advance(10 * MINUTE * number);
+        ops::tamper_with(&mut model, &name, Tamper::WrongAddress);
+        assert_eq!(put_right(&mut model), []);
+        // Writes of our own are no reason to remember them.
+        model.state.advance(10 * MINUTE * number + 5 * MINUTE);
+        let mut pod = PodSpec::plain();
+        pod.ready = number % 2 == 0;
+        model.pod(pod.facts());
+        assert_eq!(put_right(&mut model), []);
+    }
+    assert_eq!(model.state.take_contested(), [0; 3]);
 }
 
+/// What the API server and the garbage collector delete with a Service is nobody's interference.
 #[test]
 fn objects_that_go_with_their_service_are_no_ones_interference() {
     let mut model = published();
-    // The garbage collector may be seen first.
-    let name = model.store.keys().next().unwrap().clone();
-    model.delete_slice(&name);
-    model.delete_endpoints(&"svc-0".into());
-    while !model.watch.is_empty() {
-        model.watch_one();
-    }
-    model.service_gone("svc-0");
-    assert_eq!(corrected(&mut model), []);
-    // And a Service of the same name begins anew.
-    model.service(
-        ServiceSpec {
-            generation: 1,
-            ..ServiceSpec::plain()
+    for generation in 1..=10 {
+        // The watches of the objects may show it first.
+        let name = model.store.keys().next().unwrap().clone();
+        model.delete_slice(&name);
+        model.delete_endpoints(&"svc-0".into());
+        while !model.watch.is_empty() {
+            model.watch_one();
         }
-        .facts(),
-    );
-    assert_eq!(corrected(&mut model), []);
+        model.service_gone("svc-0");
+        let again = ServiceSpec {
+            generation,
+            ..ServiceSpec::plain()
+        };
+        model.service(again.facts());
+        assert_eq!(put_right(&mut model), []);
+    }
+    assert_eq!(model.state.take_contested(), [0; 3]);
 }
 
-/// The Events and log lines about nodes since the last call.
-fn told_of_nodes(model: &mut Model) -> (Vec<String>, Vec<String>) {
-    let (mut events, mut lines) = (Vec::new(), Vec::new());
-    for told in model.state.take_notifications() {
-        match told {
-            Notification::Event(Notice {
-                involved,
-                reason,
-                message,
-                warning: true,
-                ..
-            }) => events.push(format!("{} {reason}: {message}", involved.name)),
-            Notification::UnknownNode { node, pod } => lines.push(format!("{node} {pod}")),
-            other => panic!("{other:?}"),
-        }
-    }
-    (events, lines)
+/// The notices about nodes since the last call.
+fn told_of_nodes(model: &mut Model) -> Vec<String> {
+    let told = model.state.take_notices().into_iter();
+    told.map(
+        |Notice {
+             involved,
+             reason,
+             message,
+             warning,
+             ..
+         }| {
+            assert!(warning);
+            format!("{} {reason}: {message}", involved.name)
+        },
+    )
+    .collect()
 }
 
 /// The looks after which a node is reported.
@@ -266,20 +174,12 @@ fn a_node_that_is_missing_at_eight_looks_is_reported_once_until_it_has_been_ther
         leave_out(&mut model, round + 1);
         assert!(model.state.has_unknown_nodes());
         look(&mut model, LOOKS - 1);
-        assert_eq!(
-            told_of_nodes(&mut model),
-            (vec![], vec![]),
-            "round {round}: too early"
-        );
+        assert_eq!(told_of_nodes(&mut model), [""; 0], "round {round}: too early");
         look(&mut model, 1);
         let event = "svc-0 FailedToUpdateEndpointSlices: Pods on node node-0, which does not exist, are left out: pod-0, pod-1";
-        assert_eq!(
-            told_of_nodes(&mut model),
-            (vec![event.to_owned()], vec!["node-0 pod-0".to_owned()]),
-            "round {round}"
-        );
+        assert_eq!(told_of_nodes(&mut model), [event], "round {round}");
         look(&mut model, LOOKS);
-        assert_eq!(told_of_nodes(&mut model), (vec![], vec![]), "said already");
+        assert_eq!(told_of_nodes(&mut model), [""; 0], "said already");
         assert!(!model.state.has_unknown_nodes());
         model.node(0, Some(0));
         model.converge();
@@ -293,7 +193,7 @@ fn a_node_that_goes_while_its_pods_are_published_is_not_reported() {
     model.node_gone(0);
     model.converge();
     look(&mut model, LOOKS);
-    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+    assert_eq!(told_of_nodes(&mut model), [""; 0]);
     assert_eq!(model.writes, writes, "and nothing is written");
 }
 
@@ -313,7 +213,7 @@ fn a_node_that_comes_late_or_whose_pods_go_is_not_reported() {
     assert!(!model.state.has_unknown_nodes());
     look(&mut model, LOOKS);
     model.converge();
-    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+    assert_eq!(told_of_nodes(&mut model), [""; 0]);
 }
 
 #[test]
@@ -327,7 +227,7 @@ fn nodes_matter_to_services_that_leave_their_pods_out() {
     model.node_gone(0);
     look(&mut model, LOOKS + 1);
     model.converge();
-    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+    assert_eq!(told_of_nodes(&mut model), [""; 0]);
 }
 
 #[test]
@@ -341,12 +241,12 @@ fn a_service_that_comes_after_its_pods_were_looked_at_is_told_of_their_node() {
     model.pod(pod.facts());
     model.converge();
     look(&mut model, 3 * LOOKS);
-    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+    assert_eq!(told_of_nodes(&mut model), [""; 0]);
     model.service(ServiceSpec::plain().facts());
     model.converge();
     look(&mut model, LOOKS);
-    let (events, lines) = told_of_nodes(&mut model);
-    assert_eq!((events.len(), lines.len()), (1, 1), "{events:?}");
+    let events = told_of_nodes(&mut model);
+    assert_eq!(events.len(), 1, "{events:?}");
 }
 
 #[test]
@@ -369,7 +269,7 @@ fn an_owner_of_many_services_and_pods_causes_few_events_for_a_node() {
     }
     model.converge();
     look(&mut model, LOOKS);
-    let (events, lines) = told_of_nodes(&mut model);
-    assert_eq!((events.len(), lines.len()), (20, 1), "{events:?}");
+    let events = told_of_nodes(&mut model);
+    assert_eq!(events.len(), 20, "{events:?}");
     assert!(events[0].ends_with(" and others"), "{events:?}");
 }

@@ -477,8 +477,8 @@ impl Process {
         }
         let planned = state.plan().into_iter();
         said.extend(planned.map(|item| (item.object.clone(), Report::Wanted(item))));
-        // They are dropped here, since they are no part of what decides.
-        drop((state.take_notifications(), state.take_syncs(), state.take_work()));
+        let decides_nothing = (state.take_notices(), state.take_contested());
+        drop((decides_nothing, state.take_syncs(), state.take_work()));
         let namespace = Hashed::new(NAMESPACE.into());
         for (object, report) in said {
             self.reports

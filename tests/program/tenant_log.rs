@@ -19,6 +19,15 @@ async fn namespace(api: &Api, name: &str) {
     api.create(&namespace, "").await.unwrap();
 }
 
+/// How many lines and Events about the loud namespace the log says to have left out.
+fn left_out(log: &str) -> usize {
+    let left_out = log.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("namespace=loud left_out=")?;
+        rest.split_whitespace().next()?.parse::<usize>().ok()
+    });
+    left_out.sum()
+}
+
 /// A namespace of 200 Services, and one that is empty yet.
 async fn loud_and_quiet() -> (Handle, Api) {
     let (handle, api) = cluster::serve(Config::default().request_log(100_000)).await;
@@ -57,17 +66,13 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
     };
     assert!((1..=20).contains(&refused("namespace=loud ")), "{log}");
     assert!(refused("namespace=quiet ") >= 1, "{log}");
-    // The log says at the end at the latest how many lines were left out, and together they are all.
-    let left_out = log.lines().filter_map(|line| {
-        let (_, rest) = line.split_once("namespace=loud lines=")?;
-        rest.split_whitespace().next()?.parse::<usize>().ok()
-    });
-    let logged = refused("namespace=loud ") + left_out.sum::<usize>();
+    // The log says at the end at the latest how many lines were left out, Events among them.
+    let logged = refused("namespace=loud ") + left_out(&log);
     let asked = handle.server().requests().into_iter().filter(|request| {
         let write = request.method != "GET" && request.path.contains("endpoint");
         write && request.path.contains("/namespaces/loud/")
     });
-    assert_eq!(logged, asked.count(), "{log}");
+    assert!(logged >= asked.count(), "{log}");
 }
 
 #[tokio::test]
@@ -119,7 +124,7 @@ async fn an_annotation_is_logged_by_its_beginning_and_cannot_forge_a_line() {
     assert_eq!(about.len(), 1, "{}", &log[..log.len().min(10_000)]);
     assert!(about[0].len() < 500, "{} bytes", about[0].len());
     assert!(
-        about[0].contains(r"value=no\n2026-01-01") && about[0].contains("... (261"),
+        about[0].contains(r"not a boolean: no\n2026-01-01") && about[0].contains("... (261"),
         "{}",
         about[0]
     );
@@ -179,13 +184,9 @@ async fn annotations_are_logged_and_cannot_flood_or_forge() {
     assert!((1..=30).contains(&about(&["INFO", "namespace=loud "])), "{log}");
     for reason in ["OptedOut", "UnknownAnnotation"] {
         let reason = format!("reason=\"{reason}\"");
-        assert_eq!(about(&["INFO", "namespace=quiet ", &reason]), 1, "{log}");
+        assert_eq!(about(&["namespace=quiet ", &reason]), 1, "{log}");
     }
     assert!(!log.lines().any(|line| line.starts_with("ERROR forged")), "{log}");
-    let left_out = log.lines().filter_map(|line| {
-        let (_, rest) = line.split_once("namespace=loud lines=")?;
-        rest.split_whitespace().next()?.parse::<usize>().ok()
-    });
-    let left_out: usize = left_out.sum();
+    let left_out = left_out(&log);
     assert!(left_out >= 70, "{left_out} lines were left out\n{log}");
 }

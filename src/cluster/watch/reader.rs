@@ -8,10 +8,9 @@ use crate::cluster::http::{self, Form};
 use crate::cluster::outage::OutageLog;
 use crate::cluster::pages;
 use crate::metrics::WatchMetrics;
-use crate::tenant_log;
+use crate::tenant_log::TenantLog;
 use kube::Client;
 use kube::client::Body;
-use metrics::Counter;
 use std::sync::Arc;
 
 /// Sends requests, and hands on their results. Clones share everything.
@@ -22,6 +21,7 @@ pub(super) struct Reader {
     pub(super) handler: Arc<dyn WatchHandler>,
     pub(super) metrics: WatchMetrics,
     pub(super) outages: OutageLog,
+    pub(super) log: TenantLog,
 }
 
 impl Reader {
@@ -49,16 +49,12 @@ impl Reader {
 
     /// Counts and logs objects that cannot be decoded; they are left out.
     pub(super) fn complain(&self, errors: &[Undecodable]) {
-        complain(self.source.kind.as_str(), &self.metrics.undecodable, errors);
-    }
-}
-
-/// Counts and logs objects of a resource that cannot be decoded.
-pub(super) fn complain(resource: &'static str, undecodable: &Counter, errors: &[Undecodable]) {
-    for error in errors {
-        undecodable.increment(1);
-        if tenant_log::admits(&error.namespace) {
-            tracing::error!(resource, %error, "an object could not be decoded; it is left out");
+        let resource = self.source.kind.as_str();
+        for error in errors {
+            self.metrics.undecodable.increment(1);
+            if self.log.admits(&error.namespace) {
+                tracing::error!(resource, %error, "an object could not be decoded; it is left out");
+            }
         }
     }
 }

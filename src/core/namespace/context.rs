@@ -1,20 +1,19 @@
 //! The context that every owner of a namespace's state may use: names, settings, the clock, and the queue of
-//! notifications. It knows no pods, Services or published objects.
+//! notices. It knows no pods, Services or published objects.
 
-use super::corrections::Corrections;
+use super::Settings;
 use super::kind::PendingLists;
-use super::notifications::Notifications;
-use super::rivals::Rivals;
-use super::{Settings, WorkItem};
+use super::notices::Notices;
+use crate::core::events::Notice;
 use crate::core::facts::ServiceFacts;
-use crate::core::object::Interference;
+use crate::core::object::Output;
 use crate::core::work::Work;
 use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The names, the clock and the notifications of one namespace.
+/// The names, the clock and the notices of one namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) namespace: Arc<str>,
@@ -28,10 +27,10 @@ pub(super) struct Context {
     pub(super) starting: bool,
     /// The time, as of the last call of [`Self::advance`].
     pub(super) now: Duration,
-    pub(super) notifications: Notifications,
+    pub(super) notices: Notices,
     pub(super) work: Work,
-    pub(super) rivals: Rivals,
-    pub(super) corrections: Corrections,
+    /// How often others have changed an object that they had changed twice before, by output.
+    pub(super) contested: [u64; Output::ALL.len()],
 }
 
 impl Context {
@@ -46,10 +45,9 @@ impl Context {
             pending_lists,
             starting: pending_lists.any(),
             now: Duration::ZERO,
-            notifications: Notifications::default(),
+            notices: Notices::default(),
             work: Work::default(),
-            rivals: Rivals::default(),
-            corrections: Corrections::default(),
+            contested: [0; Output::ALL.len()],
         }
     }
 
@@ -58,21 +56,16 @@ impl Context {
         self.now = self.now.max(now);
     }
 
-    /// Notes that an object is as it should be again, of which users are told.
-    pub(super) fn notify_corrected(&mut self, item: WorkItem, interference: Interference) {
-        self.notifications
-            .extend(self.corrections.add(item, interference));
+    /// Gives users a notice.
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.work.notices += 1;
+        self.notices.push(notice);
     }
 
     /// Counts what it takes to take in an object that was read. Returns the units.
     pub(super) fn count_read(&mut self, units: u64) -> u64 {
         self.work.items_read += units;
         units
-    }
-
-    /// Counts the notifications that were composed since the last call.
-    pub(super) fn count_notifications(&mut self) {
-        self.work.notifications += self.notifications.take_uncharged();
     }
 
     /// Returns whether slices are published for a Service by this process.

@@ -83,18 +83,14 @@ impl NamespaceState {
         }
     }
 
-    /// Tells mirrors what is new of Endpoints, and notes the objects that are there again.
+    /// Tells mirrors what is new of Endpoints.
     fn pass_on(&mut self) {
         // This is asked several times for each message, most of which leave nothing behind.
-        if !self.endpoints.has_news() && !self.ctx.corrections.has_new() {
+        if !self.endpoints.has_news() {
             return;
         }
         for news in self.endpoints.take_news() {
             self.mirroring().hear(news);
-        }
-        for recreated in self.ctx.corrections.take_new() {
-            let uid = self.services.uid_of(recreated.service()).cloned();
-            self.ctx.corrections.wait(recreated, uid, self.ctx.now);
         }
     }
 
@@ -172,18 +168,14 @@ impl NamespaceState {
 
     /// Returns when to call [`Self::look_at_one`] next.
     pub fn next_look(&self) -> Option<Duration> {
-        let looks = [
-            self.next_look_at_handover(),
-            self.next_look_at_deferral(),
-            self.ctx.corrections.next_look(),
-        ];
+        let looks = [self.next_look_at_handover(), self.next_look_at_deferral()];
         looks.into_iter().flatten().min()
     }
 
     /// Looks at the objects of one Service whose time has come. Returns false if there is none.
     pub fn look_at_one(&mut self, now: Duration) -> bool {
         self.advance(now);
-        self.look_at_handover(now) || self.look_at_deferral(now) || self.look_at_correction(now)
+        self.look_at_handover(now) || self.look_at_deferral(now)
     }
 
     /// Returns when to call [`Self::look_at_handover`] next.
@@ -217,15 +209,5 @@ impl NamespaceState {
         };
         self.slices.want_all(&service.slices, &mut self.ctx.work);
         self.endpoints.want(&service.facts.name);
-    }
-
-    /// Looks at one of the objects that are there again, of which users are to be told by now. Returns false if there is none.
-    fn look_at_correction(&mut self, now: Duration) -> bool {
-        let Some(correction) = self.ctx.corrections.take_due(now) else {
-            return false;
-        };
-        let uid = self.services.uid_of(correction.service());
-        self.ctx.notifications.extend(correction.notification(uid));
-        true
     }
 }

@@ -194,7 +194,6 @@ impl EndpointsDesk<'_> {
         });
         let entry = &mut self.endpoints.objects[id];
         entry.set_phase(Phase::Managed);
-        entry.object.forget_interference();
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
         // The evaluation that follows queues all others: a start would queue a hundred thousand at once.

@@ -8,7 +8,6 @@
 //! [`Endpoints`]: super::endpoints::Endpoints
 
 mod assignment;
-mod losses;
 mod notices;
 mod output;
 mod preparation;
@@ -18,7 +17,6 @@ pub(super) use output::MirroredSlice;
 pub(super) use preparation::Preparation;
 
 use assignment::GroupSlices;
-use losses::Losses;
 
 use super::context::Context;
 use super::endpoints::{EndpointsNews, EndpointsObjects};
@@ -32,7 +30,7 @@ use crate::core::facts::EndpointsFacts;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{MirroredSliceId, ServiceId};
 use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
-use crate::core::object::{Phase, Remote, RequestKind};
+use crate::core::object::{Editor, ForeignChanges, Phase, Remote, RequestKind};
 use crate::core::priority::Priority;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -133,7 +131,7 @@ struct Mirror {
     action: Option<MirrorAction>,
     /// The changes since the last evaluation.
     moves: Changes,
-    losses: Losses,
+    foreign: ForeignChanges,
     counted: MirrorTotals,
 }
 
@@ -318,7 +316,7 @@ impl Mirroring<'_> {
             mirror.unread = SmallSet::default();
             mirror.touched = SmallSet::default();
             mirror.whole = true;
-            mirror.losses.forget();
+            mirror.foreign = ForeignChanges::default();
             self.mirrors.dirty.insert(name.clone());
         }
         slices
@@ -338,9 +336,11 @@ impl Mirroring<'_> {
         {
             return;
         }
-        mirror.losses.forget();
+        mirror.foreign = ForeignChanges::default();
         for id in slices {
-            self.mirrors.objects[*id].object.losses = 0;
+            self.mirrors.objects[*id]
+                .object
+                .set_foreign_changes(mirror.foreign);
         }
     }
 
@@ -407,8 +407,10 @@ impl Mirroring<'_> {
             mirror.unread.remove(&id);
             if appeared {
                 // Another client has made it, and perhaps makes it again: that it was read is no reason for haste.
-                mirror.losses.add();
-                self.mirrors.objects[id].object.wait_for_turn();
+                let object = &mut self.mirrors.objects[id].object;
+                object.set_foreign_changes(mirror.foreign);
+                object.wait_for_turn();
+                self.note_foreign_change(id, &Editor::Unknown);
             }
         }
         if !known {
@@ -419,20 +421,18 @@ impl Mirroring<'_> {
     /// Queues a slice. Unless `news` gives a reason to write at once, it counts how often others have written.
     fn queue_mirrored(&mut self, id: MirroredSliceId, priority: Priority, news: bool) {
         let slice = &mut self.mirrors.objects[id];
-        let losses = match self.mirrors.by_name.get_mut(&slice.service_name) {
-            Some(mirror) => mirror.losses.raise(slice.object.losses),
-            None => slice.object.losses,
-        };
+        let mut changes = slice.object.foreign_changes();
+        if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
+            changes = changes.most(mirror.foreign).at(self.ctx.now);
+            mirror.foreign = changes;
+        }
+        slice.object.set_foreign_changes(changes);
         if news {
             slice.object.change(priority);
         } else {
             slice.object.priority = slice.object.priority.min(priority);
         }
-        let contested = slice.object.raise_losses(losses);
         self.mirrors.objects.want(id);
-        if contested {
-            self.notify_contested(id);
-        }
     }
 
     /// Creates a slice that the API server does not have yet.
@@ -466,7 +466,7 @@ impl Mirroring<'_> {
             // Another may have its number later.
             mirror.touched.remove(&id);
             mirror.whole |= slice.place.is_some();
-            mirror.losses.raise(slice.object.losses);
+            mirror.foreign = mirror.foreign.most(slice.object.foreign_changes());
             self.mirrors.dirty.insert(slice.service_name);
         }
     }

@@ -41,7 +41,7 @@ use crate::core::compact::small::SmallSet;
 use crate::core::compact::table::{Named, Table};
 use crate::core::deadlines::Deadlines;
 use crate::core::facts::ServiceFacts;
-use crate::core::ids::{PodId, ServiceId, SliceId, Uid};
+use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::ports::ResolvedPorts;
 use crate::core::slices::FamilyState;
@@ -239,12 +239,6 @@ impl Services {
     /// Notes that a plan is complete.
     pub(super) fn planned(&mut self) {
         self.resolved.planned();
-    }
-
-    /// Returns the UID of the Service of a name.
-    pub(super) fn uid_of(&self, name: &str) -> Option<&Uid> {
-        let id = self.table.find(name)?;
-        Some(&self.table[id].facts.uid)
     }
 
     /// Returns the managed Service of a name.

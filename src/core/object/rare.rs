@@ -1,6 +1,6 @@
 //! The part of an object's state that is empty for most objects that are as they should be.
 
-use super::{Interference, ObjectState};
+use super::{ForeignChanges, ObjectState};
 use crate::core::facts::Extras;
 use crate::core::time::{Time, earliest};
 use std::num::NonZeroU64;
@@ -24,8 +24,8 @@ pub(super) struct Rare {
     pub(super) sent: Option<NonZeroU64>,
     /// True if the server has rejected the object for its size since it last accepted a write.
     pub(super) oversized: bool,
-    /// A change by another client that no write of ours has undone yet. Used only to tell users.
-    pub(super) interference: Option<Box<Interference>>,
+    /// How often other clients have changed it.
+    pub(super) foreign: ForeignChanges,
 }
 
 impl ObjectState {
@@ -99,21 +99,19 @@ impl ObjectState {
         self.rare.as_ref().map_or(0, |rare| rare.changes)
     }
 
-    /// Returns the last change by another client that no write of ours has undone yet.
-    pub fn take_interference(&mut self) -> Option<Interference> {
-        let interference = self.rare.as_mut()?.interference.take();
-        self.tidy();
-        interference.map(|boxed| *boxed)
+    /// Returns how often other clients have changed the object.
+    pub fn foreign_changes(&self) -> ForeignChanges {
+        self.rare
+            .as_ref()
+            .map_or_else(ForeignChanges::default, |rare| rare.foreign)
     }
 
-    /// Forgets changes by other clients, which were taken back or do not matter.
-    pub fn forget_interference(&mut self) {
-        drop(self.take_interference());
-    }
-
-    /// Notes a change by another client, to tell users when a write of ours has undone it.
-    pub fn interfere(&mut self, interference: Interference) {
-        self.rare().interference = Some(Box::new(interference));
+    /// Sets how often other clients have changed the object.
+    pub fn set_foreign_changes(&mut self, changes: ForeignChanges) {
+        if self.foreign_changes() != changes {
+            self.rare().foreign = changes;
+            self.tidy();
+        }
     }
 
     /// Notes that the object was gone, or another controller's, as of a resourceVersion.

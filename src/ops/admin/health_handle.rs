@@ -2,7 +2,7 @@
 
 use super::health::Check;
 use crate::actors::inbox::Inbox;
-use crate::actors::messages::{EventHandle, EventMsg, RootMsg, ShardMsg, WriterHandle, WriterMsg};
+use crate::actors::messages::{RootMsg, ShardMsg, WriterHandle, WriterMsg};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
 use crate::core::leadership::Leadership;
@@ -80,8 +80,6 @@ pub struct Parts {
     pub root: ActorRef<RootMsg>,
     /// The handle to the writer.
     pub writer: WriterHandle,
-    /// The handle to the writer of Events.
-    pub events: EventHandle,
     /// The router, which knows the shards.
     pub router: Arc<Router>,
     /// The current role.
@@ -237,7 +235,6 @@ struct State {
     beat: Option<Instant>,
     root: Asked,
     writer: Asked,
-    events: Asked,
     shards: Vec<(Arc<str>, Arc<Inbox>, Asked)>,
     /// The shard with the longest-unhandled inbox.
     longest: Option<(Arc<str>, Duration)>,
@@ -294,9 +291,6 @@ impl Watchdog {
         state
             .writer
             .ask(now, |answer| parts.writer.send(WriterMsg::Ping(answer)));
-        state
-            .events
-            .ask(now, |answer| parts.events.send(EventMsg::Ping(answer)));
         state.shards.retain_mut(|(.., asked)| asked.waits());
         if state.shards.is_empty() {
             let random = state.random.f64();
@@ -340,7 +334,6 @@ impl Watchdog {
             Check::new("watchdog", watchdog),
             Check::new("root", state.root.check(now, None)),
             Check::new("writer", state.writer.check(now, None)),
-            Check::new("events", state.events.check(now, None)),
             Check::new("shards", shards),
         ]
     }
@@ -349,6 +342,7 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actors::events::EventHandle;
     use crate::core::namespace::Settings;
     use crate::ops::progress::STALLED_AFTER;
     use ractor::{Actor, ActorProcessingErr};
@@ -412,13 +406,17 @@ mod tests {
     /// A controller with these outputs, whose root is stuck.
     async fn stuck(outputs: Outputs, progress: Option<Progress>) -> HealthHandle {
         let (root, _) = Actor::spawn(None, Stuck, ()).await.unwrap();
-        let (writer, events) = (WriterHandle::default(), EventHandle::default());
-        let router = Router::new(Settings::default(), writer.clone(), root.clone(), events.clone());
+        let writer = WriterHandle::default();
+        let router = Router::new(
+            Settings::default(),
+            writer.clone(),
+            root.clone(),
+            EventHandle::default(),
+        );
         let health = HealthHandle::default();
         health.set(Parts {
             root,
             writer,
-            events,
             router: Arc::new(router),
             leadership: watch::channel(Leadership::STANDBY).1,
             renewal: None,

@@ -2,12 +2,11 @@
 
 use super::Options;
 use crate::actors::drift::DriftTracker;
-use crate::actors::events::{EventArguments, Events, WallClock};
-use crate::actors::messages::{EventHandle, RootMsg, WriterHandle, WriterMsg};
+use crate::actors::events::EventHandle;
+use crate::actors::messages::{RootMsg, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
 use crate::actors::writer::{Writer, WriterArguments};
-use crate::cluster::events::EventClient;
 use crate::cluster::objects::ObjectClient;
 use ractor::{Actor, ActorRef};
 use std::sync::Arc;
@@ -20,7 +19,6 @@ pub(super) struct Actors {
     root_done: JoinHandle<()>,
     pub(super) writer: ActorRef<WriterMsg>,
     pub(super) handle: WriterHandle,
-    pub(super) events: EventHandle,
     pub(super) router: Arc<Router>,
 }
 
@@ -28,7 +26,7 @@ impl Actors {
     /// Starts them.
     pub(super) async fn start(
         objects: ObjectClient,
-        client: EventClient,
+        events: EventHandle,
         options: Options,
         tracker: Option<DriftTracker>,
         fatal: watch::Sender<Option<String>>,
@@ -39,13 +37,6 @@ impl Actors {
             fatal,
         };
         let (root, root_done) = Actor::spawn(None, Root, root).await?;
-        let events = EventHandle::default();
-        let arguments = EventArguments {
-            handle: events.clone(),
-            client,
-            clock: WallClock::default(),
-        };
-        Actor::spawn_linked(None, Events, arguments, root.get_cell()).await?;
         let handle = WriterHandle::default();
         let arguments = WriterArguments {
             handle: handle.clone(),
@@ -55,7 +46,7 @@ impl Actors {
             seed: options.settings.seed,
         };
         let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-        let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
+        let router = Router::new(options.settings, handle.clone(), root.clone(), events);
         let router = Arc::new(match tracker {
             Some(tracker) => router.tracking(tracker),
             None => router,
@@ -67,15 +58,13 @@ impl Actors {
             root_done,
             writer,
             handle,
-            events,
             router,
         })
     }
 
-    /// Ends the root, and with it the shards, and then logs what they have left to be told.
+    /// Ends the root, and with it the shards.
     pub(super) async fn stop(self) {
         self.root.stop(None);
         let _ = self.root_done.await;
-        self.router.tell_standing_problems();
     }
 }

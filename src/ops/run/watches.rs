@@ -8,6 +8,7 @@ use crate::core::leadership::Leadership;
 use crate::core::leadership::role::Role;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
+use crate::tenant_log::TenantLog;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -18,6 +19,7 @@ pub(super) struct WatchStarter {
     pub(super) router: Arc<Router>,
     pub(super) leadership: watch::Receiver<Leadership>,
     pub(super) outages: OutageLog,
+    pub(super) log: TenantLog,
     pub(super) seed: u64,
     pub(super) fatal: watch::Sender<Option<String>>,
 }
@@ -44,7 +46,8 @@ impl WatchStarter {
             self.leadership.clone(),
             self.outages.clone(),
             self.seed,
-        );
+        )
+        .logging(self.log.clone());
         guarded(
             &format!("the watch of {}", source.kind.as_str()),
             watch.run(),

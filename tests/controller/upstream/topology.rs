@@ -209,7 +209,6 @@ async fn hints_stay_while_nodes_are_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_are_left_out_for_a_node_that_does_not_exist_are_logged() {
-    // Each namespace has a share of the lines of the process, in which other tests run too.
     const OWN: &str = "on-unknown-nodes";
     let log = Log::record();
     let mut world = World::new(100);
@@ -226,7 +225,8 @@ async fn pods_that_are_left_out_for_a_node_that_does_not_exist_are_logged() {
     assert_eq!(
         warnings,
         [
-            "WARN pods are left out of EndpointSlices, because their node does not exist namespace=on-unknown-nodes node=n9 pod=p"
+            "WARN Pods on node n9, which does not exist, are left out: p namespace=on-unknown-nodes kind=Service name=s \
+             reason=FailedToUpdateEndpointSlices"
         ]
     );
 }

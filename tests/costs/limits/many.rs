@@ -7,7 +7,6 @@ use crate::fixtures::{World, pod, service};
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::namespace::Notification;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::work::TurnBudget;
 
@@ -116,18 +115,10 @@ fn pods_on_many_nodes_that_do_not_exist_are_visited_in_steps() {
         cost.passes(&mut world);
     }
     cost.hold("nodes that do not exist");
-    let told = world.state.take_some_notifications(usize::MAX);
-    let nodes = told.iter().filter_map(|told| match told {
-        Notification::UnknownNode { node, .. } => Some(&**node),
-        _ => None,
-    });
-    assert_eq!(nodes.collect::<Vec<_>>(), ["gone"]);
-    let events = told.iter().filter_map(|told| match told {
-        Notification::Event(notice) => Some(&*notice.message),
-        _ => None,
-    });
+    let told = world.state.take_notices();
+    let messages = told.iter().map(|notice| &*notice.message);
     let message = "Pods on node gone, which does not exist, are left out: pod-000000, pod-000001, pod-000002 and others";
-    assert_eq!(events.collect::<Vec<_>>(), [message; 7]);
+    assert_eq!(messages.collect::<Vec<_>>(), [message; 7]);
     assert!(cost.units > 10_000, "{cost:?}");
 }
 

@@ -84,7 +84,6 @@ impl NamespaceState {
             }
         };
         self.pass_on();
-        self.ctx.count_notifications();
         due
     }
 
@@ -180,7 +179,6 @@ impl NamespaceState {
         for id in dirty {
             let before = self.ctx.work.total();
             self.evaluate(id);
-            self.ctx.count_notifications();
             budget.spend(EVALUATION + self.ctx.work.total() - before);
             if budget.is_spent() {
                 return false;
@@ -260,10 +258,8 @@ impl NamespaceState {
             let done = self.placement().notify_some_at_start(start);
             if done {
                 planning.start = None;
-                self.ctx.rivals.begin_writing(self.ctx.now);
                 self.ctx.starting = false;
             }
-            self.ctx.count_notifications();
             let looked_at = if done { 1 } else { STRIDE as u64 };
             budget.spend(looked_at + self.ctx.work.total() - before);
         }

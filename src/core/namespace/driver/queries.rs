@@ -1,15 +1,16 @@
-//! Queries of the state of a namespace, and the notifications and statistics that are taken from it.
+//! Queries of the state of a namespace, and the notices and statistics that are taken from it.
 
 use super::NamespaceState;
 use crate::core::address::Family;
+use crate::core::events::Notice;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedSet;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
 use crate::core::namespace::Sizes;
 use crate::core::namespace::mirror::{MirrorSync, MirrorTotals};
-use crate::core::namespace::notifications::Notification;
 use crate::core::namespace::services::{ServiceHealth, SyncReport, Totals};
+use crate::core::object::Output;
 use crate::core::slices::Conditions;
 use crate::core::time::Time;
 use crate::core::work::Work;
@@ -37,20 +38,19 @@ impl NamespaceState {
         std::mem::take(&mut self.ctx.work)
     }
 
-    /// Takes the notifications since the last call.
-    pub fn take_notifications(&mut self) -> Vec<Notification> {
-        self.take_some_notifications(usize::MAX)
+    /// Takes the notices for users.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.ctx.notices.take()
     }
 
-    /// Takes some of the notifications, so many at most, and if none is left then how many were left out, since too many
-    /// waited.
-    pub fn take_some_notifications(&mut self, most: usize) -> Vec<Notification> {
-        self.ctx.notifications.take(most)
+    /// Takes the number of notices that were dropped, since too many waited.
+    pub fn take_dropped_notices(&mut self) -> u64 {
+        self.ctx.notices.take_dropped()
     }
 
-    /// Returns whether notifications wait to be taken.
-    pub fn has_notifications(&self) -> bool {
-        !self.ctx.notifications.is_empty()
+    /// Takes the number of times that others changed an object that they had changed twice before, by output.
+    pub fn take_contested(&mut self) -> [u64; Output::ALL.len()] {
+        std::mem::take(&mut self.ctx.contested)
     }
 
     /// Takes the evaluations of the last plan, or of the comparisons since the last call.

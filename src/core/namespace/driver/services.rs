@@ -24,7 +24,7 @@ impl NamespaceState {
                 self.placement().notify_opting(id, &facts);
                 self.update_service(id, facts);
                 if reannotated {
-                    self.services.queue(Pass::Notification(id));
+                    self.services.queue(Pass::Notice(id));
                 }
             }
             Compared::Other(facts) => {
@@ -41,7 +41,6 @@ impl NamespaceState {
         if let Some(id) = self.services.find(name) {
             // Events that come from now on are about another Service of this name.
             self.services.hide(id);
-            self.ctx.corrections.remember_deleted(name, self.ctx.now);
             if self.services[id].facts.is_managed() {
                 self.stop_service(id);
             }
@@ -167,7 +166,6 @@ impl NamespaceState {
                 Queued::Round(round) => self.step_round(round),
             };
             self.pass_on();
-            self.ctx.count_notifications();
             budget.spend(looked_at as u64 + self.ctx.work.total() - before);
         }
         true

@@ -10,7 +10,7 @@ use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::compact::table::Named as _;
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
-use crate::core::object::{Editor, Interference, ObjectState, Phase, RequestKind};
+use crate::core::object::{Editor, ObjectState, Phase, RequestKind};
 use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -40,10 +40,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             return None;
         }
         if !self.is_due(entry) {
-            // The object is as it should be, whatever other clients have done to it, unless it waits.
-            if !object.gives_way {
-                object_mut(self, id).forget_interference();
-            }
             return None;
         }
         let step = next_step(object);
@@ -54,12 +50,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let request = match step {
             Step::Fetch => Request::Fetch,
             Step::Write => {
-                let Some(body) = self.build(id, encoder) else {
-                    if let Some(entry) = objects_mut(self).get_mut(id) {
-                        entry.as_mut().forget_interference();
-                    }
-                    return None;
-                };
+                let body = self.build(id, encoder)?;
                 context_mut(self).work.bytes_built += E::size(&body) as u64;
                 match object_of(self, id).remote {
                     Some(_) => Request::Update(body),
@@ -109,7 +100,6 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
             object.remote.as_ref().map(|remote| remote.version),
             object.unanswered,
         );
-        let differed = flight == RequestKind::Fetch && differs_from_desired(self, id);
         take_effect(self, id, flight, effect, outcome);
         let entry = objects(self).get(id)?;
         // A replacement has another name, and asks for its turn by itself. The answer says nothing about it.
@@ -118,30 +108,11 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
         let object: &ObjectState = entry.as_ref();
         if flight == RequestKind::Fetch && effect != AnswerEffect::Failed {
-            let others = effect == AnswerEffect::Read && before == Phase::Managed && failures == 0;
-            // A slice that appeared is read before it is managed.
-            let appeared = effect == AnswerEffect::Read && before == Phase::Adopting { awaited: false };
             let now = object.remote.as_ref().map(|remote| remote.version);
             let changed = effect == AnswerEffect::Read && before == Phase::Managed && now != version;
-            let contested = object.is_contested();
-            let differs = differs_from_desired(self, id);
-            if appeared || (changed && !unanswered) {
-                // While an object is left to other clients, one of them may put right what another has changed.
-                let settled = changed && differed && !differs && !contested;
-                self.note_foreign_version(id, &editor, settled);
-            }
-            if object_mut(self, id).looked(others) {
-                self.notify_contested(id);
-            }
-            let object = object_mut(self, id);
-            if !differs {
-                // Whatever was done has been taken back.
-                object.forget_interference();
-            } else if others && !differed {
-                // If a write was due anyway, it is not known whether what was read is a reason for one.
-                object.interfere(Interference::Changed {
-                    editor: editor.other(),
-                });
+            object_mut(self, id).looked();
+            if changed && !unanswered {
+                self.note_foreign_change(id, &editor);
             }
         }
         let object: &ObjectState = objects(self).get(id)?.as_ref();
@@ -291,6 +262,7 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         }
         object.seen = object.seen.max(meta.version());
         if object.is_news(meta.version()) {
+            forget_quarrel(self, id);
             self.seen(Some(id), meta, epoch);
         }
     }
@@ -306,20 +278,17 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let object = objects[id].as_mut();
         object.seen = object.seen.max(version);
         object.note_gone(version);
+        forget_quarrel(self, id);
         self.gone(id, Gone::Shown(version));
     }
 
     /// Handles an object that others have deleted, or turned into something else.
     fn lost(&mut self, id: Id<Self>) {
         let object = object_mut(self, id);
-        // A delete of ours in flight is meant for the object of an earlier Service of this name, and is no
-        // interference.
-        let ours = object.flight == Some(RequestKind::Delete);
-        if object.remote.is_some() && object.phase == Phase::Managed && !ours {
-            object.interfere(Interference::Removed);
-        }
-        if (object.remote.is_some() || object.flight == Some(RequestKind::Create)) && object.lose() {
-            self.notify_contested(id);
+        // A delete of ours in flight is meant for the object of an earlier Service of this name.
+        let ours = object.phase != Phase::Managed || object.flight == Some(RequestKind::Delete);
+        if !ours && (object.remote.is_some() || object.flight == Some(RequestKind::Create)) {
+            self.note_foreign_change(id, &Editor::Unknown);
         }
         forget_arrival(self, id);
         self.gone(id, Gone::Missing);
@@ -399,6 +368,7 @@ fn take_effect<P: Publishing>(
     effect: AnswerEffect,
     outcome: Outcome,
 ) {
+    let now = context_mut(desk).now;
     let entry = &mut objects_mut(desk)[id];
     let object = entry.as_mut();
     let is_gone = matches!(effect, AnswerEffect::Deleted | AnswerEffect::Lost);
@@ -407,9 +377,8 @@ fn take_effect<P: Publishing>(
     }
     match (effect, outcome) {
         (AnswerEffect::Accepted, Outcome::Written(remote)) => {
-            object.written(flight, remote);
+            object.written(flight, remote, now);
             entry.accepted();
-            desk.notify_corrected(id);
         }
         (AnswerEffect::Read, Outcome::Fetched { content, .. }) => {
             context_mut(desk).count_read(content.units());
@@ -427,14 +396,13 @@ fn take_effect<P: Publishing>(
             object.undo_departure();
             let is_managed = object.remote.is_some() && object.phase == Phase::Managed;
             let name: Box<str> = objects(desk)[id].name().into();
-            let object = object_mut(desk, id);
             // If the object was not there yet, nothing else counts this against the next try.
-            if flight == RequestKind::Create && object.lose() {
-                desk.notify_contested(id);
+            if flight == RequestKind::Create && object_of(desk, id).phase == Phase::Managed {
+                desk.note_foreign_change(id, &Editor::Unknown);
             }
             desk.lost(id);
             if let (true, Outcome::Foreign { editor }) = (is_managed, outcome) {
-                desk.notify_given_away(id, name, editor.other());
+                desk.notify_given_away(id, &name, &editor);
             }
         }
         (AnswerEffect::Confirmed, _) => {
@@ -457,12 +425,6 @@ fn take_effect<P: Publishing>(
     }
 }
 
-/// Returns whether an object is published, and not what it should be.
-fn differs_from_desired<P: Publishing>(desk: &P, id: Id<P>) -> bool {
-    let entry = &objects(desk)[id];
-    entry.as_ref().phase == Phase::Managed && desk.differs(entry)
-}
-
 /// Returns whether an object must not be written now: a list is pending, or its Service has not been evaluated in
 /// full. Fetching it is always allowed.
 fn is_blocked<P: Publishing>(desk: &P, entry: &P::Entry) -> bool {
@@ -482,6 +444,13 @@ fn deleted<P: Publishing>(desk: &mut P, name: &str) {
         Some(id) => desk.lost(id),
         None => objects.arrivals.drop(name),
     }
+}
+
+/// Forgets the changes of others that a quiet time has followed, so that the next is put right at once.
+fn forget_quarrel<P: Publishing>(desk: &mut P, id: Id<P>) {
+    let now = context_mut(desk).now;
+    let object = object_mut(desk, id);
+    object.set_foreign_changes(object.foreign_changes().at(now));
 }
 
 /// Drops what a list showed of an object: the API server does not have it, or not as ours.

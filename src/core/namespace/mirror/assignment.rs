@@ -148,7 +148,7 @@ impl Mirroring<'_> {
             matched: None,
             updates: false,
             priority,
-            contested: mirror.losses.any(),
+            contested: mirror.foreign.any(),
         })
     }
 

@@ -1,6 +1,5 @@
 //! Mirrored slices as published objects: what they should hold, and what the lifecycle needs of them.
 
-use super::notices::involved_endpoints;
 use super::{Mirroring, Mirrors};
 use crate::core::address::Family;
 use crate::core::body::{Encode, Metadata, SliceBody, Subject};
@@ -11,7 +10,7 @@ use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{MirroredGroup, MirroredObject, observed_fingerprint};
 use crate::core::namespace::context::Context;
 use crate::core::namespace::lifecycle::{
-    BuiltRequest, Gone, Lifecycle, ObjectMeta as _, Objects, Published, Publishing, Trouble,
+    Gone, Lifecycle, ObjectMeta as _, Objects, Published, Publishing, Trouble,
 };
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
@@ -251,7 +250,7 @@ impl Publishing for Mirroring<'_> {
         let content = self.mirrors.content(&slice.service_name)?;
         Some(Notice {
             source: Source::Mirroring,
-            involved: involved_endpoints(&self.ctx.namespace, content),
+            involved: self.involved(content),
             warning: true,
             reason: "FailedToUpdateEndpointSlices",
             message: format!("EndpointSlice {}: {message}", slice.name),
@@ -373,23 +372,6 @@ impl Mirrors {
 }
 
 impl Mirroring<'_> {
-    /// Builds the request of a slice whose turn has come.
-    pub(in crate::core::namespace) fn build_request<E: Encode>(
-        &mut self,
-        name: &str,
-        encoder: &mut E,
-    ) -> Option<BuiltRequest<E::Body>> {
-        let id = self.mirrors.objects.find(name)?;
-        let before = self.mirrors.objects[id].object.losses;
-        let built = Lifecycle::build_request(self, name, encoder)?;
-        let slice = &self.mirrors.objects[id];
-        if slice.object.losses < before {
-            let (losses, service) = (slice.object.losses, slice.service_name.clone());
-            self.limit_mirror_losses(&service, losses);
-        }
-        Some(built)
-    }
-
     /// Returns whether the content of some slice of a Service is not known yet.
     pub(super) fn is_adopting_mirrored(&self, service: &str) -> bool {
         let mirror = self.mirrors.by_name.get(service);
@@ -419,12 +401,5 @@ impl Mirroring<'_> {
         let (epoch, seen) = (object.epoch, object.seen);
         self.lost(id);
         self.reappear(meta, epoch, seen);
-    }
-
-    /// Lowers the count of a mirror's losses to that of a slice that was left to others for a while.
-    fn limit_mirror_losses(&mut self, service: &str, losses: u8) {
-        if let Some(mirror) = self.mirrors.by_name.get_mut(service) {
-            mirror.losses.limit(losses);
-        }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Arrived, Mirroring};
 use crate::core::mirror::{Comparison, Laid, Layout, MirroredGroup, MirroredObject};
+use crate::core::object::ForeignChanges;
 use crate::core::work::TurnBudget;
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl Mirroring<'_> {
         let fingerprints =
             |groups: &[MirroredGroup]| -> Vec<u64> { groups.iter().map(|group| group.fingerprint).collect() };
         if fingerprints(old) != fingerprints(&content.groups) {
-            mirror.losses.forget();
+            mirror.foreign = ForeignChanges::default();
         }
         (mirror.refused, mirror.whole) = (false, true);
         let told = std::mem::replace(&mut mirror.told, content.left_out);

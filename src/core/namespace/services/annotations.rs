@@ -1,4 +1,4 @@
-//! Notifications about the annotations that say what is published for a Service: that they begin, change or cease to
+//! Notices about the annotations that say what is published for a Service: that they begin, change or cease to
 //! count, and that they mean nothing.
 
 use crate::core::events::{Notice, Source};
@@ -6,7 +6,6 @@ use crate::core::excerpt::beginning;
 use crate::core::facts::{ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, ServiceFacts, TolerateUnready};
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::namespace::Placement;
-use crate::core::namespace::notifications::{Notification, Told};
 use crate::core::namespace::rounds::STRIDE;
 use crate::core::object::Phase;
 use std::collections::BTreeMap;
@@ -29,16 +28,22 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn notify_annotations(&mut self, service: ServiceId) {
         // While this process does not write, an Event would be lost; the first plan after that reports the problem.
         if !self.ctx.starting {
-            self.notify_problems(service, Told::Problem);
+            self.notify_problems(service);
         }
         let facts = self.services.table[service].facts_on_server();
         if self.ctx.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
         {
-            self.ctx.notifications.push(Notification::IgnoredAnnotation {
-                service: facts.name.clone(),
-                annotation: ANNOTATION_TOLERATE_UNREADY,
-                value: value.clone(),
+            let message = format!(
+                "The annotation {ANNOTATION_TOLERATE_UNREADY} is ignored, because its value is not a boolean: {value}"
+            );
+            let involved = self.services.involved(&self.ctx.namespace, service);
+            self.ctx.notify(Notice {
+                source: Source::Endpoints,
+                involved,
+                warning: true,
+                reason: "AnnotationIgnored",
+                message,
             });
         }
     }
@@ -85,18 +90,32 @@ impl Placement<'_> {
         let facts = service.facts_on_server();
         if facts.annotated.is_some() || facts.unknown_annotations.is_some() {
             let custom = facts.custom;
-            service.told_of_others = false;
-            self.notify_problems(id, Told::Standing);
+            self.notify_problems(id);
             if custom {
-                self.notify_other_slices(id, Told::Standing);
+                self.notify_other_slices(id);
             }
         }
     }
 
+    /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
+    pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId) {
+        if self.services[service].is_handed_over() {
+            return;
+        }
+        let count = self.slices.foreign_of(&self.services[service].facts.name);
+        let known = std::mem::replace(&mut self.services[service].told_of_others, count > 0);
+        if count > 0 && !known {
+            let message = format!(
+                "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
+            );
+            self.notify_annotated(service, true, "OtherEndpointSlices", message);
+        }
+    }
+
     /// Notifies users of what is wrong with the annotations themselves.
-    fn notify_problems(&mut self, service: ServiceId, told: Told) {
-        self.notify_selector(service, told);
-        self.notify_unknown_annotations(service, told);
+    fn notify_problems(&mut self, service: ServiceId) {
+        self.notify_selector(service);
+        self.notify_unknown_annotations(service);
     }
 
     /// Returns the Service of a slice that is about to go, because the annotation that it was published for does not count.
@@ -117,7 +136,7 @@ impl Placement<'_> {
             "{why}: {}; this came about before this process led",
             leaving(slices, facts)
         );
-        self.notify_annotated(service, Told::News, "OptedOut", message);
+        self.notify_annotated(service, false, "OptedOut", message);
     }
 
     /// Says why the annotations of a Service decide nothing.
@@ -131,7 +150,7 @@ impl Placement<'_> {
     }
 
     /// Notifies users of what is wrong with the selector in a Service's annotation, or that it does not count.
-    fn notify_selector(&mut self, service: ServiceId, told: Told) {
+    fn notify_selector(&mut self, service: ServiceId) {
         let facts = self.services.table[service].facts_on_server();
         let Some(annotated) = facts
             .annotated
@@ -156,11 +175,11 @@ impl Placement<'_> {
                 format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
             )
         };
-        self.notify_annotated(service, told, reason, message);
+        self.notify_annotated(service, true, reason, message);
     }
 
     /// Notifies users of annotations that look like those of this project and mean nothing.
-    fn notify_unknown_annotations(&mut self, service: ServiceId, told: Told) {
+    fn notify_unknown_annotations(&mut self, service: ServiceId) {
         let facts = self.services.table[service].facts_on_server();
         let unknown = facts.unknown_annotations.as_ref();
         let Some(unknown) = unknown.filter(|_| self.ctx.settings.outputs.custom) else {
@@ -168,7 +187,7 @@ impl Placement<'_> {
         };
         let mut message = unknown.problem();
         message.replace_range(..1, "T");
-        self.notify_annotated(service, told, "UnknownAnnotation", message);
+        self.notify_annotated(service, true, "UnknownAnnotation", message);
     }
 
     /// Notifies users of what the annotations of a new Service do, and of what is wrong with them.
@@ -182,7 +201,7 @@ impl Placement<'_> {
         let facts = self.services.table[service].facts_on_server();
         if !self.ctx.starting && facts.custom {
             let message = opted_in(facts);
-            self.notify_annotated(service, Told::News, "OptedIn", message);
+            self.notify_annotated(service, false, "OptedIn", message);
         }
     }
 
@@ -213,28 +232,7 @@ impl Placement<'_> {
             let then = leaving(slices.len(), new);
             ("OptedOut", format!("{why}: {then}, which held {held}"))
         };
-        self.notify_annotated(service, Told::News, reason, message);
-    }
-
-    /// Notifies users, in an Event and in the log, of what annotations do to what is published.
-    pub(in crate::core::namespace) fn notify_annotated(
-        &mut self,
-        service: ServiceId,
-        told: Told,
-        reason: &'static str,
-        message: String,
-    ) {
-        let notice = Notice {
-            source: Source::Custom,
-            involved: self.services.involved(&self.ctx.namespace, service),
-            warning: told != Told::News,
-            reason,
-            message,
-        };
-        self.ctx.notifications.push(match told {
-            Told::News | Told::Problem => Notification::Annotated(notice),
-            Told::Standing => Notification::Standing(notice),
-        });
+        self.notify_annotated(service, false, reason, message);
     }
 }
 
@@ -267,7 +265,7 @@ fn opted_in(facts: &ServiceFacts) -> String {
 fn published_by(facts: &ServiceFacts) -> String {
     match &facts.selector {
         Some(selector) => format!("the pods that {} selects", beginning(selector)),
-        // Its selector cannot be used, and another notification says why.
+        // Its selector cannot be used, and another notice says why.
         None => "no pods but those that were published when the selector became unusable".to_owned(),
     }
 }

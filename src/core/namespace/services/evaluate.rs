@@ -6,7 +6,6 @@ use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::inputs::Pod;
 use crate::core::namespace::Placement;
-use crate::core::namespace::notifications::Told;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::priority::Priority;
@@ -91,7 +90,7 @@ impl Placement<'_> {
         }
         let facts = &self.services.table[id].facts;
         if facts.custom {
-            self.notify_other_slices(id, Told::Problem);
+            self.notify_other_slices(id);
         }
         self.record_sync(id);
         Some(Trigger(trigger))

@@ -1,11 +1,10 @@
-//! Notifications about single Services.
+//! What users are told of single Services.
 
 use super::Services;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::namespace::Placement;
-use crate::core::namespace::notifications::{Notification, Told};
 use std::sync::Arc;
 
 impl Services {
@@ -21,7 +20,7 @@ impl Services {
         }
     }
 
-    /// Returns the Event that tells users of another controller that writes for a Service.
+    /// Returns the Event that tells users of another client that writes for a Service.
     pub(in crate::core::namespace) fn rival_notice(
         &self,
         namespace: &Arc<str>,
@@ -46,28 +45,31 @@ impl Placement<'_> {
             reason,
             message,
         } = event;
-        self.ctx.notifications.push(Notification::Event(Notice {
+        let involved = self.services.involved(&self.ctx.namespace, service);
+        self.ctx.notify(Notice {
             source: Source::Slices,
-            involved: self.services.involved(&self.ctx.namespace, service),
+            involved,
             warning,
             reason,
             message,
-        }));
+        });
     }
 
-    /// Notifies users that others publish slices for a Service whose selector is an annotation: clients unite them all.
-    pub(in crate::core::namespace) fn notify_other_slices(&mut self, service: ServiceId, told: Told) {
-        let name = &self.services.table[service].facts.name;
-        if self.services.table[service].is_handed_over() {
-            return;
-        }
-        let count = self.slices.foreign_of(name);
-        let known = std::mem::replace(&mut self.services.table[service].told_of_others, count > 0);
-        if count > 0 && !known {
-            let message = format!(
-                "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
-            );
-            self.notify_annotated(service, told, "OtherEndpointSlices", message);
-        }
+    /// Notifies users of what annotations do to what is published.
+    pub(in crate::core::namespace) fn notify_annotated(
+        &mut self,
+        service: ServiceId,
+        warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        let involved = self.services.involved(&self.ctx.namespace, service);
+        self.ctx.notify(Notice {
+            source: Source::Custom,
+            involved,
+            warning,
+            reason,
+            message,
+        });
     }
 }

@@ -42,7 +42,7 @@ pub(in crate::core::namespace) enum Pass {
     /// Adds a new Service, as of the list of an epoch.
     Insert(Box<ServiceFacts>, u8),
     /// Notifies users of what is wrong with a Service's annotations.
-    Notification(ServiceId),
+    Notice(ServiceId),
     /// Applies a change of a managed Service.
     Edit(Box<Edit>),
     /// Collects the members of a Service's Endpoints object.
@@ -280,7 +280,7 @@ impl Placement<'_> {
             Pass::Remove(id) => return (Finished::Remove(id), 1).into(),
             Pass::Replace(id, facts) => return (Finished::Replace(id, facts), 1).into(),
             Pass::Insert(facts, epoch) => return (Finished::Insert(facts, epoch), 1).into(),
-            Pass::Notification(id) => {
+            Pass::Notice(id) => {
                 self.notify_annotations(id);
                 (None, 1)
             }

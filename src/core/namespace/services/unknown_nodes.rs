@@ -7,7 +7,6 @@ use crate::core::events::{Notice, Source};
 use crate::core::ids::{NodeId, PodId, ServiceId};
 use crate::core::inputs::Inputs;
 use crate::core::namespace::Placement;
-use crate::core::namespace::notifications::Notification;
 use crate::core::namespace::rounds::STRIDE;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -129,18 +128,11 @@ impl Placement<'_> {
 
     /// Returns false if no Service leaves out pods because of the node, so that there is nothing to report.
     fn report_unknown_node(&mut self, id: NodeId, affected: &BTreeMap<ServiceId, LeftOut>) -> bool {
-        let Some(LeftOut(pods)) = affected.values().next() else {
-            return false;
-        };
         let name = self.inputs.name_of_node(id).clone();
-        let mut told = vec![Notification::UnknownNode {
-            node: name.clone(),
-            pod: self.inputs.pod(pods[0]).name().into(),
-        }];
         for (&service, left_out) in affected {
             let facts = &self.services.table[service].facts;
             let pods = left_out.names(self.inputs);
-            told.push(Notification::Event(Notice {
+            let notice = Notice {
                 source: if facts.custom {
                     Source::Custom
                 } else {
@@ -150,9 +142,9 @@ impl Placement<'_> {
                 warning: true,
                 reason: "FailedToUpdateEndpointSlices",
                 message: format!("Pods on node {name}, which does not exist, are left out: {pods}"),
-            }));
+            };
+            self.ctx.notify(notice);
         }
-        self.ctx.notifications.extend(told);
-        true
+        !affected.is_empty()
     }
 }
