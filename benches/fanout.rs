@@ -110,7 +110,7 @@ fn row(label: &str, outcome: &Outcome) {
         servers.ended,
         servers.listed,
         servers.bytes as f64 / 1e9,
-        servers.cpu.servers().as_secs_f64(),
+        servers.cpu.as_secs_f64(),
         times(&outcome.seen()),
         times(&servers.removals),
         outcome.unechoed,

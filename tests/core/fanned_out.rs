@@ -23,7 +23,7 @@ fn assert_near(what: &str, figure: f64, measured: f64, part: f64) {
 }
 
 fn cpu(outcome: &Outcome) -> f64 {
-    outcome.servers.cpu.servers().as_secs_f64()
+    outcome.servers.cpu.as_secs_f64()
 }
 
 /// With the lists of the beginning, which were counted as well.

@@ -43,15 +43,6 @@ pub(crate) enum Offer {
     JsonForAll,
 }
 
-/// In what a refusal is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StatusForm {
-    Json,
-    /// JSON over several lines, as a real server writes it for clients that accept nothing it has.
-    Indented,
-    Protobuf,
-}
-
 /// A request's body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a> {
@@ -115,49 +106,30 @@ fn clauses(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|clause| !clause.trim().is_empty())
 }
 
-/// The first of the accepted forms that is offered; 406 when there is none. `streams` says whether the request could be a
-/// watch, which the refusal lists.
-pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer, streams: bool) -> Answer<Accepted> {
-    let mut asked = false;
+/// The accepted form of the greatest weight that is offered and `wanted`, and whether the client says what it accepts.
+fn best(headers: &HeaderMap, offer: Offer, wanted: impl Fn(Accepted) -> bool) -> (Option<Accepted>, bool) {
     let mut best: Option<(u16, Accepted)> = None;
-    for clause in clauses(headers) {
-        asked = true;
-        if let Some((weight, accepted)) = offered(clause, offer)
-            && best.is_none_or(|(w, _)| weight > w)
-        {
+    for (weight, accepted) in clauses(headers).filter_map(|clause| offered(clause, offer)) {
+        if wanted(accepted) && best.is_none_or(|(w, _)| weight > w) {
             best = Some((weight, accepted));
         }
     }
-    match best {
-        Some((_, accepted)) => Ok(accepted),
-        None if asked => Err(not_acceptable(headers, offer, streams)),
-        None => Ok(Accepted::JSON),
-    }
+    (
+        best.map(|(_, accepted)| accepted),
+        clauses(headers).next().is_some(),
+    )
 }
 
-/// Refuses a request whose client accepts no form that the server has. For built-in kinds, the router refuses a media
-/// type that no handler has, and the handler refuses one in which it cannot write the answer.
-fn not_acceptable(headers: &HeaderMap, offer: Offer, streams: bool) -> Box<Refusal> {
-    let known = |clause: &str| {
-        let media = clause.split(';').next().unwrap_or("").trim();
-        offer.media_types().split(", ").any(|known| known == media)
-    };
-    if offer != Offer::All || clauses(headers).any(known) {
-        let message = format!(
+/// The form that the client likes best; 406 when the server has none of its forms.
+pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer) -> Answer<Accepted> {
+    match best(headers, offer, |_| true) {
+        (Some(accepted), _) => Ok(accepted),
+        (None, false) => Ok(Accepted::JSON),
+        (None, true) => Err(Refusal::not_acceptable(format!(
             "only the following media types are accepted: {}",
             offer.media_types()
-        );
-        return Refusal::not_acceptable(message);
+        ))),
     }
-    let streams = if streams {
-        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-    } else {
-        ""
-    };
-    Refusal::no_representation(format!(
-        "406: Not Acceptable\n\nAvailable representations: {}{streams}",
-        offer.media_types()
-    ))
 }
 
 /// The weight (in thousandths) and form of one alternative, when it is offered.
@@ -197,25 +169,10 @@ fn offered(clause: &str, offer: Offer) -> Option<(u16, Accepted)> {
     (weight > 0).then_some((weight, Accepted { form, media }))
 }
 
-/// In what a refusal is written: the first of the accepted media types that do not ask for another form, since a Status has
-/// none.
-pub(crate) fn of_refusals(headers: &HeaderMap, offer: Offer) -> StatusForm {
-    let mut asked = false;
-    let mut best: Option<(u16, Media)> = None;
-    for clause in clauses(headers) {
-        asked = true;
-        if let Some((weight, accepted)) = offered(clause, offer)
-            && accepted.form == Form::Whole
-            && best.is_none_or(|(w, _)| weight > w)
-        {
-            best = Some((weight, accepted.media));
-        }
-    }
-    match best {
-        Some((_, Media::Protobuf)) => StatusForm::Protobuf,
-        None if asked => StatusForm::Indented,
-        _ => StatusForm::Json,
-    }
+/// The encoding of a refusal. A Status has one form only, so that clauses for another form do not count.
+pub(crate) fn of_refusals(headers: &HeaderMap, offer: Offer) -> Media {
+    let whole = best(headers, offer, |accepted| accepted.form == Form::Whole).0;
+    whole.map_or(Media::Json, |accepted| accepted.media)
 }
 
 /// In what the body of a request is written; 415 when that is not known.
@@ -243,141 +200,79 @@ fn thousandths(weight: &str) -> u16 {
 mod tests {
     use super::*;
 
-    /// An Accept header, and what is chosen of two offers.
-    type Case<'a> = (&'a str, [Option<(Form, Media)>; 2]);
-
-    const PROTOBUF: &str = protobuf::MEDIA;
-    const JSON: &str = "application/json";
-    const PARTIAL: &str = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-    const PARTIALS: &str = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    const TABLE: &str = ";as=Table;v=v1;g=meta.k8s.io";
-
-    fn headers(accept: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, accept.parse().unwrap());
-        headers
-    }
-
-    fn accepted(accept: &str, offer: Offer) -> Option<(Form, Media)> {
-        let accepted = negotiate(&headers(accept), offer, true).ok()?;
-        Some((accepted.form, accepted.media))
-    }
-
     #[test]
-    fn alternatives() {
-        let table = Some((Form::Table(Style::ASKED), Media::Json));
-        let both = format!("{PROTOBUF},{JSON}");
-        let metadata = |form, media| Some((form, media));
-        // Accept, and what a server with protobuf and one with JSON alone make of it.
-        let cases: &[Case<'_>] = &[
-            (JSON, [Some((Form::Whole, Media::Json)); 2]),
-            ("*/*", [Some((Form::Whole, Media::Json)); 2]),
-            ("application/*", [Some((Form::Whole, Media::Json)); 2]),
+    fn the_best_of_what_is_offered() {
+        use Form::{Metadata, MetadataList, Whole};
+        use Media::{Json, Protobuf};
+        let table = Form::Table(Style::ASKED);
+        let as_of = |form: &str| format!(";as={form};g=meta.k8s.io;v=v1");
+        let (partial, partials) = (as_of("PartialObjectMetadata"), as_of("PartialObjectMetadataList"));
+        let tables = as_of("Table");
+        let (j, p) = ("application/json", protobuf::MEDIA);
+        let yes = |form, media| Some((form, media));
+        // What a server makes of it that has both, and one that has JSON alone; and the encoding of a refusal.
+        for (accept, both, json, refusal) in [
+            (j.to_owned(), yes(Whole, Json), yes(Whole, Json), Json),
+            ("*/*".to_owned(), yes(Whole, Json), yes(Whole, Json), Json),
             (
-                "application/json;stream=watch",
-                [Some((Form::Whole, Media::Json)); 2],
+                format!("{j};stream=watch"),
+                yes(Whole, Json),
+                yes(Whole, Json),
+                Json,
             ),
-            (PROTOBUF, [Some((Form::Whole, Media::Protobuf)), None]),
+            (p.to_owned(), yes(Whole, Protobuf), None, Protobuf),
             (
-                &both,
-                [
-                    Some((Form::Whole, Media::Protobuf)),
-                    Some((Form::Whole, Media::Json)),
-                ],
-            ),
-            (
-                &format!("{JSON},{PROTOBUF}"),
-                [Some((Form::Whole, Media::Json)); 2],
-            ),
-            (
-                &format!("{JSON};q=0.5,{PROTOBUF}"),
-                [
-                    Some((Form::Whole, Media::Protobuf)),
-                    Some((Form::Whole, Media::Json)),
-                ],
+                format!("{p},{j}"),
+                yes(Whole, Protobuf),
+                yes(Whole, Json),
+                Protobuf,
             ),
             (
-                &format!("{PROTOBUF}{PARTIAL}"),
-                [metadata(Form::Metadata, Media::Protobuf), None],
+                format!("{j};q=0.5,{p}"),
+                yes(Whole, Protobuf),
+                yes(Whole, Json),
+                Protobuf,
+            ),
+            (format!("{p};drop=x"), yes(Whole, Protobuf), None, Protobuf),
+            (format!("{p}{partial}"), yes(Metadata, Protobuf), None, Json),
+            (
+                format!("{p}{partial},{p}"),
+                yes(Metadata, Protobuf),
+                None,
+                Protobuf,
             ),
             (
-                &format!("{PROTOBUF}{PARTIALS},{JSON}{PARTIALS}"),
-                [
-                    metadata(Form::MetadataList, Media::Protobuf),
-                    metadata(Form::MetadataList, Media::Json),
-                ],
+                format!("{p}{partials},{j}{partials}"),
+                yes(MetadataList, Protobuf),
+                yes(MetadataList, Json),
+                Json,
             ),
+            (format!("{p}{tables}"), None, None, Json),
             (
-                &format!("{PROTOBUF};drop=metadata.managedFields"),
-                [Some((Form::Whole, Media::Protobuf)), None],
+                format!("{p}{tables},{j}{tables}"),
+                yes(table, Json),
+                yes(table, Json),
+                Json,
             ),
-            (&format!("{PROTOBUF}{TABLE}"), [None; 2]),
-            (&format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"), [table; 2]),
-            (&format!("{JSON}{TABLE},{JSON}"), [table; 2]),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", [None; 2]),
+            (format!("{j};as=Table;v=v1beta1;g=meta.k8s.io"), None, None, Json),
+            ("application/cbor".to_owned(), None, None, Json),
             (
-                &format!("{JSON};q=0.5,{JSON}{PARTIAL}"),
-                [Some((Form::Metadata, Media::Json)); 2],
+                format!("application/cbor,{j}"),
+                yes(Whole, Json),
+                yes(Whole, Json),
+                Json,
             ),
-            (
-                &format!("{JSON}{PARTIALS}"),
-                [Some((Form::MetadataList, Media::Json)); 2],
-            ),
-            (
-                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v2",
-                [None; 2],
-            ),
-            ("application/cbor", [None; 2]),
-            (
-                "application/cbor,application/json",
-                [Some((Form::Whole, Media::Json)); 2],
-            ),
-        ];
-        for (accept, wanted) in cases {
-            let offers = [Offer::All, Offer::JsonOnly];
-            for (offer, wanted) in offers.into_iter().zip(wanted) {
-                assert_eq!(accepted(accept, offer), *wanted, "{accept} of {offer:?}");
-            }
-        }
-        let nothing = negotiate(&HeaderMap::new(), Offer::All, true).unwrap();
-        assert_eq!(nothing, Accepted::JSON);
-        assert_eq!(
-            accepted(PROTOBUF, Offer::JsonForAll),
-            Some((Form::Whole, Media::Json))
-        );
-    }
-
-    #[test]
-    fn refusals_have_no_form() {
-        for (accept, offer, wanted) in [
-            (JSON.to_owned(), Offer::All, StatusForm::Json),
-            (PROTOBUF.to_owned(), Offer::All, StatusForm::Protobuf),
-            (PROTOBUF.to_owned(), Offer::JsonOnly, StatusForm::Indented),
-            (PROTOBUF.to_owned(), Offer::JsonForAll, StatusForm::Json),
-            (
-                format!("{PROTOBUF};stream=watch"),
-                Offer::All,
-                StatusForm::Protobuf,
-            ),
-            (format!("{PROTOBUF}{PARTIAL}"), Offer::All, StatusForm::Indented),
-            (
-                format!("{PROTOBUF}{PARTIAL},{PROTOBUF}"),
-                Offer::All,
-                StatusForm::Protobuf,
-            ),
-            (
-                format!("{PROTOBUF}{PARTIAL},{JSON}"),
-                Offer::All,
-                StatusForm::Json,
-            ),
-            ("application/cbor".to_owned(), Offer::All, StatusForm::Indented),
+            (String::new(), yes(Whole, Json), yes(Whole, Json), Json),
         ] {
-            assert_eq!(
-                of_refusals(&headers(&accept), offer),
-                wanted,
-                "{accept} of {offer:?}"
-            );
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            for (offer, wanted) in [(Offer::All, both), (Offer::JsonOnly, json)] {
+                let accepted = negotiate(&headers, offer).ok();
+                let accepted = accepted.map(|accepted| (accepted.form, accepted.media));
+                assert_eq!(accepted, wanted, "{accept} of {offer:?}");
+            }
+            assert_eq!(of_refusals(&headers, Offer::All), refusal, "{accept}");
+            assert_eq!(of_refusals(&headers, Offer::JsonForAll), Json, "{accept}");
         }
-        assert_eq!(of_refusals(&HeaderMap::new(), Offer::All), StatusForm::Json);
     }
 }

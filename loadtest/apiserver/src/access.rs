@@ -9,7 +9,7 @@ pub(crate) use self::attributes::Attributes;
 pub use self::objects::AccessError;
 pub(crate) use self::review::{Review, answer};
 
-use self::rules::{Grant, Tables};
+use self::rules::Tables;
 use crate::status::{Answer, Refusal};
 use crate::yaml;
 use http::{HeaderMap, header};
@@ -22,39 +22,8 @@ const MASTERS: &str = "system:masters";
 
 /// Access control: who is behind a bearer token, and what RBAC objects allow them.
 ///
-/// It holds from the start the roles every cluster has that a client needs to be one: `cluster-admin`,
-/// `system:discovery`, `system:public-info-viewer`, `system:basic-user`, `system:auth-delegator`, and the Role
+/// It holds from the start the roles of every cluster that a client needs: `system:discovery`, `system:public-info-viewer`, `system:basic-user`, `system:auth-delegator`, and the Role
 /// `extension-apiserver-authentication-reader`, bound as a cluster binds them.
-///
-/// ```
-/// use memory_apiserver::{Access, Config};
-///
-/// # fn main() -> Result<(), memory_apiserver::AccessError> {
-/// let access = Access::from_yaml(
-///     r#"
-/// apiVersion: rbac.authorization.k8s.io/v1
-/// kind: ClusterRole
-/// metadata: {name: reader}
-/// rules:
-/// - apiGroups: [""]
-///   resources: [pods, pods/status]
-///   verbs: [get, list, watch]
-/// ---
-/// apiVersion: rbac.authorization.k8s.io/v1
-/// kind: ClusterRoleBinding
-/// metadata: {name: reader}
-/// roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
-/// subjects:
-/// - {kind: ServiceAccount, name: controller, namespace: kube-system}
-/// "#,
-/// )?
-/// .service_account("its-token", "kube-system", "controller")
-/// .user("my-token", "me", ["system:masters"]);
-/// let config = Config::default().access(access);
-/// # let _ = config;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct Access {
     tokens: BTreeMap<String, User>,
@@ -81,7 +50,7 @@ impl Access {
     /// When one of these objects has not the fields of its kind. A real server checks more than that.
     pub fn from_objects(objects: impl IntoIterator<Item = Value>) -> Result<Self, AccessError> {
         let mut tables = Tables::default();
-        for object in objects::every_cluster() {
+        for object in yaml::documents(objects::EVERY_CLUSTER).map_err(AccessError::Yaml)? {
             objects::add(&mut tables, object)?;
         }
         for object in objects {
@@ -149,40 +118,21 @@ impl Access {
             Some(token) => self.holder(token).cloned(),
             None => self.anonymous.then(User::anonymous),
         };
-        let user = user.ok_or_else(Refusal::unauthorized)?;
-        self.impersonate(user, headers)
-    }
-
-    /// Returns the user that the headers ask to impersonate, if that is allowed; without such a header, the user as it
-    /// is.
-    fn impersonate(&self, user: User, headers: &HeaderMap) -> Answer<User> {
-        let text = |value: &http::HeaderValue| value.to_str().unwrap_or("").to_owned();
-        let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
-        let Some(name) = headers.get("impersonate-user").map(text) else {
-            return Ok(user);
-        };
-        self.authorise(&user, &Attributes::impersonation_of(&name))?;
-        for group in &groups {
-            self.authorise(&user, &Attributes::impersonation_in(group))?;
-        }
-        Ok(User::named(name, groups))
+        user.ok_or_else(Refusal::unauthorized)
     }
 
     /// 403 when the user may not do this.
     pub(crate) fn authorise(&self, user: &User, attributes: &Attributes) -> Answer<()> {
-        match self.decide(user, attributes) {
-            Ok(_) => Ok(()),
-            Err(why) => Err(attributes.refusal(&user.name, &why)),
-        }
+        self.decide(user, attributes)
+            .map_err(|why| attributes.refusal(&user.name, &why))
     }
 
-    /// Returns the grant that allows a request (none for a member of `system:masters`, who needs no grant), or the
-    /// reason why none does, which is mostly empty.
-    fn decide(&self, user: &User, attributes: &Attributes) -> Result<Option<Grant<'_>>, String> {
+    /// Returns the reason why the user may not do this, which is mostly empty.
+    fn decide(&self, user: &User, attributes: &Attributes) -> Result<(), String> {
         if user.groups.iter().any(|group| group == MASTERS) {
-            return Ok(None);
+            return Ok(());
         }
-        self.tables.find(user, attributes).map(Some)
+        self.tables.allow(user, attributes)
     }
 }
 

@@ -1,25 +1,13 @@
 //! The table of kinds: one row for each kind. A kind is added here, its type in
 //! `schema.txt`, its columns in `kubectl/cells.rs`, and what only it does in a module that its row names.
 
-use crate::kinds::{Facts, Kind, NameRule, PLAIN, Role, Selectable};
+use crate::kinds::{Facts, Kind, NameRule, PLAIN, Role};
 use crate::registry::{deployment, endpoints, event, lease, namespace, node, pod, service, slice};
 
 /// All rows, as kinds, in the order in which discovery lists their groups.
 pub(crate) fn all() -> Vec<Kind> {
     KINDS.iter().map(Kind::new).collect()
 }
-
-/// The kind of KEP-6116, which is not merged: only a server that is told to serves it.
-pub(crate) const ENDPOINT_SELECTOR: Kind = Kind::new(&Facts {
-    api_version: "discovery.k8s.io/v1alpha1",
-    resource: "endpointselectors",
-    singular: "endpointselector",
-    kind: "EndpointSelector",
-    schema: "EndpointSelector",
-    storage_hash: "AAAAAAAAAAE=",
-    bookmark_rest: r#","spec":{"selector":{}}"#,
-    ..PLAIN
-});
 
 /// The kind of this name in a group.
 #[cfg(test)]
@@ -28,7 +16,7 @@ pub(crate) fn kind(name: &str) -> Kind {
     found.unwrap_or_else(|| panic!("the table has no {name}"))
 }
 
-static KINDS: [Facts; 11] = [
+static KINDS: [Facts; 10] = [
     Facts {
         resource: "endpoints",
         singular: "endpoints",
@@ -36,7 +24,6 @@ static KINDS: [Facts; 11] = [
         schema: "Endpoints",
         short_names: &["ep"],
         create_on_update: true,
-        storage_hash: "fWeeMqaN/OA=",
         default: endpoints::default,
         check: endpoints::check,
         ..PLAIN
@@ -47,28 +34,21 @@ static KINDS: [Facts; 11] = [
         kind: "Event",
         schema: "Event",
         short_names: &["ev"],
-        name_rule: NameRule::Path,
         create_on_update: true,
-        storage_hash: "r2yiGXH7wu8=",
         fields: &[
-            Selectable::new("involvedObject.kind"),
-            Selectable::new("involvedObject.namespace"),
-            Selectable::new("involvedObject.name"),
-            Selectable::new("involvedObject.uid"),
-            Selectable::new("involvedObject.apiVersion"),
-            Selectable::new("involvedObject.resourceVersion"),
-            Selectable::new("involvedObject.fieldPath"),
-            Selectable::new("reason"),
-            Selectable::new("reportingComponent"),
-            Selectable::at("source", &["/source/component", "/reportingComponent"]),
-            Selectable::new("type"),
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "reason",
+            "type",
         ],
         bookmark_rest: concat!(
             r#","involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"#,
             r#""eventTime":null,"reportingComponent":"","reportingInstance":"""#
         ),
         default: event::default,
-        check: event::check_core,
+        check: event::check,
         ..PLAIN
     },
     Facts {
@@ -83,8 +63,7 @@ static KINDS: [Facts; 11] = [
         subresources: &["finalize", "status"],
         returns_deleted: true,
         delete_collection: false,
-        storage_hash: "Q3oi5N2YM8M=",
-        fields: &[Selectable::new("status.phase")],
+        fields: &["status.phase"],
         bookmark_rest: r#","spec":{},"status":{}"#,
         default: namespace::default,
         create: namespace::create,
@@ -99,8 +78,6 @@ static KINDS: [Facts; 11] = [
         short_names: &["no"],
         namespaced: false,
         subresources: &["status"],
-        storage_hash: "XwShjMxG9Fs=",
-        fields: &[Selectable::flag("spec.unschedulable")],
         bookmark_rest: concat!(
             r#","spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"#,
             r#""nodeInfo":{"machineID":"","systemUUID":"","bootID":"","kernelVersion":"","osImage":"","#,
@@ -116,30 +93,16 @@ static KINDS: [Facts; 11] = [
         kind: "Pod",
         schema: "Pod",
         short_names: &["po"],
-        categories: &["all"],
+        is_of_all: true,
         role: Role::Pod,
         subresources: &["binding", "status"],
         returns_deleted: true,
-        storage_hash: "xPOwRZ+Yhw8=",
-        fields: &[
-            Selectable::new("spec.nodeName"),
-            Selectable::new("spec.restartPolicy"),
-            Selectable::new("spec.schedulerName"),
-            Selectable::new("spec.serviceAccountName"),
-            Selectable::flag("spec.hostNetwork"),
-            Selectable::new("status.phase"),
-            Selectable::at("status.podIP", &["/status/podIPs/0/ip", "/status/podIP"]),
-            // Accepted, but never set: so it is upstream.
-            Selectable::at("status.podIPs", &[]),
-            Selectable::new("status.nominatedNodeName"),
-        ],
+        fields: &["spec.nodeName", "status.phase", "status.podIP"],
         bookmark_rest: r#","spec":{"containers":null},"status":{}"#,
         default: pod::default,
         create: pod::create,
         update: pod::update,
-        update_status: pod::update_status,
         check: pod::check,
-        check_status: pod::check_status,
         ..PLAIN
     },
     // Limits how many objects of a kind there may be; it counts when one is created, so its status stays as it was written.
@@ -150,7 +113,6 @@ static KINDS: [Facts; 11] = [
         schema: "ResourceQuota",
         short_names: &["quota"],
         subresources: &["status"],
-        storage_hash: "8uhSgffRX6w=",
         bookmark_rest: r#","spec":{},"status":{}"#,
         ..PLAIN
     },
@@ -160,14 +122,13 @@ static KINDS: [Facts; 11] = [
         kind: "Service",
         schema: "Service",
         short_names: &["svc"],
-        categories: &["all"],
+        is_of_all: true,
         role: Role::Service,
         name_rule: NameRule::Label1035,
         subresources: &["status"],
         create_on_update: true,
         returns_deleted: true,
-        storage_hash: "0/CO1lhkEBI=",
-        fields: &[Selectable::new("spec.clusterIP"), Selectable::new("spec.type")],
+        fields: &["spec.clusterIP", "spec.type"],
         bookmark_rest: r#","spec":{},"status":{"loadBalancer":{}}"#,
         default: service::default,
         create: service::create,
@@ -182,9 +143,8 @@ static KINDS: [Facts; 11] = [
         kind: "Deployment",
         schema: "Deployment",
         short_names: &["deploy"],
-        categories: &["all"],
+        is_of_all: true,
         subresources: &["scale", "status"],
-        storage_hash: "8aSe+NMegvE=",
         bookmark_rest: concat!(
             r#","spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"#,
             r#""strategy":{}},"status":{}"#
@@ -192,36 +152,6 @@ static KINDS: [Facts; 11] = [
         default: deployment::default,
         create: deployment::create,
         update: deployment::update,
-        check: deployment::check,
-        ..PLAIN
-    },
-    Facts {
-        api_version: "events.k8s.io/v1",
-        resource: "events",
-        singular: "event",
-        kind: "Event",
-        schema: "NewEvent",
-        short_names: &["ev"],
-        name_rule: NameRule::Path,
-        create_on_update: true,
-        storage_hash: "r2yiGXH7wu8=",
-        fields: &[
-            Selectable::new("regarding.kind"),
-            Selectable::new("regarding.namespace"),
-            Selectable::new("regarding.name"),
-            Selectable::new("regarding.uid"),
-            Selectable::new("regarding.apiVersion"),
-            Selectable::new("regarding.resourceVersion"),
-            Selectable::new("regarding.fieldPath"),
-            Selectable::new("reason"),
-            Selectable::new("reportingController"),
-            Selectable::new("type"),
-        ],
-        bookmark_rest: concat!(
-            r#","eventTime":null,"regarding":{},"deprecatedSource":{},"#,
-            r#""deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null"#
-        ),
-        check: event::check_new,
         ..PLAIN
     },
     Facts {
@@ -232,7 +162,6 @@ static KINDS: [Facts; 11] = [
         schema: "Lease",
         create_on_update: true,
         unconditional_update: false,
-        storage_hash: "gqkMMb/YqFM=",
         bookmark_rest: r#","spec":{}"#,
         check: lease::check,
         ..PLAIN
@@ -243,7 +172,6 @@ static KINDS: [Facts; 11] = [
         singular: "endpointslice",
         kind: "EndpointSlice",
         schema: "EndpointSlice",
-        storage_hash: "qgS0xkrxYAI=",
         bookmark_rest: r#","addressType":"","endpoints":null,"ports":null"#,
         default: slice::default,
         create: slice::create,

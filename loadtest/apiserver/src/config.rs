@@ -23,7 +23,6 @@ pub struct Config {
     pub(crate) start_time: Option<jiff::Timestamp>,
     pub(crate) request_log: usize,
     pub(crate) journal: bool,
-    pub(crate) max_body: usize,
     pub(crate) managed_fields: bool,
     pub(crate) protobuf: Protobuf,
     pub(crate) access: Option<Access>,
@@ -43,7 +42,6 @@ impl Default for Config {
             start_time: None,
             request_log: 0,
             journal: false,
-            max_body: 3 * 1024 * 1024,
             managed_fields: false,
             protobuf: Protobuf::Enabled,
             access: None,
@@ -121,11 +119,6 @@ impl Config {
     /// Whether all changes are kept for [`crate::ApiServer::journal`]; by default they are not.
     pub fn journal(self, journal: bool) -> Self {
         Self { journal, ..self }
-    }
-
-    /// The largest request body in bytes, 3 MiB by default; more is refused with 413.
-    pub fn max_body(self, max_body: usize) -> Self {
-        Self { max_body, ..self }
     }
 
     /// Whether `managedFields` of every object name the managers that wrote it, with their last times; else, and by default,

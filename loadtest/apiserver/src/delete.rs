@@ -28,7 +28,6 @@ pub(crate) struct Options {
     pub(crate) uid: String,
     pub(crate) version: String,
     pub(crate) propagation: String,
-    pub(crate) dry: bool,
 }
 
 /// The result of a deletion.
@@ -49,7 +48,7 @@ impl Options {
             Value::Null
         } else if media == Media::Protobuf {
             protobuf::read(body, "DeleteOptions")
-                .map_err(|fault| protobuf::unrecognised("DeleteOptions", &fault.to_string(), body))?
+                .map_err(|fault| protobuf::unrecognised("DeleteOptions", &fault.to_string()))?
         } else if body.iter().all(u8::is_ascii_whitespace) {
             Value::Null
         } else {
@@ -65,12 +64,14 @@ impl Options {
                 "decoded object cannot be converted to DeleteOptions: {kind}"
             )));
         }
+        if given.pointer("/dryRun/0").is_some() {
+            return Err(Refusal::bad_request("this server has no dry runs"));
+        }
         let mut options = Self {
             grace: given.get("gracePeriodSeconds").and_then(Value::as_i64),
             uid: text(&given, "/preconditions/uid").to_owned(),
             version: text(&given, "/preconditions/resourceVersion").to_owned(),
             propagation: text(&given, "/propagationPolicy").to_owned(),
-            dry: given.pointer("/dryRun/0").is_some() || query.text("dryRun") == "All",
         };
         if let Some(orphan) = given.get("orphanDependents").and_then(Value::as_bool) {
             if orphan { "Orphan" } else { "Background" }.clone_into(&mut options.propagation);
@@ -82,15 +83,9 @@ impl Options {
         if let Some(policy) = query.get("propagationPolicy") {
             policy.clone_into(&mut options.propagation);
         }
-        if !matches!(
-            options.propagation.as_str(),
-            "" | "Orphan" | "Background" | "Foreground"
-        ) {
-            let message = format!(
-                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"{}\": supported \
-                 values: \"Foreground\", \"Background\", \"Orphan\"",
-                options.propagation
-            );
+        let policy = options.propagation.as_str();
+        if !matches!(policy, "" | "Orphan" | "Background" | "Foreground") {
+            let message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: {policy:?}");
             return Err(Box::new(Refusal::new(422, "Invalid", message)));
         }
         Ok(options)
@@ -105,7 +100,7 @@ pub(crate) fn delete(store: &Store, target: &ObjectTarget, options: &Options) ->
         };
         check_preconditions(&old, options)?;
         let step = match target.kind.role {
-            Role::Namespace => namespace(store, &old, options)?,
+            Role::Namespace => namespace(store, &old)?,
             _ => object(store, &old, options),
         };
         if let Some(deleted) = step {
@@ -231,17 +226,10 @@ fn object(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted
     let mut current = Arc::clone(old);
     // A deletion with a grace of nothing is still told as two steps.
     if changed && (grace.is_some() || held_up) {
-        let draft = Draft::new(old.kind, &value);
-        if options.dry {
-            return Some(Deleted::Pending(draft.seal(old.rv)));
-        }
-        current = store.replace(old, draft)?;
+        current = store.replace(old, Draft::new(old.kind, &value))?;
     }
     if !now {
         return Some(Deleted::Pending(current));
-    }
-    if options.dry {
-        return Some(Deleted::Gone(current));
     }
     take_away(store, &current).map(Deleted::Gone)
 }
@@ -273,7 +261,7 @@ fn mark(value: &mut Value, end: &str, grace: i64) {
     }
 }
 
-fn namespace(store: &Store, old: &Arc<Object>, options: &Options) -> Answer<Option<Deleted>> {
+fn namespace(store: &Store, old: &Arc<Object>) -> Answer<Option<Deleted>> {
     if KEPT_NAMESPACES.contains(&old.name()) {
         let why = "this namespace may not be deleted";
         return Err(Refusal::forbidden(old.kind, old.name(), why, Vec::new()));
@@ -284,16 +272,12 @@ fn namespace(store: &Store, old: &Arc<Object>, options: &Options) -> Answer<Opti
     if !old.deleting {
         value["metadata"]["deletionTimestamp"] = store.clock.time().into();
         value["status"]["phase"] = "Terminating".into();
-        let draft = Draft::new(old.kind, &value);
-        if options.dry {
-            return Ok(Some(Deleted::Pending(draft.seal(old.rv))));
-        }
-        let Some(replaced) = store.replace(old, draft) else {
+        let Some(replaced) = store.replace(old, Draft::new(old.kind, &value)) else {
             return Ok(None);
         };
         current = replaced;
     }
-    if held_up || options.dry {
+    if held_up {
         return Ok(Some(Deleted::Pending(current)));
     }
     Ok(store.remove(&current).map(Deleted::Gone))

@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 const REVIEWS: [(&str, &str); 2] = [("authentication.k8s.io", "v1"), ("authorization.k8s.io", "v1")];
 
 /// The document at a path; none when nothing is served there. Reviews are served where access is controlled.
-pub(crate) fn document(plain: &Plain, kinds: &[Kind], host: &str, reviews: bool) -> Option<Value> {
+pub(crate) fn document(plain: &Plain, kinds: &[Kind], reviews: bool) -> Option<Value> {
     match plain {
         Plain::Api => Some(json!({
             "kind": "APIVersions",
             "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
         })),
         Plain::Apis => Some(json!({
             "kind": "APIGroupList",
@@ -45,10 +44,6 @@ pub(crate) fn document(plain: &Plain, kinds: &[Kind], host: &str, reviews: bool)
         Plain::Version => Some(json!({
             "major": "1",
             "minor": "36",
-            "emulationMajor": "1",
-            "emulationMinor": "36",
-            "minCompatibilityMajor": "1",
-            "minCompatibilityMinor": "35",
             "gitVersion": concat!("v1.36.0-memory-apiserver.", env!("CARGO_PKG_VERSION")),
             "gitCommit": "",
             "gitTreeState": "",
@@ -104,18 +99,9 @@ fn resources(group: &str, version: &str, list: &[Value]) -> Option<Value> {
 
 /// A kind's entry and those of its subresources.
 fn entries(kind: Kind) -> Vec<Value> {
-    let mut verbs = vec![
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch",
-    ];
-    if !kind.delete_collection {
-        verbs.retain(|v| *v != "deletecollection");
+    let mut verbs = vec!["create", "delete", "get", "list", "patch", "update", "watch"];
+    if kind.delete_collection {
+        verbs.push("deletecollection");
     }
     let mut main = json!({
         "name": kind.resource,
@@ -123,38 +109,31 @@ fn entries(kind: Kind) -> Vec<Value> {
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": verbs,
-        "storageVersionHash": kind.storage_hash,
+        "shortNames": kind.short_names,
     });
-    if !kind.short_names.is_empty() {
-        main["shortNames"] = kind.short_names.into();
+    if kind.is_of_all {
+        main["categories"] = json!(["all"]);
     }
-    if !kind.categories.is_empty() {
-        main["categories"] = kind.categories.into();
-    }
-    let mut entries = vec![main];
-    for sub in kind.subresources {
-        let verbs: &[&str] = match *sub {
-            "binding" => &["create"],
-            "finalize" => &["update"],
-            _ => &["get", "patch", "update"],
+    let sub = |sub: &&str| {
+        let (of_kind, verbs) = match *sub {
+            "binding" => ("Binding", &["create"][..]),
+            "finalize" => (kind.kind, &["update"][..]),
+            "scale" => ("Scale", &["get", "patch"][..]),
+            _ => (kind.kind, &["get", "patch", "update"][..]),
         };
         let mut entry = json!({
             "name": format!("{}/{sub}", kind.resource),
             "singularName": "",
             "namespaced": kind.namespaced,
-            "kind": kind.kind,
+            "kind": of_kind,
             "verbs": verbs,
         });
-        match *sub {
-            "binding" => entry["kind"] = "Binding".into(),
-            "scale" => {
-                entry["group"] = "autoscaling".into();
-                entry["version"] = "v1".into();
-                entry["kind"] = "Scale".into();
-            }
-            _ => {}
+        if *sub == "scale" {
+            (entry["group"], entry["version"]) = ("autoscaling".into(), "v1".into());
         }
-        entries.push(entry);
-    }
-    entries
+        entry
+    };
+    std::iter::once(main)
+        .chain(kind.subresources.iter().map(sub))
+        .collect()
 }

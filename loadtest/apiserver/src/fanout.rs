@@ -34,7 +34,7 @@ mod versions;
 mod watcher;
 
 pub use self::config::{Clients, Config, Costs, Own};
-pub use self::figures::{Cpu, Figures};
+pub use self::figures::Figures;
 pub use self::histogram::Histogram;
 
 use self::server::{Job, Server, Work};
@@ -125,8 +125,6 @@ enum Event {
     Spent(u16, u32),
     /// A client asks for a watch.
     Asks(u32),
-    /// A slow client has read enough for the server to go on.
-    HasRead(u32),
 }
 
 impl Cluster {
@@ -143,9 +141,6 @@ impl Cluster {
             })
             .map(|server| Watcher::new(server as u16, 0))
             .collect();
-        for watcher in watchers.iter_mut().take(config.slow.min(config.watchers)) {
-            watcher.slow = true;
-        }
         let own = watchers.last_mut().expect("the controller has a watch");
         (own.server, own.own) = (0, true);
         let servers: Vec<_> = (0..servers)
@@ -192,8 +187,7 @@ impl Cluster {
         self.turn += 1;
         let costs = &self.config.costs;
         let (cost, others) = (costs.pod, costs.others_write);
-        self.figures.cpu.pods += cost;
-        self.figures.cpu.others += others;
+        self.figures.cpu += cost;
         self.submit(server as u16, cost + others, Work::Pod(pod));
     }
 
@@ -207,7 +201,6 @@ impl Cluster {
         });
         let work = Work::Write(object, bytes, noted.collect());
         let others = self.config.costs.others_write;
-        self.figures.cpu.others += others;
         let half = self.half_of_write(bytes);
         self.submit(0, half + others, work);
     }
@@ -229,7 +222,6 @@ impl Cluster {
                 Event::Stored(job) => self.stored(job),
                 Event::Spent(server, version) => self.spent(server, version),
                 Event::Asks(watcher) => self.asks(watcher),
-                Event::HasRead(watcher) => self.has_read(watcher),
             }
         }
     }

@@ -10,9 +10,8 @@ impl ApiServer {
     /// as by a merge patch, so that fields which the text leaves out stay. Lists stand for their items. A status is
     /// stored as it is given, and a namespace that is not there is made. Namespaces are stored first.
     ///
-    /// Objects get new UIDs, whatever the text says. Where the text names one of its own objects by its UID, as owner
-    /// references do, the new UID is stored. References to other objects stay as they are: the garbage collector deletes
-    /// an object whose owners are neither in the text nor on the server, as in a cluster.
+    /// Objects get new UIDs, whatever the text says. References stay as they are: the garbage collector deletes an object
+    /// whose owners are not on the server, as in a cluster.
     ///
     /// # Errors
     ///

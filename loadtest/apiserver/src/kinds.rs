@@ -19,7 +19,8 @@ pub(crate) struct Facts {
     pub(crate) singular: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) short_names: &'static [&'static str],
-    pub(crate) categories: &'static [&'static str],
+    /// `kubectl get all` shows it.
+    pub(crate) is_of_all: bool,
     pub(crate) namespaced: bool,
     pub(crate) subresources: &'static [&'static str],
     pub(crate) role: Role,
@@ -31,9 +32,8 @@ pub(crate) struct Facts {
     /// A delete answers with the object instead of a Status.
     pub(crate) returns_deleted: bool,
     pub(crate) delete_collection: bool,
-    pub(crate) storage_hash: &'static str,
     /// Selectable fields beside metadata.name and metadata.namespace.
-    pub(crate) fields: &'static [Selectable],
+    pub(crate) fields: &'static [&'static str],
     /// The fields of a bookmark beside the metadata.
     pub(crate) bookmark_rest: &'static str,
 
@@ -43,12 +43,8 @@ pub(crate) struct Facts {
     pub(crate) create: fn(&mut Value),
     /// Keeps fields of the stored object on an update, before the checks.
     pub(crate) update: fn(&mut Value, &Value),
-    /// The same on an update of the status.
-    pub(crate) update_status: fn(&mut Value, &Value),
     /// Checks an object that is created, or that is to replace the stored one.
     pub(crate) check: fn(&mut Faults, &Value, Option<&Value>),
-    /// Checks an update of the status.
-    pub(crate) check_status: fn(&mut Faults, &Value),
 }
 
 /// The part that the server plays for a kind beside keeping its objects.
@@ -69,18 +65,6 @@ pub(crate) enum NameRule {
     Subdomain,
     Label,
     Label1035,
-    /// Anything that fits into a path.
-    Path,
-}
-
-/// A field that selectors can name.
-#[derive(Debug)]
-pub(crate) struct Selectable {
-    pub(crate) name: &'static str,
-    /// Where its value is found, instead of where the name says: the first that is there.
-    pub(crate) at: Option<&'static [&'static str]>,
-    /// The value of a field that is not there.
-    pub(crate) absent: &'static str,
 }
 
 /// The facts that most kinds have in common.
@@ -90,7 +74,7 @@ pub(crate) const PLAIN: Facts = Facts {
     singular: "",
     kind: "",
     short_names: &[],
-    categories: &[],
+    is_of_all: false,
     namespaced: true,
     subresources: &[],
     role: Role::Plain,
@@ -100,15 +84,12 @@ pub(crate) const PLAIN: Facts = Facts {
     unconditional_update: true,
     returns_deleted: false,
     delete_collection: true,
-    storage_hash: "",
     fields: &[],
     bookmark_rest: "",
     default: |_| {},
     create: |_| {},
     update: |_, _| {},
-    update_status: |_, _| {},
     check: |_, _, _| {},
-    check_status: |_, _| {},
 };
 
 // === impl Kind ===
@@ -185,44 +166,11 @@ impl Ord for Kind {
     }
 }
 
-// === impl Selectable ===
-
-impl Selectable {
-    pub(crate) const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            at: None,
-            absent: "",
-        }
-    }
-
-    pub(crate) const fn flag(name: &'static str) -> Self {
-        Self {
-            name,
-            at: None,
-            absent: "false",
-        }
-    }
-
-    pub(crate) const fn at(name: &'static str, at: &'static [&'static str]) -> Self {
-        Self {
-            name,
-            at: Some(at),
-            absent: "",
-        }
-    }
-
-    /// The field's value in an object.
-    pub(crate) fn value(&self, object: &Value) -> Box<str> {
-        let found = |pointer: &str| match object.pointer(pointer)? {
-            Value::Null => None,
-            Value::String(text) => Some(text.as_str()).filter(|text| !text.is_empty()).map(Box::from),
-            other => Some(other.to_string().into()),
-        };
-        let value = match self.at {
-            Some(at) => at.iter().find_map(|pointer| found(pointer)),
-            None => found(&format!("/{}", self.name.replace('.', "/"))),
-        };
-        value.unwrap_or_else(|| self.absent.into())
+/// The value of an object's field, as selectors have its name; empty when it is not there.
+pub(crate) fn selectable(object: &Value, name: &str) -> Box<str> {
+    match object.pointer(&format!("/{}", name.replace('.', "/"))) {
+        None | Some(Value::Null) => Box::default(),
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(other) => other.to_string().into(),
     }
 }

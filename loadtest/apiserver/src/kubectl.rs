@@ -31,7 +31,7 @@ pub(crate) fn openapi(path: &str, kinds: &[Kind]) -> Option<Value> {
     let wanted = path.strip_prefix("v3/")?;
     let paths = kinds.iter().filter(|kind| root(kind) == wanted).map(|kind| {
         let namespace = if kind.namespaced { "namespaces/{namespace}/" } else { "" };
-        let parameters = ["dryRun", "fieldManager", "fieldValidation"]
+        let parameters = ["fieldManager", "fieldValidation"]
             .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}));
         let patch = json!({
             "x-kubernetes-action": "patch",

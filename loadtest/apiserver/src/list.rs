@@ -35,7 +35,6 @@ pub(crate) struct List {
     pub(crate) rv: u64,
     pub(crate) items: Vec<Arc<Object>>,
     next: Option<String>,
-    remaining: Option<usize>,
 }
 
 /// Where a list goes on.
@@ -61,27 +60,14 @@ pub(crate) fn parse_version(text: &str) -> Answer<u64> {
 /// Checks the options every list has in common.
 fn check(query: &Query) -> Answer<()> {
     let mut faults = Faults::default();
-    let matching = query.text("resourceVersionMatch");
-    let rv = query.text("resourceVersion");
-    if !matching.is_empty() {
-        let field = "resourceVersionMatch";
-        if rv.is_empty() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            faults.forbidden(field, why);
-        }
-        if !query.text("continue").is_empty() {
-            faults.forbidden(
-                field,
-                "resourceVersionMatch is forbidden when continue is provided",
-            );
-        }
-        if !matches!(matching, "Exact" | "NotOlderThan") {
-            faults.not_supported(field, matching, &["", "Exact", "NotOlderThan"]);
-        }
-        if matching == "Exact" && rv == "0" {
-            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            faults.forbidden(field, why);
-        }
+    let (matching, rv) = (query.text("resourceVersionMatch"), query.text("resourceVersion"));
+    let field = "resourceVersionMatch";
+    match (matching, rv) {
+        ("", _) => {}
+        (_, "") => faults.forbidden(field, "it is forbidden unless resourceVersion is provided"),
+        ("Exact", "0") => faults.forbidden(field, "it is forbidden for resourceVersion \"0\""),
+        ("Exact" | "NotOlderThan", _) => {}
+        (matching, _) => faults.not_supported(field, matching, &["", "Exact", "NotOlderThan"]),
     }
     if query.get("sendInitialEvents").is_some_and(|v| !v.is_empty()) {
         faults.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
@@ -136,27 +122,22 @@ pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> An
         None => query.text("resourceVersionMatch") != "Exact",
         Some(Token { rv, .. }) => rv.is_none_or(|rv| state.table(kind).ring.is_as_at(rv)),
     };
-    if is_present && limit > 0 {
-        // No more is read than the page needs: the pages of a long list take as long as the list.
-        let mut rest = state.range_after(kind, namespace, after.as_deref());
-        let matching = rest.by_ref().filter(|object| selection.matches(object));
-        let found = Found {
-            kind,
-            rv: token.and_then(|token| token.rv).unwrap_or(state.rv),
-            objects: matching.take(limit + 1).cloned().collect(),
-            beyond: rest.filter(|_| selection.is_open()).count(),
-        };
-        drop(state);
-        return Ok(found.page(limit, &selection, &root));
-    }
-    let (rv, mut objects) = match &token {
+    let (rv, objects) = match &token {
+        _ if is_present => {
+            // No more is read than the page needs: the pages of a long list take as long as the list.
+            let rest = state.range_after(kind, namespace, after.as_deref());
+            let matching = rest.filter(|object| selection.matches(object)).cloned();
+            let page = if limit > 0 { limit + 1 } else { usize::MAX };
+            let rv = token.and_then(|token| token.rv).unwrap_or(state.rv);
+            (rv, matching.take(page).collect())
+        }
         Some(Token { rv: Some(rv), .. }) => {
             let Some(all) = snapshot(&state, kind, namespace, *rv) else {
                 return Err(token_expired(query.text("continue")));
             };
             (*rv, all)
         }
-        None if query.text("resourceVersionMatch") == "Exact" => {
+        _ => {
             let Some(all) = snapshot(&state, kind, namespace, asked) else {
                 let message = format!(
                     "The resourceVersion for the provided list is too old: {asked} ({})",
@@ -166,63 +147,28 @@ pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> An
             };
             (asked, all)
         }
-        _ => (state.rv, state.range(kind, namespace)),
     };
     drop(state);
-    if let Some(after) = after {
-        objects.drain(..objects.partition_point(|o| o.key.as_ref() <= after.as_str()));
+    let is_after = |object: &Arc<Object>| after.as_ref().is_none_or(|after| *object.key > **after);
+    let mut items: Vec<Arc<Object>> = objects;
+    items.retain(|object| is_after(object) && selection.matches(object));
+    let more = limit > 0 && items.len() > limit;
+    if more {
+        items.truncate(limit);
     }
-    let found = Found {
+    let next = items.last().filter(|_| more).map(|last| {
+        let token = Token {
+            rv: Some(rv),
+            after: last.key[root.len()..].to_owned(),
+        };
+        token.text()
+    });
+    Ok(List {
         kind,
         rv,
-        objects,
-        beyond: 0,
-    };
-    Ok(found.page(limit, &selection, &root))
-}
-
-/// Objects in storage order, of which a list shows the first that match.
-struct Found {
-    kind: Kind,
-    rv: u64,
-    objects: Vec<Arc<Object>>,
-    /// How many there are beyond these.
-    beyond: usize,
-}
-
-impl Found {
-    fn page(self, limit: usize, selection: &Selection, root: &str) -> List {
-        let total = self.objects.len() + self.beyond;
-        let mut items = Vec::new();
-        let objects = self.objects.into_iter().enumerate();
-        let mut matching = objects.filter(|(_, o)| selection.matches(o));
-        let mut last = None;
-        for (i, object) in matching.by_ref() {
-            items.push(object);
-            if items.len() == limit {
-                last = Some(i);
-                break;
-            }
-        }
-        let more = last.filter(|_| matching.next().is_some());
-        let next = more.map(|_| {
-            let key = items.last().map_or("", |o| &o.key[root.len()..]);
-            Token {
-                rv: Some(self.rv),
-                after: key.to_owned(),
-            }
-            .text()
-        });
-        // The real server counts keys, which says nothing under a selector.
-        let remaining = more.filter(|_| selection.is_open()).map(|i| total - i - 1);
-        List {
-            kind: self.kind,
-            rv: self.rv,
-            items,
-            next,
-            remaining,
-        }
-    }
+        items,
+        next,
+    })
 }
 
 /// The objects as they were at a version, undone from the history; none when that is too old.
@@ -282,9 +228,6 @@ impl List {
         let mut metadata = format!("\"resourceVersion\":\"{}\"", self.rv);
         if let Some(next) = &self.next {
             metadata.extend([",\"continue\":\"", next, "\""]);
-        }
-        if let Some(remaining) = self.remaining {
-            metadata.extend([",\"remainingItemCount\":", &remaining.to_string()]);
         }
         let (kind, version) = match form {
             Form::Whole => (self.kind.list(), self.kind.api_version),

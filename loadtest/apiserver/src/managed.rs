@@ -1,8 +1,7 @@
 //! Who wrote an object: `managedFields` has a manager, its operation and the time, and no fields. An apply is a merge.
 
-use crate::json::{list, text};
+use crate::json::{list, text, without_nulls};
 use crate::kinds::Kind;
-use crate::registry;
 use crate::route::Sub;
 use crate::status::{Answer, Refusal};
 use serde_json::{Value, json};
@@ -21,11 +20,6 @@ pub(crate) struct Writer<'a> {
 pub(crate) fn is_tracked(object: &Value, all: bool) -> bool {
     let mut entries = list(object, "/metadata/managedFields").iter();
     entries.any(|entry| all || entry["operation"] == "Apply")
-}
-
-/// Whether a client asks for the managers to be forgotten, with a list of one empty entry.
-pub(crate) fn asks_to_clear(object: &Value) -> bool {
-    object.pointer("/metadata/managedFields") == Some(&json!([{}]))
 }
 
 /// Notes a write in an object, behind those before it.
@@ -58,7 +52,7 @@ pub(crate) fn note(writer: Writer<'_>, object: &mut Value) {
 }
 
 /// Reads the configuration that a client applies, which is YAML.
-pub(crate) fn configuration(kind: Kind, body: &[u8]) -> Answer<Value> {
+pub(crate) fn configuration(body: &[u8]) -> Answer<Value> {
     let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
     // JSON is YAML too, and read faster.
     let mut config: Value = if let Ok(config) = serde_json::from_slice(body) {
@@ -73,31 +67,10 @@ pub(crate) fn configuration(kind: Kind, body: &[u8]) -> Answer<Value> {
     if text(&config, "/apiVersion").is_empty() || text(&config, "/kind").is_empty() {
         return Err(Refusal::bad_request("Object 'Kind' is missing in the patch"));
     }
+    // An apply says nothing by a null.
     without_nulls(&mut config);
     if config.pointer("/metadata/managedFields").is_some() {
         return Err(Refusal::bad_request("metadata.managedFields must be nil"));
     }
-    if let Some(path) = registry::unknown_fields(kind, &config).first() {
-        let message = format!(
-            "failed to create typed patch object ({}/{}; {}, Kind={}): .{path}: field not declared in schema",
-            text(&config, "/metadata/namespace"),
-            text(&config, "/metadata/name"),
-            kind.api_version,
-            kind.kind
-        );
-        return Err(Box::new(Refusal::new(500, "", message)));
-    }
     Ok(config)
-}
-
-/// An apply says nothing by a null.
-fn without_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(without_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_nulls),
-        _ => {}
-    }
 }

@@ -1,7 +1,7 @@
 //! An object as it is kept: its JSON once, and the few facts that are asked for without reading it.
 
 use crate::json::{number, text};
-use crate::kinds::{Facts, Kind};
+use crate::kinds::{Facts, Kind, selectable};
 use crate::protobuf::{self, Encoder, Type};
 use crate::schema::SCHEMA;
 use bytes::{Bytes, BytesMut};
@@ -170,7 +170,7 @@ impl Draft {
             key: key.into(),
             uid: parse_uid(text(value, "/metadata/uid")).unwrap_or(0),
             labels: labels_of(metadata),
-            fields: kind.fields.iter().map(|field| field.value(value)).collect(),
+            fields: kind.fields.iter().map(|field| selectable(value, field)).collect(),
             owners: owners_of(metadata),
             deleting: metadata.contains_key("deletionTimestamp"),
             head,
@@ -377,48 +377,29 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn slice() -> Value {
-        json!({
-            "metadata": {
-                "name": "s-1", "namespace": "ns", "uid": format_uid(7),
-                "labels": {"b": "2", "a": "1"}, "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "addressType": "IPv4", "endpoints": null,
-        })
-    }
-
     #[test]
-    fn bytes_and_versions() {
-        let object = Draft::new(crate::catalog::kind("EndpointSlice"), &slice()).seal(99);
-        assert_eq!((object.name(), object.namespace(), object.uid), ("s-1", "ns", 7));
-        assert_eq!(&*object.labels[0].0, "a");
-        let later = object.at_version(100);
-        let mut want = object.value();
-        assert_eq!(text(&want, "/metadata/resourceVersion"), "99");
-        want["metadata"]["resourceVersion"] = "100".into();
-        assert_eq!(later.value(), want);
-        assert_eq!(later.at_version(5).value()["metadata"]["resourceVersion"], "5");
-
-        let mut partial = BytesMut::new();
-        later.write(&mut partial, true);
-        let partial: Value = serde_json::from_slice(&partial).unwrap();
-        assert_eq!(partial["kind"], "PartialObjectMetadata");
-        assert_eq!(partial["metadata"], want["metadata"]);
-        assert_eq!(partial.as_object().unwrap().len(), 3);
-
-        let mut item = BytesMut::new();
-        later.write_item(&mut item, false);
-        want.as_object_mut()
-            .unwrap()
-            .retain(|k, _| k != "kind" && k != "apiVersion");
-        assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), want);
-    }
-
-    #[test]
-    fn uids() {
+    fn bytes_versions_and_uids() {
         let uid = 0x3f1c_9a2e_5b6d_4c7e_8f90_a1b2_c3d4_e5f6;
         assert_eq!(parse_uid(&format_uid(uid)), Some(uid));
-        assert_eq!(parse_uid("nope"), None);
         assert_eq!(parse_uid("3f1c9a2e+5b6d-4c7e-8f90-a1b2c3d4e5f6"), None);
+        let metadata =
+            json!({"name": "s-1", "namespace": "ns", "uid": format_uid(7), "labels": {"b": "2", "a": "1"}});
+        let slice = json!({"metadata": metadata, "addressType": "IPv4", "endpoints": null});
+        let object = Draft::new(crate::catalog::kind("EndpointSlice"), &slice).seal(99);
+        assert_eq!((object.name(), object.namespace(), object.uid), ("s-1", "ns", 7));
+        let mut want = object.value();
+        assert_eq!(text(&want, "/metadata/resourceVersion"), "99");
+        for version in [100, 5] {
+            want["metadata"]["resourceVersion"] = version.to_string().into();
+            let later = object.at_version(version);
+            assert_eq!(later.value(), want);
+            let mut partial = BytesMut::new();
+            later.write(&mut partial, true);
+            let partial: Value = serde_json::from_slice(&partial).unwrap();
+            assert_eq!(partial["metadata"], want["metadata"]);
+            let mut item = BytesMut::new();
+            later.write_item(&mut item, false);
+            assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), later.content());
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::delete;
 use crate::json::{list, number, text};
-use crate::kubectl::STRATEGIC;
 use crate::object::{Object, key_of};
 use crate::reply::{Reply, media_type};
 use crate::route::{ObjectTarget, Sub};
@@ -54,34 +53,21 @@ pub(crate) fn bind(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Reply
         "spec": {"nodeName": node},
         "status": {"conditions": conditions},
     });
-    let (bound, _) = write::update(write, Change::Merge(patch))?;
+    let (bound, _) = write::update(write, &Change::Merge(patch))?;
     Ok(Reply::Made(StatusCode::CREATED, delete::success(&bound)))
 }
 
-/// Reads the scale of a Deployment, or changes it.
+/// Reads the scale of a Deployment, or changes it by a merge patch, as `kubectl scale` does.
 pub(crate) fn scale(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Reply> {
-    let current = shown(&stored(write)?.value());
-    let wanted = match parts.method {
-        Method::GET => return Ok(Reply::Document(current)),
-        Method::PUT => {
-            media_type(parts, &[JSON])?;
-            read(body)?
-        }
-        Method::PATCH => {
-            // The two are the same for a scale, which has no lists.
-            media_type(parts, &[MERGE, STRATEGIC])?;
-            let mut wanted = current;
-            // Metadata that the patch does not name stays; a version counts only where the patch names one.
-            wanted["metadata"] = json!({});
-            write::merge(&mut wanted, read(body)?);
-            wanted
-        }
-        _ => return Err(Refusal::method_not_allowed()),
-    };
-    let Some(replicas) = wanted.pointer("/spec/replicas").map_or(Some(0), Value::as_i64) else {
-        return Err(Refusal::bad_request("spec.replicas of a Scale is a number"));
-    };
-    let mut patch = json!({"spec": {"replicas": replicas}});
+    if parts.method == Method::GET {
+        return Ok(Reply::Document(shown(&stored(write)?.value())));
+    }
+    if parts.method != Method::PATCH {
+        return Err(Refusal::method_not_allowed());
+    }
+    media_type(parts, &[MERGE])?;
+    let wanted = read(body)?;
+    let mut patch = json!({"spec": {"replicas": wanted["spec"]["replicas"]}});
     let version = text(&wanted, "/metadata/resourceVersion");
     if !version.is_empty() {
         patch["metadata"] = json!({"resourceVersion": version});
@@ -94,18 +80,13 @@ pub(crate) fn scale(write: Write<'_>, parts: &Parts, body: &[u8]) -> Answer<Repl
         target: &target,
         ..write
     };
-    let (scaled, _) = write::update(whole, Change::Merge(patch))?;
+    let (scaled, _) = write::update(whole, &Change::Merge(patch))?;
     Ok(Reply::Document(shown(&scaled.value())))
 }
 
 /// A Deployment as a Scale.
 fn shown(deployment: &Value) -> Value {
-    let metadata = |field: &str| deployment["metadata"][field].clone();
-    let pairs = deployment["spec"]["selector"]["matchLabels"].as_object();
-    let pairs = pairs.into_iter().flatten();
-    let selector: Vec<String> = pairs
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
-        .collect();
+    let metadata = |field: &str| &deployment["metadata"][field];
     json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -114,10 +95,9 @@ fn shown(deployment: &Value) -> Value {
             "namespace": metadata("namespace"),
             "uid": metadata("uid"),
             "resourceVersion": metadata("resourceVersion"),
-            "creationTimestamp": metadata("creationTimestamp"),
         },
         "spec": {"replicas": number(deployment, "/spec/replicas")},
-        "status": {"replicas": number(deployment, "/status/replicas"), "selector": selector.join(",")},
+        "status": {"replicas": number(deployment, "/status/replicas")},
     })
 }
 

@@ -19,7 +19,7 @@ use crate::reply::{Reply, document, refused, respond, written};
 use crate::route::{ObjectTarget, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
-use crate::write::{self, Change, Replacement, Write};
+use crate::write::{self, Write};
 use crate::{catalog, gc, patches, seed, watch};
 use bytes::Bytes;
 use http::request::Parts;
@@ -35,6 +35,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+/// The largest body of a request, which is etcd's limit with room.
+const MOST_BYTES: usize = 3 * 1024 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -192,11 +195,6 @@ impl ApiServer {
         self.store.read().rv
     }
 
-    /// Serves `EndpointSelectors` from now on (KEP-6116, which is not merged), as if their definition had been created.
-    pub fn serve_endpoint_selectors(&self) {
-        self.store.write().serve(catalog::ENDPOINT_SELECTOR);
-    }
-
     /// Forgets the history, as a compaction of the real server's store: watches and continued lists of older versions
     /// are answered with 410 from now on, and watchers that have not read all of it are cut off.
     pub fn compact(&self) {
@@ -224,11 +222,10 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let limit = self.store.config.max_body;
-        let body = match Limited::new(body, limit).collect().await {
+        let body = match Limited::new(body, MOST_BYTES).collect().await {
             Ok(body) => Ok(body.to_bytes()),
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-                Err(Refusal::too_large(limit))
+                Err(Refusal::too_large(MOST_BYTES))
             }
             Err(error) => Err(Refusal::bad_request(format!(
                 "the body could not be read: {error}"
@@ -414,16 +411,15 @@ impl ApiServer {
             }
             Target::Review(kind) => {
                 let offer = Offer::general(&self.store.config.protobuf);
-                let accepted = negotiate(&parts.headers, offer, false)?;
+                let accepted = negotiate(&parts.headers, offer)?;
                 return respond(self.review(parts, kind, body, offer, admitted)?, accepted);
             }
             Target::Nothing => return Err(Refusal::no_such_path()),
         };
         let offer = Offer::of(target.kind, &self.store.config.protobuf);
-        let streams = parts.method == Method::GET && target.name.is_empty();
-        let mut accepted = negotiate(&parts.headers, offer, streams)?;
+        let mut accepted = negotiate(&parts.headers, offer)?;
         if let Form::Table(style) = &mut accepted.form {
-            *style = Style::of(query.text("includeObject"), self.store.clock.now())?;
+            *style = Style::of(query.text("includeObject"), self.store.clock.now());
         }
         if let Some((access, user)) = &admitted
             && matches!(parts.method, Method::PUT | Method::PATCH)
@@ -475,6 +471,9 @@ impl ApiServer {
     ) -> Answer<Reply> {
         let store = &self.store;
         let kind = target.kind;
+        if query.get("dryRun").is_some() {
+            return Err(Refusal::bad_request("this server has no dry runs"));
+        }
         let write = Write {
             store,
             target,
@@ -517,12 +516,13 @@ impl ApiServer {
                 Ok(written(write::create(write, Sent { bytes: body, media })?))
             }
             (&Method::PUT, false) => {
-                let replacement = Replacement::read(write, body, sent_as()?)?;
-                Ok(written(write::update(write, Change::Replace(replacement))?))
+                let media = sent_as()?;
+                let replacement = write.replacement(Sent { bytes: body, media })?;
+                Ok(written(write::update(write, &replacement)?))
             }
             (&Method::PATCH, false) if target.sub != Sub::Finalize => {
-                let change = patches::read(parts, target.kind, query, body)?;
-                Ok(written(write::update(write, change)?))
+                let change = patches::read(parts, query, body)?;
+                Ok(written(write::update(write, &change)?))
             }
             (&Method::DELETE, false) if target.sub == Sub::Main => {
                 match delete::delete(store, target, &options()?)? {

@@ -1,6 +1,5 @@
 //! Patches as they come: which kind it is, and what it is allowed to ask.
 
-use crate::kinds::Kind;
 use crate::kubectl::STRATEGIC;
 use crate::managed;
 use crate::query::Query;
@@ -15,7 +14,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Reads the patch of a request.
-pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Answer<Change> {
+pub(crate) fn read(parts: &Parts, query: &Query, body: &[u8]) -> Answer<Change> {
     let media = media_type(parts, &[JSON, MERGE, STRATEGIC, APPLY])?;
     if media == APPLY {
         if query.text("fieldManager").is_empty() {
@@ -26,15 +25,7 @@ pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Ans
                 why,
             ));
         }
-        return Ok(Change::Apply(managed::configuration(kind, body)?));
-    }
-    if query.get("force").is_some() {
-        let why = "Forbidden: may not be specified for non-apply patch";
-        return Err(Refusal::invalid_patch_options(
-            "FieldValueForbidden",
-            "force",
-            why,
-        ));
+        return Ok(Change::Apply(managed::configuration(body)?));
     }
     let bad = |error: serde_json::Error| Refusal::bad_request(format!("error decoding patch: {error}"));
     if media == JSON {

@@ -112,25 +112,9 @@ pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Value, Fault> {
     Ok(value)
 }
 
-/// A body that says of nothing what it is.
-pub(crate) fn unrecognised(kind: &str, why: &str, body: &[u8]) -> Box<Refusal> {
-    /// How much of the body is shown.
-    const SHOWN: usize = 30;
-    let shown = &body[..body.len().min(SHOWN)];
-    let mut summary = match shown {
-        [] => "<empty>".to_owned(),
-        [b'{', ..] => String::from_utf8_lossy(shown).into_owned(),
-        shown => shown.iter().fold(String::new(), |mut summary, byte| {
-            for half in [byte >> 4, byte & 15] {
-                summary.extend(char::from_digit(half.into(), 16));
-            }
-            summary
-        }),
-    };
-    if body.len() > SHOWN {
-        summary.push_str(" ...");
-    }
+/// A body that is nothing of this kind.
+pub(crate) fn unrecognised(kind: &str, why: &str) -> Box<Refusal> {
     Refusal::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+        "the object provided is unrecognized (must be of type {kind}): {why}"
     ))
 }

@@ -11,8 +11,6 @@ pub(crate) mod pod;
 pub(crate) mod service;
 pub(crate) mod slice;
 
-pub(crate) use self::normal::unknown_fields;
-
 use crate::accept::{Body, Media};
 use crate::cause::Faults;
 use crate::json::{object_at, text};
@@ -24,55 +22,35 @@ use crate::status::{Answer, Refusal};
 use crate::validate::{metadata, metadata_update};
 use serde_json::Value;
 
-/// Reads a body that should be an object of `kind`. Unknown fields are dropped as Go's decoder does.
+/// Reads a body that should be an object of `kind`. Unknown fields are dropped as Go's decoder does; strictness is for JSON.
 pub(crate) fn decode(kind: Kind, body: Body<'_>, strict: bool) -> Answer<Value> {
-    let body = match body.media {
-        Media::Json => body.bytes,
-        Media::Protobuf => return decode_message(kind, body.bytes),
-    };
-    let value: Value = serde_json::from_slice(body).map_err(|error| {
-        let shown = String::from_utf8_lossy(&body[..body.len().min(512)])
-            .trim_end()
-            .to_owned();
-        let why = match error.classify() {
-            serde_json::error::Category::Eof => "unexpected end of JSON input".to_owned(),
-            _ => error.to_string(),
-        };
-        Refusal::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse \
-             error: {why} ({shown})",
-            kind.kind
-        ))
-    })?;
-    if strict && let Some(why) = strict_fault(kind, &value) {
-        return Err(Refusal::bad_request(format!(
-            "{0} in version \"{1}\" cannot be handled as a {0}: {why}",
-            kind.kind,
-            kind.version()
-        )));
+    if body.media == Media::Protobuf {
+        let opened = protobuf::open(body.bytes);
+        let opened = opened.map_err(|fault| protobuf::unrecognised(kind.kind, &fault.to_string()))?;
+        check_type(kind, &opened.api_version, &opened.kind)?;
+        let value = protobuf::decode(SCHEMA.root(kind), opened.raw);
+        return normalise(kind, value.map_err(|fault| unhandled(kind, &fault.to_string()))?);
     }
-    decode_value(kind, value)
+    let value: Value = serde_json::from_slice(body.bytes)
+        .map_err(|error| protobuf::unrecognised(kind.kind, &format!("json parse error: {error}")))?;
+    match strict_fault(kind, &value).filter(|_| strict) {
+        Some(why) => Err(unhandled(kind, &why)),
+        None => decode_value(kind, value),
+    }
 }
 
-/// Reads a body in protobuf. Strictness is for text alone.
-fn decode_message(kind: Kind, body: &[u8]) -> Answer<Value> {
-    let opened =
-        protobuf::open(body).map_err(|fault| protobuf::unrecognised(kind.kind, &fault.to_string(), body))?;
-    check_type(kind, &opened.api_version, &opened.kind)?;
-    let value = protobuf::decode(SCHEMA.root(kind), opened.raw);
-    let value = value.map_err(|fault| {
-        Refusal::bad_request(format!(
-            "{0} in version \"{1}\" cannot be handled as a {0}: {fault}",
-            kind.kind,
-            kind.version()
-        ))
-    })?;
-    normalise(kind, value)
+/// An object that cannot be read as one of its kind.
+pub(crate) fn unhandled(kind: Kind, why: &str) -> Box<Refusal> {
+    Refusal::bad_request(format!(
+        "{0} in version \"{1}\" cannot be handled as a {0}: {why}",
+        kind.kind,
+        kind.version()
+    ))
 }
 
 /// Returns the message about fields that the kind does not have, for a client that asked for strictness.
 pub(crate) fn strict_fault(kind: Kind, value: &Value) -> Option<String> {
-    let unknown = unknown_fields(kind, value);
+    let unknown = normal::unknown_fields(kind, value);
     let said: Vec<String> = unknown
         .iter()
         .map(|path| format!("unknown field \"{path}\""))
@@ -82,37 +60,19 @@ pub(crate) fn strict_fault(kind: Kind, value: &Value) -> Option<String> {
 
 /// The same, of a body already parsed.
 pub(crate) fn decode_value(kind: Kind, value: Value) -> Answer<Value> {
-    if !value.is_object() {
-        return Err(Refusal::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse \
-             error: json: cannot unmarshal {} into Go value of type struct",
-            kind.kind,
-            normal::json_type(&value)
-        )));
-    }
     check_type(kind, text(&value, "/apiVersion"), text(&value, "/kind"))?;
     normalise(kind, value)
 }
 
 /// Refuses an object that says it is of another kind or version.
 fn check_type(kind: Kind, version: &str, named: &str) -> Answer<()> {
-    let wanted = kind.api_version;
-    if (!version.is_empty() && version != wanted) || (!named.is_empty() && named != kind.kind) {
-        let version = if version.is_empty() { wanted } else { version };
-        let named = if named.is_empty() { kind.kind } else { named };
-        let go = |version: &str, kind: &str| match version.split_once('/') {
-            Some((group, _)) => format!("{}.{kind}", group.split('.').next().unwrap_or(group)),
-            None => format!("core.{kind}"),
-        };
-        return Err(Refusal::bad_request(format!(
-            "{named} in version \"{version}\" cannot be handled as a {}: converting ({}.{named}) to ({}): \
-             unknown conversion",
-            kind.kind,
-            version.rsplit('/').next().unwrap_or(version),
-            go(wanted, kind.kind)
-        )));
+    if ["", kind.api_version].contains(&version) && ["", kind.kind].contains(&named) {
+        return Ok(());
     }
-    Ok(())
+    Err(unhandled(
+        kind,
+        &format!("it is a {named:?} in version {version:?}"),
+    ))
 }
 
 /// The object as the real server would hold it: unknown fields gone, empty ones left out, defaults filled in.
@@ -132,10 +92,7 @@ pub(crate) fn prepare_update(kind: Kind, sub: Sub, new: &mut Value, old: &Value)
             }
             (kind.update)(new, old);
         }
-        Sub::Status => {
-            keep(new, old, "spec");
-            (kind.update_status)(new, old);
-        }
+        Sub::Status => keep(new, old, "spec"),
         Sub::Finalize => keep(new, old, "status"),
         Sub::Binding | Sub::Scale => {}
     }
@@ -164,8 +121,7 @@ pub(crate) fn check_update(kind: Kind, sub: Sub, new: &Value, old: &Value) -> An
     let mut faults = Faults::default();
     metadata_update(&mut faults, new, old);
     match sub {
-        Sub::Main => (kind.check)(&mut faults, new, Some(old)),
-        Sub::Status => (kind.check_status)(&mut faults, new),
+        Sub::Main | Sub::Status => (kind.check)(&mut faults, new, Some(old)),
         Sub::Finalize | Sub::Binding | Sub::Scale => {}
     }
     refuse(kind, new, faults)

@@ -1,6 +1,6 @@
 //! Answers, and the forms they are written in.
 
-use crate::accept::{Accepted, Form, Media, Offer, StatusForm, negotiate};
+use crate::accept::{Accepted, Form, Media, Offer, negotiate};
 use crate::body::ResponseBody;
 use crate::kinds::Kind;
 use crate::list::List;
@@ -35,18 +35,12 @@ pub(crate) fn document(parts: &Parts, plain: &Plain, kinds: &[Kind], reviews: bo
     if *plain == Plain::Health {
         return Ok(Reply::Text("ok"));
     }
+    negotiate(&parts.headers, Offer::JsonOnly)?;
     if let Plain::OpenApi(path) = plain {
         let document = kubectl::openapi(path, kinds).ok_or_else(Refusal::no_such_path)?;
-        negotiate(&parts.headers, Offer::JsonOnly, false)?;
         return Ok(Reply::Document(document));
     }
-    negotiate(&parts.headers, Offer::JsonOnly, false)?;
-    let host = parts
-        .headers
-        .get(header::HOST)
-        .and_then(|h| h.to_str().ok())
-        .unwrap_or("127.0.0.1");
-    let document = discovery::document(plain, kinds, host, reviews).ok_or_else(Refusal::no_such_path)?;
+    let document = discovery::document(plain, kinds, reviews).ok_or_else(Refusal::no_such_path)?;
     Ok(Reply::Document(document))
 }
 
@@ -153,16 +147,12 @@ pub(crate) fn response(
     response
 }
 
-pub(crate) fn refused(refusal: &Refusal, form: StatusForm) -> Response<ResponseBody> {
+pub(crate) fn refused(refusal: &Refusal, form: Media) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(refusal.code).expect("refusals carry the statuses written in this crate");
     let status = refusal.status();
-    let (media, body) = match form {
-        StatusForm::Json => (JSON, json_line(&status)),
-        StatusForm::Indented => (JSON, ResponseBody::whole(format!("{status:#}"))),
-        StatusForm::Protobuf => match made(&status) {
-            Some(body) => (protobuf::MEDIA, body),
-            None => (JSON, json_line(&status)),
-        },
+    let (media, body) = match made(&status).filter(|_| form == Media::Protobuf) {
+        Some(body) => (protobuf::MEDIA, body),
+        None => (JSON, json_line(&status)),
     };
     let mut response = response(code, media, body);
     if let Some(seconds) = refusal.retry_after {

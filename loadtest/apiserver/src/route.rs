@@ -136,50 +136,46 @@ mod tests {
     use crate::config::Config;
     use crate::store::Store;
 
-    fn target(path: &str) -> Target {
-        let store = Store::new(Config::default(), catalog::all());
-        super::target(path, &store.read())
-    }
-
-    fn object_target(path: &str) -> ObjectTarget {
-        match target(path) {
-            Target::Object(object) => object,
-            other => panic!("{path}: {other:?}"),
-        }
-    }
-
     #[test]
     fn paths() {
-        let pod = object_target("/api/v1/namespaces/a/pods/b/status");
-        assert_eq!(
-            (pod.kind, pod.namespace.as_str(), pod.name.as_str(), pod.sub),
-            (catalog::kind("Pod"), "a", "b", Sub::Status)
-        );
-        let namespace = object_target("/api/v1/namespaces/a");
-        assert_eq!(
+        let store = Store::new(Config::default(), catalog::all());
+        let target = |path: &str| target(path, &store.read());
+        for (path, kind, namespace, name, sub) in [
+            ("/api/v1/namespaces/a/pods/b/status", "Pod", "a", "b", Sub::Status),
+            ("/api/v1/namespaces/a", "Namespace", "", "a", Sub::Main),
             (
-                namespace.kind,
-                namespace.namespace.as_str(),
-                namespace.name.as_str()
+                "/api/v1/namespaces/a/finalize",
+                "Namespace",
+                "",
+                "a",
+                Sub::Finalize,
             ),
-            (catalog::kind("Namespace"), "", "a")
-        );
-        assert_eq!(object_target("/api/v1/namespaces/a/finalize").sub, Sub::Finalize);
-        let all = object_target("/apis/discovery.k8s.io/v1/endpointslices");
-        assert_eq!(
-            (all.kind, all.namespace.as_str()),
-            (catalog::kind("EndpointSlice"), "")
-        );
-        assert_eq!(target("/api/v1/pods/x"), Target::Nothing);
-        assert_eq!(target("/api/v1/namespaces/a/nodes"), Target::Nothing);
-        assert_eq!(target("/api/v1/namespaces/a/pods/b/log"), Target::Nothing);
-        assert_eq!(
-            target("/openapi/v3/api/v1"),
-            Target::Plain(Plain::OpenApi("v3/api/v1".to_owned()))
-        );
-        assert_eq!(
-            target("/api/v1/"),
-            Target::Plain(Plain::Resources(String::new(), "v1".to_owned()))
-        );
+            (
+                "/apis/discovery.k8s.io/v1/endpointslices",
+                "EndpointSlice",
+                "",
+                "",
+                Sub::Main,
+            ),
+        ] {
+            let wanted = ObjectTarget {
+                kind: catalog::kind(kind),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                sub,
+            };
+            assert_eq!(target(path), Target::Object(wanted));
+        }
+        for nothing in [
+            "/api/v1/pods/x",
+            "/api/v1/namespaces/a/nodes",
+            "/api/v1/namespaces/a/pods/b/log",
+        ] {
+            assert_eq!(target(nothing), Target::Nothing);
+        }
+        let open = Plain::OpenApi("v3/api/v1".to_owned());
+        assert_eq!(target("/openapi/v3/api/v1"), Target::Plain(open));
+        let core = Plain::Resources(String::new(), "v1".to_owned());
+        assert_eq!(target("/api/v1/"), Target::Plain(core));
     }
 }

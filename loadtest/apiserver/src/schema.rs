@@ -72,16 +72,6 @@ impl Struct {
     }
 }
 
-/// Two types are called otherwise in the table, because names there are unique.
-pub(crate) fn go_name(name: &str) -> &str {
-    match name {
-        "SlicePort" => "EndpointPort",
-        "NewEvent" => "Event",
-        "NewEventSeries" => "EventSeries",
-        name => name,
-    }
-}
-
 impl Schema {
     fn parse(text: &'static str) -> Self {
         let mut rows: Vec<(&'static str, Vec<&'static str>)> = Vec::new();

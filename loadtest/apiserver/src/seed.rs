@@ -3,14 +3,13 @@
 use crate::accept::{Body, Media};
 use crate::json::{list, text};
 use crate::kinds::{Kind, Role};
-use crate::object::{Draft, format_uid};
+use crate::object::Draft;
 use crate::query::Query;
 use crate::route::{ObjectTarget, Sub};
-use crate::status::Refusal;
+use crate::status::Answer;
 use crate::store::Store;
 use crate::write::{self, Change, Write};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Why objects could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -30,38 +29,17 @@ pub enum LoadError {
 }
 
 /// Takes fields out of the metadata.
-pub(crate) fn strip(value: &mut Value, fields: &[&str]) {
+fn strip(value: &mut Value, fields: &[&str]) {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|name, _| !fields.contains(&name.as_str()));
     }
 }
 
-/// Stores objects, and the items of lists. Namespaces go first, all others in their order, but for what
-/// names another of them by its UID: that comes after it, and names it by its new UID.
+/// Stores objects, and the items of lists: namespaces first, all others in their order.
 pub(crate) fn load(store: &Store, objects: &[Value]) -> Result<(), LoadError> {
-    let mut pending: Vec<&Value> = objects.iter().flat_map(items).collect();
-    pending.sort_by_key(|object| text(object, "/kind") != "Namespace");
-    let mut uids = BTreeMap::new();
-    while !pending.is_empty() {
-        let awaited: BTreeSet<&str> = pending.iter().map(|object| uid_of(object)).collect();
-        let (mut ready, mut rest): (Vec<_>, Vec<_>) = pending.into_iter().partition(|object| {
-            let mut named = Vec::new();
-            named_uids(object, &mut named);
-            !named.iter().any(|uid| awaited.contains(uid))
-        });
-        if ready.is_empty() {
-            // They name each other in a circle; one of them has to be the first.
-            ready.push(rest.remove(0));
-        }
-        for object in ready {
-            let uid = load_one(store, object, &uids)?;
-            if !uid_of(object).is_empty() {
-                uids.insert(uid_of(object), uid);
-            }
-        }
-        pending = rest;
-    }
-    Ok(())
+    let mut all: Vec<&Value> = objects.iter().flat_map(items).collect();
+    all.sort_by_key(|object| text(object, "/kind") != "Namespace");
+    all.into_iter().try_for_each(|object| load_one(store, object))
 }
 
 /// An object, or the items of a list.
@@ -73,54 +51,7 @@ fn items(object: &Value) -> Vec<&Value> {
     }
 }
 
-fn uid_of(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
-
-/// The UIDs of other objects that an object names: in owner references, target references and the like.
-fn named_uids<'a>(object: &'a Value, found: &mut Vec<&'a str>) {
-    let own = uid_of(object);
-    let mut values = vec![object];
-    while let Some(value) = values.pop() {
-        match value {
-            Value::Object(fields) => {
-                found.extend(
-                    fields
-                        .get("uid")
-                        .and_then(Value::as_str)
-                        .filter(|uid| *uid != own),
-                );
-                values.extend(fields.values());
-            }
-            Value::Array(items) => values.extend(items),
-            _ => {}
-        }
-    }
-    found.retain(|uid| !uid.is_empty());
-}
-
-/// Puts the new UIDs of objects in the place of those that they had.
-fn rename(value: &mut Value, uids: &BTreeMap<&str, String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                match value {
-                    Value::String(uid) if name == "uid" => {
-                        if let Some(new) = uids.get(uid.as_str()) {
-                            new.clone_into(uid);
-                        }
-                    }
-                    value => rename(value, uids),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, uids)),
-        _ => {}
-    }
-}
-
-/// Stores an object that names others by the UIDs that they had, and gives back its own new UID.
-fn load_one(store: &Store, object: &Value, uids: &BTreeMap<&str, String>) -> Result<String, LoadError> {
+fn load_one(store: &Store, object: &Value) -> Result<(), LoadError> {
     let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
     let name = text(object, "/metadata/name");
     let refused = |why: String| LoadError::Object {
@@ -137,14 +68,13 @@ fn load_one(store: &Store, object: &Value, uids: &BTreeMap<&str, String>) -> Res
     };
     if kind.namespaced && store.read().namespace(namespace).is_none() {
         let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        load_one(store, &made, uids)?;
+        load_one(store, &made)?;
     }
     let mut value = object.clone();
     strip(
         &mut value,
         &["uid", "resourceVersion", "creationTimestamp", "managedFields"],
     );
-    rename(&mut value, uids);
     put(store, kind, namespace, &value).map_err(|refusal| refused(refusal.message))
 }
 
@@ -172,44 +102,45 @@ pub(crate) fn restore(store: &Store, mut object: Value) -> Result<(), LoadError>
         .map_err(|refusal| refused(&object, &refusal.message))
 }
 
-fn put(store: &Store, kind: Kind, namespace: &str, value: &Value) -> Result<String, Box<Refusal>> {
+fn put(store: &Store, kind: Kind, namespace: &str, value: &Value) -> Answer<()> {
     let query = Query::default();
-    let mut target = ObjectTarget {
+    let target = ObjectTarget {
         kind,
         namespace: namespace.to_owned(),
         name: text(value, "/metadata/name").to_owned(),
         sub: Sub::Main,
     };
-    let status = value.get("status").filter(|_| kind.has_status()).cloned();
-    let write = |target: &ObjectTarget, change: Option<Change>| {
-        let write = Write {
-            store,
-            target,
-            query: &query,
-            manager: "memory-apiserver",
-        };
-        match change {
-            None => {
-                let bytes = value.to_string();
-                let body = Body {
-                    bytes: bytes.as_bytes(),
-                    media: Media::Json,
-                };
-                write::create(write, body)
-            }
-            Some(change) => write::update(write, change),
-        }
+    let write = Write {
+        store,
+        target: &target,
+        query: &query,
+        manager: "memory-apiserver",
     };
-    let stored = match write(&target, None) {
+    let bytes = value.to_string();
+    let body = Body {
+        bytes: bytes.as_bytes(),
+        media: Media::Json,
+    };
+    let (stored, _) = match write::create(write, body) {
         Err(refusal) if refusal.reason == "AlreadyExists" => {
-            write(&target, Some(Change::Merge(value.clone())))?
+            write::update(write, &Change::Merge(value.clone()))?
         }
         stored => stored?,
     };
-    if let Some(status) = status {
-        stored.0.name().clone_into(&mut target.name);
-        target.sub = Sub::Status;
-        write(&target, Some(Change::Merge(json!({"status": status}))))?;
+    if let Some(status) = value.get("status").filter(|_| kind.has_status()) {
+        let target = ObjectTarget {
+            name: stored.name().to_owned(),
+            sub: Sub::Status,
+            ..target.clone()
+        };
+        let status = Change::Merge(json!({"status": status}));
+        write::update(
+            Write {
+                target: &target,
+                ..write
+            },
+            &status,
+        )?;
     }
-    Ok(format_uid(stored.0.uid))
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::cause::{Cause, Faults};
 use crate::kinds::Kind;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// A request refused: everything its Status says.
@@ -193,17 +193,12 @@ impl Refusal {
         name: &str,
         causes: Vec<Cause>,
     ) -> Box<Self> {
-        let mut said: Vec<String> = Vec::with_capacity(causes.len());
-        for cause in &causes {
-            let line = format!("{}: {}", cause.field, cause.message);
-            if !said.contains(&line) {
-                said.push(line);
-            }
-        }
-        let list = if said.len() == 1 {
-            said.remove(0)
-        } else {
-            format!("[{}]", said.join(", "))
+        let line = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
+        let mut said: Vec<String> = causes.iter().map(line).collect();
+        said.dedup();
+        let list = match said.as_slice() {
+            [one] => one.clone(),
+            all => format!("[{}]", all.join(", ")),
         };
         let mut refusal = Self::new(
             422,
@@ -231,11 +226,6 @@ impl Refusal {
     /// A request whose client accepts no form that the server has.
     pub(crate) fn not_acceptable(message: impl Into<String>) -> Box<Self> {
         Box::new(Self::new(406, "NotAcceptable", message))
-    }
-
-    /// The same, as the router in front of the handlers says it.
-    pub(crate) fn no_representation(message: impl Into<String>) -> Box<Self> {
-        Box::new(Self::general(406, "NotAcceptable", message))
     }
 
     pub(crate) fn unsupported_media(accepted: &str) -> Box<Self> {
@@ -291,50 +281,37 @@ impl Refusal {
 
     /// The Status object.
     pub(crate) fn status(&self) -> Value {
-        let mut status = Map::new();
-        status.insert("kind".into(), "Status".into());
-        status.insert("apiVersion".into(), "v1".into());
-        let mut metadata = Map::new();
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
+            "code": self.code,
+        });
         if let Some(token) = &self.continue_token {
-            metadata.insert("continue".into(), token.clone().into());
+            status["metadata"]["continue"] = token.as_str().into();
         }
-        status.insert("metadata".into(), metadata.into());
-        status.insert("status".into(), "Failure".into());
-        status.insert("message".into(), self.message.clone().into());
         if !self.reason.is_empty() {
-            status.insert("reason".into(), self.reason.into());
+            status["reason"] = self.reason.into();
         }
-        if let Some(about) = &self.about {
-            let mut details = Map::new();
-            for (key, text) in [
-                ("name", about.name.as_str()),
-                ("group", &about.group),
-                ("kind", &about.kind),
-            ] {
-                if !text.is_empty() {
-                    details.insert(key.into(), text.into());
-                }
+        if let Some(About { name, group, kind }) = &self.about {
+            let mut details = json!({"name": name, "group": group, "kind": kind});
+            if let Some(fields) = details.as_object_mut() {
+                fields.retain(|_, text| *text != "");
             }
             if !self.causes.is_empty() {
-                details.insert("causes".into(), self.causes.iter().map(cause_value).collect());
+                details["causes"] = self.causes.iter().map(cause_value).collect();
             }
             if let Some(seconds) = self.retry_after {
-                details.insert("retryAfterSeconds".into(), seconds.into());
+                details["retryAfterSeconds"] = seconds.into();
             }
-            status.insert("details".into(), details.into());
+            status["details"] = details;
         }
-        status.insert("code".into(), self.code.into());
-        Value::Object(status)
+        status
     }
 }
 
 fn cause_value(cause: &Cause) -> Value {
-    let mut value = json!({"message": cause.message});
-    if !cause.reason.is_empty() {
-        value["reason"] = cause.reason.into();
-    }
-    if !cause.field.is_empty() {
-        value["field"] = cause.field.clone().into();
+    let mut value = json!({"message": cause.message, "reason": cause.reason, "field": cause.field});
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|name, text| name == "message" || *text != "");
     }
     value
 }

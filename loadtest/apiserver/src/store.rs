@@ -8,7 +8,7 @@ mod owners;
 mod ring;
 mod wake;
 
-pub(crate) use self::allocate::{Allocator, Held, NODE_PORTS, next_address, range_of};
+pub(crate) use self::allocate::{Allocator, Held, NODE_PORTS, is_usable, next_address};
 pub(crate) use self::owners::Presence;
 pub(crate) use self::ring::{Change, Event, Ring};
 pub(crate) use self::wake::Woken;
@@ -41,8 +41,6 @@ pub(crate) struct State {
     pub(crate) rv: u64,
     kinds: Vec<Kind>,
     tables: BTreeMap<Kind, Table>,
-    /// How much history a table keeps.
-    history: usize,
     namespaces: Kind,
     pub(crate) rng: fastrand::Rng,
     pub(crate) allocator: Allocator,
@@ -85,7 +83,6 @@ impl Store {
             namespaces: namespaces.expect("the table of kinds has namespaces"),
             tables: kinds.iter().map(|kind| (*kind, Table::new(history))).collect(),
             kinds,
-            history,
             rng,
             allocator: Allocator::default(),
             clock,
@@ -220,12 +217,6 @@ impl State {
     /// Returns the kinds that are served.
     pub(crate) fn kinds(&self) -> &[Kind] {
         &self.kinds
-    }
-
-    /// Serves another kind from now on.
-    pub(crate) fn serve(&mut self, kind: Kind) {
-        self.kinds.push(kind);
-        self.tables.insert(kind, Table::new(self.history));
     }
 
     /// The kind that a path names.

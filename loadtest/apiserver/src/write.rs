@@ -1,6 +1,6 @@
 //! Create, replace and patch.
 
-use crate::accept::{Body, Media};
+use crate::accept::Body;
 use crate::cause::Faults;
 use crate::json::{list, number, text};
 use crate::kinds::{Kind, Role};
@@ -12,7 +12,6 @@ use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::validate::finalizers;
 use crate::{delete, kubectl, registry};
-use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -23,19 +22,11 @@ const PREFIX: usize = 58;
 
 /// How an object is to be changed.
 pub(crate) enum Change {
-    Replace(Replacement),
+    Replace(Value),
     Merge(Value),
     Strategic(Value),
     Json(json_patch::Patch),
     Apply(Value),
-}
-
-/// An object that takes another's place. It is used up by a try; another try reads it again, which is rare.
-pub(crate) struct Replacement {
-    kind: Kind,
-    value: Option<Value>,
-    body: Bytes,
-    media: Media,
 }
 
 /// A write on its way: where to, how, and by whom.
@@ -50,44 +41,14 @@ pub(crate) struct Write<'a> {
 /// The result of a write: the object, and whether it is new.
 pub(crate) type Written = (Arc<Object>, bool);
 
-fn is_dry(query: &Query) -> Answer<bool> {
-    match query.text("dryRun") {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => {
-            let mut faults = Faults::default();
-            faults.not_supported("dryRun", other, &["All"]);
-            Err(Refusal::invalid_options(faults.0))
-        }
-    }
-}
-
-impl Replacement {
-    pub(crate) fn read(write: Write<'_>, body: &Bytes, media: Media) -> Answer<Self> {
-        let kind = write.target.kind;
-        let value = registry::decode(kind, Body { bytes: body, media }, write.is_strict())?;
-        check_identity(write.target, &value)?;
-        Ok(Self {
-            kind,
-            value: Some(value),
-            body: body.clone(),
-            media,
-        })
-    }
-
-    fn take(&mut self) -> Answer<Value> {
-        if let Some(value) = self.value.take() {
-            return Ok(value);
-        }
-        let body = Body {
-            bytes: &self.body,
-            media: self.media,
-        };
-        registry::decode(self.kind, body, false)
-    }
-}
-
 impl Write<'_> {
+    /// Reads the object that is to take the stored one's place.
+    pub(crate) fn replacement(self, body: Body<'_>) -> Answer<Change> {
+        let value = registry::decode(self.target.kind, body, self.is_strict())?;
+        check_identity(self.target, &value)?;
+        Ok(Change::Replace(value))
+    }
+
     fn is_strict(&self) -> bool {
         self.query.text("fieldValidation") == "Strict"
     }
@@ -109,9 +70,7 @@ pub(crate) fn create(write: Write<'_>, body: Body<'_>) -> Answer<Written> {
     let target = write.target;
     let mut value = registry::decode(target.kind, body, write.is_strict())?;
     adopt_namespace(target.kind, &mut value, &target.namespace)?;
-    let dry = is_dry(write.query)?;
-    let object = create_value(write, &value, false, dry)?;
-    Ok((object, true))
+    Ok((create_value(write, &value, false)?, true))
 }
 
 /// Puts the URL's namespace into the object, which may not name another.
@@ -179,7 +138,7 @@ fn check_quota(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     Ok(())
 }
 
-fn create_value(write: Write<'_>, value: &Value, applies: bool, dry: bool) -> Answer<Arc<Object>> {
+fn create_value(write: Write<'_>, value: &Value, applies: bool) -> Answer<Arc<Object>> {
     let (store, kind) = (write.store, write.target.kind);
     check_namespace(store, kind, value)?;
     check_quota(store, kind, value)?;
@@ -196,7 +155,7 @@ fn create_value(write: Write<'_>, value: &Value, applies: bool, dry: bool) -> An
             let kept: String = prefix.chars().take(PREFIX).collect();
             value["metadata"]["name"] = format!("{kept}{}", store.suffix()).into();
         }
-        let made = create_once(write, value, applies, dry);
+        let made = create_once(write, value, applies);
         tries += 1;
         match made {
             Err(refusal) if generates && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
@@ -205,7 +164,7 @@ fn create_value(write: Write<'_>, value: &Value, applies: bool, dry: bool) -> An
     }
 }
 
-fn create_once(write: Write<'_>, mut value: Value, applies: bool, dry: bool) -> Answer<Arc<Object>> {
+fn create_once(write: Write<'_>, mut value: Value, applies: bool) -> Answer<Arc<Object>> {
     let (store, kind) = (write.store, write.target.kind);
     if let Some(metadata) = value["metadata"].as_object_mut() {
         for field in [
@@ -231,17 +190,7 @@ fn create_once(write: Write<'_>, mut value: Value, applies: bool, dry: bool) -> 
         }
         write.note(applies, &mut value);
     }
-    let draft = Draft::new(kind, &value);
-    if dry {
-        let taken = store.get(kind, draft.key()).is_some();
-        let name = text(&value, "/metadata/name");
-        return if taken {
-            Err(Refusal::exists(kind, name))
-        } else {
-            Ok(draft.seal(0))
-        };
-    }
-    let object = store.insert(draft)?;
+    let object = store.insert(Draft::new(kind, &value))?;
     if let Some(claims) = claims {
         claims.keep();
     }
@@ -249,7 +198,7 @@ fn create_once(write: Write<'_>, mut value: Value, applies: bool, dry: bool) -> 
 }
 
 /// RFC 7386.
-pub(crate) fn merge(into: &mut Value, patch: Value) {
+fn merge(into: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *into = patch;
         return;
@@ -291,13 +240,12 @@ fn check_identity(target: &ObjectTarget, value: &Value) -> Answer<()> {
     Ok(())
 }
 
-pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
+pub(crate) fn update(write: Write<'_>, change: &Change) -> Answer<Written> {
     let (store, target) = (write.store, write.target);
     let key = key_of(&target.namespace, &target.name);
-    let dry = is_dry(write.query)?;
     loop {
         let Some(old) = store.get(target.kind, &key) else {
-            match create_by_update(write, &mut change, dry) {
+            match create_by_update(write, change) {
                 // Another client was faster: the configuration is applied to the object that it made.
                 Err(refusal) if refusal.reason == "AlreadyExists" && matches!(change, Change::Apply(_)) => {
                     continue;
@@ -305,25 +253,26 @@ pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
                 made => return made,
             }
         };
-        if let Some(object) = update_once(write, &old, &mut change, dry)? {
+        if let Some(object) = update_once(write, &old, change)? {
             return Ok((object, false));
         }
         // Another client was faster: read it again.
     }
 }
 
-fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<Written> {
+fn create_by_update(write: Write<'_>, change: &Change) -> Answer<Written> {
     let target = write.target;
     let kind = target.kind;
     match change {
         Change::Apply(config) if target.sub == Sub::Main => {
+            check_known(kind, config)?;
             let mut value = registry::decode_value(kind, config.clone())?;
             check_identity(target, &value)?;
             adopt_namespace(kind, &mut value, &target.namespace)?;
-            Ok((create_value(write, &value, true, dry)?, true))
+            Ok((create_value(write, &value, true)?, true))
         }
         Change::Replace(replacement) if kind.create_on_update && target.sub == Sub::Main => {
-            let mut value = replacement.take()?;
+            let mut value = replacement.clone();
             if kind.namespaced {
                 value["metadata"]["namespace"] = target.namespace.as_str().into();
             }
@@ -332,17 +281,26 @@ fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<
             {
                 return Err(Refusal::not_found(kind, &target.name));
             }
-            Ok((create_value(write, &value, false, dry)?, true))
+            Ok((create_value(write, &value, false)?, true))
         }
         _ => Err(Refusal::not_found(kind, &target.name)),
     }
 }
 
+/// Refuses a patched object with fields that its kind does not have.
+fn check_known(kind: Kind, value: &Value) -> Answer<()> {
+    match registry::strict_fault(kind, value) {
+        Some(why) => Err(Refusal::invalid_patch(&why)),
+        None => Ok(()),
+    }
+}
+
 /// The object as a change wants it.
-fn changed(write: Write<'_>, old: &Arc<Object>, old_value: &Value, change: &mut Change) -> Answer<Value> {
+fn changed(write: Write<'_>, old: &Arc<Object>, old_value: &Value, change: &Change) -> Answer<Value> {
     let kind = write.target.kind;
+    let is_apply = matches!(change, Change::Apply(_));
     let value = match change {
-        Change::Replace(replacement) => return replacement.take(),
+        Change::Replace(replacement) => return Ok(replacement.clone()),
         Change::Merge(patch) => {
             let mut value = old_value.clone();
             merge(&mut value, patch.clone());
@@ -360,10 +318,8 @@ fn changed(write: Write<'_>, old: &Arc<Object>, old_value: &Value, change: &mut 
             value
         }
     };
-    if write.is_strict()
-        && let Some(why) = registry::strict_fault(kind, &value)
-    {
-        return Err(Refusal::invalid_patch(&why));
+    if write.is_strict() || is_apply {
+        check_known(kind, &value)?;
     }
     let value = registry::decode_value(kind, value)?;
     check_identity(write.target, &value)?;
@@ -371,12 +327,7 @@ fn changed(write: Write<'_>, old: &Arc<Object>, old_value: &Value, change: &mut 
 }
 
 /// None when the stored object changed meanwhile.
-fn update_once(
-    write: Write<'_>,
-    old: &Arc<Object>,
-    change: &mut Change,
-    dry: bool,
-) -> Answer<Option<Arc<Object>>> {
+fn update_once(write: Write<'_>, old: &Arc<Object>, change: &Change) -> Answer<Option<Arc<Object>>> {
     let Write { store, target, .. } = write;
     let kind = target.kind;
     let old_value = old.content();
@@ -385,11 +336,7 @@ fn update_once(
     check_version(kind, old, &asked)?;
     delete::check_uid(kind, old, text(&new, "/metadata/uid"))?;
     let is_tracked = managed::is_tracked(&old_value, store.config.managed_fields);
-    let clears = managed::asks_to_clear(&new);
     keep_system_fields(&mut new, &old_value);
-    if clears && let Some(metadata) = new["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
     registry::prepare_update(kind, target.sub, &mut new, &old_value);
     registry::check_update(kind, target.sub, &new, &old_value)?;
     let claims = match (kind.role, target.sub) {
@@ -402,19 +349,14 @@ fn update_once(
         _ => None,
     };
     new["metadata"]["resourceVersion"] = old.rv.to_string().into();
-    // The managers alone are no change.
-    if is_unchanged(&new, &old_value) && !(clears && is_tracked) {
+    if new == old_value {
         return Ok(Some(Arc::clone(old)));
     }
-    // Once cleared, an object is not tracked until a manager applies it.
     let applies = matches!(change, Change::Apply(_));
-    if applies || (is_tracked && !clears) {
+    if applies || is_tracked {
         write.note(applies, &mut new);
     }
     let draft = Draft::new(kind, &new);
-    if dry {
-        return Ok(Some(draft.seal(old.rv)));
-    }
     if ends_deletion(kind, &new) {
         // The deletion is no longer held up. The answer is the object as it was to be.
         return Ok(delete::take_away(store, old).map(|removed| draft.seal(removed.rv)));
@@ -462,7 +404,13 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
     };
     let old = &old["metadata"];
     metadata.remove("selfLink");
-    for field in ["uid", "namespace", "creationTimestamp", "generation"] {
+    for field in [
+        "uid",
+        "namespace",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
         match old.get(field) {
             Some(value) => metadata.insert(field.into(), value.clone()),
             None => metadata.remove(field),
@@ -473,22 +421,6 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
             metadata.insert(field.into(), value.clone());
         }
     }
-    if let (false, Some(managers)) = (metadata.contains_key("managedFields"), old.get("managedFields")) {
-        metadata.insert("managedFields".into(), managers.clone());
-    }
-}
-
-/// Whether nothing but `managedFields` differs.
-fn is_unchanged(new: &Value, old: &Value) -> bool {
-    let same = |new: &Value, old: &Value, but: &str| {
-        let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
-            return new == old;
-        };
-        let count = |fields: &Map<String, Value>| fields.len() - usize::from(fields.contains_key(but));
-        let mut fields = new.iter().filter(|(name, _)| *name != but);
-        count(new) == count(old) && fields.all(|(name, value)| old.get(name) == Some(value))
-    };
-    same(new, old, "metadata") && same(&new["metadata"], &old["metadata"], "managedFields")
 }
 
 /// Whether an update removed the last that held up a deletion.

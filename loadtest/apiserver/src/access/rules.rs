@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The group of RBAC objects.
-pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// All roles and bindings.
 #[derive(Clone, Debug, Default)]
@@ -54,18 +54,9 @@ pub(crate) struct Subject {
     pub(crate) namespace: String,
 }
 
-/// The reason why a request is allowed: a binding, and the subject in it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Grant<'a> {
-    /// The binding's namespace and name.
-    id: &'a (String, String),
-    binding: &'a Binding,
-    subject: &'a Subject,
-}
-
 impl Tables {
-    /// Returns the grant that allows a request; else the message about bindings that lead nowhere.
-    pub(crate) fn find(&self, user: &User, attributes: &Attributes) -> Result<Grant<'_>, String> {
+    /// Whether a binding allows a request; else the message about bindings that lead nowhere.
+    pub(crate) fn allow(&self, user: &User, attributes: &Attributes) -> Result<(), String> {
         let namespace = match &attributes.about {
             About::Resource(about) => about.namespace.as_str(),
             About::Path(_) => "",
@@ -75,16 +66,17 @@ impl Tables {
             if !id.0.is_empty() && id.0 != namespace {
                 continue;
             }
-            let Some(subject) = binding.subjects.iter().find(|s| s.is(user, &id.0)) else {
+            if !binding.subjects.iter().any(|subject| subject.is(user, &id.0)) {
                 continue;
-            };
+            }
             let home = if binding.role_ref.kind == "ClusterRole" {
                 ""
             } else {
                 &id.0
             };
             let Some(rules) = self.roles.get(&(home.to_owned(), binding.role_ref.name.clone())) else {
-                let said = role_not_found(&binding.role_ref.kind, &binding.role_ref.name);
+                let RoleRef { kind, name } = &binding.role_ref;
+                let said = format!("{}.{RBAC} \"{name}\" not found", kind.to_ascii_lowercase());
                 if !missing.contains(&said) {
                     missing.push(said);
                 }
@@ -93,7 +85,7 @@ impl Tables {
             // Only a ClusterRoleBinding speaks about paths.
             let heard = id.0.is_empty() || matches!(attributes.about, About::Resource(_));
             if heard && rules.iter().any(|rule| rule.allows(attributes)) {
-                return Ok(Grant { id, binding, subject });
+                return Ok(());
             }
         }
         Err(match missing.as_slice() {
@@ -102,11 +94,6 @@ impl Tables {
             more => format!("RBAC: [{}]", more.join(", ")),
         })
     }
-}
-
-/// How a message names a role that is not there.
-fn role_not_found(kind: &str, name: &str) -> String {
-    format!("{}.{RBAC} \"{name}\" not found", kind.to_ascii_lowercase())
 }
 
 impl Rule {
@@ -162,33 +149,5 @@ impl Subject {
             }
             _ => false,
         }
-    }
-}
-
-impl std::fmt::Display for Grant<'_> {
-    /// As reviews give the reason.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (namespace, name) = self.id;
-        if namespace.is_empty() {
-            write!(f, "RBAC: allowed by ClusterRoleBinding \"{name}\"")?;
-        } else {
-            write!(f, "RBAC: allowed by RoleBinding \"{name}/{namespace}\"")?;
-        }
-        let role = &self.binding.role_ref;
-        write!(
-            f,
-            " of {} \"{}\" to {} \"",
-            role.kind, role.name, self.subject.kind
-        )?;
-        f.write_str(&self.subject.name)?;
-        if self.subject.kind == "ServiceAccount" {
-            let home = if self.subject.namespace.is_empty() {
-                namespace
-            } else {
-                &self.subject.namespace
-            };
-            write!(f, "/{home}")?;
-        }
-        f.write_str("\"")
     }
 }

@@ -82,15 +82,14 @@ impl Cluster {
         let state = &mut self.watchers[watcher as usize];
         let server = state.server;
         if !std::mem::take(&mut state.lists) {
-            self.figures.cpu.resumes += costs.resume;
+            self.figures.cpu += costs.resume;
             self.submit(server, costs.resume, Work::Watch(watcher));
             return;
         }
         let bytes = (self.config.slices * self.config.bytes) as u32;
         let cost = costs.list + costs.list_byte * bytes;
         let others = costs.others_event * self.config.slices as u32;
-        self.figures.cpu.lists += cost;
-        self.figures.cpu.others += others;
+        self.figures.cpu += cost;
         let cached = self.servers[usize::from(server)].cached;
         self.submit(server, cost + others, Work::List(watcher, cached));
     }

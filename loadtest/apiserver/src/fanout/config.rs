@@ -19,12 +19,6 @@ pub struct Config {
     pub list_pause: Duration,
     /// All watchers are on the last server, and the controller's own watch on the first.
     pub apart: bool,
-    /// How many of the watchers read slowly.
-    pub slow: usize,
-    /// Bytes a second that a slow one reads.
-    pub slow_rate: f64,
-    /// Bytes that the connection to a slow one holds before the server has to wait.
-    pub slow_buffer: usize,
     /// Slices in the cluster: what a list returns.
     pub slices: usize,
     /// The size of a slice in bytes, as it is sent to watchers.
@@ -56,9 +50,6 @@ impl Default for Config {
             resume_pause: Duration::ZERO,
             list_pause: Duration::from_millis(800),
             apart: false,
-            slow: 0,
-            slow_rate: 100e3,
-            slow_buffer: 4 << 20,
             slices: 200,
             bytes: 12_600,
             channel: None,

@@ -57,7 +57,7 @@ impl Cluster {
         state.dispatcher.last += 1;
         let costs = &self.config.costs;
         let cost = costs.dispatch + costs.dispatch_watcher * state.members.len() as u32;
-        self.figures.cpu.fan_out += cost;
+        self.figures.cpu += cost;
         self.wake_intake(server);
         cost.as_nanos() as u64
     }

@@ -22,8 +22,8 @@ pub struct Figures {
     pub listed: u64,
     /// Bytes to watchers, those of lists included.
     pub bytes: u64,
-    /// The work that the servers' cores were busy with.
-    pub cpu: Cpu,
+    /// The time for which the servers' work, and not that of other programs, kept cores busy.
+    pub cpu: Duration,
     /// The times until watchers saw removals: one for each watcher and removal.
     pub removals: Histogram,
     /// The same for additions.
@@ -38,29 +38,5 @@ impl Figures {
         let mut all = self.removals.clone();
         all.merge(&self.additions);
         all
-    }
-}
-
-/// The time that cores were busy, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cpu {
-    /// Updates of pods, and their events.
-    pub pods: Duration,
-    /// Writes of slices.
-    pub writes: Duration,
-    /// Events to watchers.
-    pub fan_out: Duration,
-    /// Watches that were taken up again, with the events that they had missed.
-    pub resumes: Duration,
-    /// Lists.
-    pub lists: Duration,
-    /// Other programs on the machine.
-    pub others: Duration,
-}
-
-impl Cpu {
-    /// Returns what the servers themselves used.
-    pub fn servers(&self) -> Duration {
-        self.pods + self.writes + self.fan_out + self.resumes + self.lists
     }
 }

@@ -97,7 +97,7 @@ impl Cluster {
     pub(super) fn half_of_write(&mut self, bytes: usize) -> Duration {
         let costs = &self.config.costs;
         let half = (costs.write + costs.write_byte * bytes as u32) / 2;
-        self.figures.cpu.writes += half;
+        self.figures.cpu += half;
         half
     }
 
@@ -236,7 +236,7 @@ impl Cluster {
         }
         state.dispatcher.coming = takes;
         let cost = self.config.costs.intake * takes;
-        self.figures.cpu.fan_out += cost;
+        self.figures.cpu += cost;
         cost.as_nanos() as u64
     }
 
@@ -285,7 +285,7 @@ impl Cluster {
             Routine::Idle
         };
         let took = self.config.costs.forward * moved;
-        self.figures.cpu.fan_out += took;
+        self.figures.cpu += took;
         took.as_nanos() as u64
     }
 
@@ -321,13 +321,7 @@ impl Cluster {
             *shared = version;
             cost += encodes;
         }
-        let cpu = &mut self.figures.cpu;
-        if version <= state.from_history {
-            cpu.resumes += cost;
-        } else {
-            cpu.fan_out += cost;
-        }
-        cpu.others += others;
+        self.figures.cpu += cost;
         if !state.own {
             self.figures.bytes += u64::from(bytes);
         }
@@ -347,16 +341,7 @@ impl Cluster {
         state.sent += 1;
         state.brought = true;
         let version = state.sent;
-        let Version { object, bytes, .. } = self.versions.get(version);
-        let mut seen = now;
-        let mut waits = None;
-        if state.slow {
-            let read = f64::from(bytes) / self.config.slow_rate * 1e9;
-            state.reads_until = state.reads_until.max(now) + read as u64;
-            seen = state.reads_until;
-            let holds = (self.config.slow_buffer as f64 / self.config.slow_rate * 1e9) as u64;
-            waits = (seen - now).checked_sub(holds).filter(|wait| *wait > 0);
-        }
+        let Version { object, .. } = self.versions.get(version);
         if state.own {
             self.outputs.push_back(Output::Echo {
                 object: object as usize,
@@ -365,27 +350,12 @@ impl Cluster {
             });
         }
         let more = state.result > 0;
-        if let Some(wait) = waits {
-            state.sender = Routine::Blocked;
-            self.at(now + wait, Event::HasRead(watcher));
-        } else if !more {
+        if !more {
             state.sender = Routine::Idle;
         }
-        self.saw(watcher, version, seen);
+        self.saw(watcher, version, now);
         self.end_if_over(watcher);
-        more && waits.is_none()
-    }
-
-    /// A slow client has read enough for the server to go on.
-    pub(super) fn has_read(&mut self, watcher: u32) {
-        let state = &mut self.watchers[watcher as usize];
-        state.sender = Routine::Idle;
-        if state.result > 0 {
-            state.woken = true;
-            let server = state.server;
-            self.ready(server, Task::Send(watcher));
-        }
-        self.end_if_over(watcher);
+        more
     }
 
     /// A request has had its turn. Returns whether it needs another one.
@@ -400,7 +370,7 @@ impl Cluster {
                 let event = Work::PodEvent(*pod, now);
                 self.figures.pods += 1;
                 let cost = self.config.costs.pod_event;
-                self.figures.cpu.pods += cost;
+                self.figures.cpu += cost;
                 // The controller watches pods on the first server.
                 self.submit(0, cost, event);
             }

@@ -35,7 +35,6 @@ pub(super) struct Watcher {
     pub server: u16,
     /// True for the controller's own.
     pub own: bool,
-    pub slow: bool,
     pub state: State,
     pub forwarder: Routine,
     pub sender: Routine,
@@ -67,8 +66,6 @@ pub(super) struct Watcher {
     /// The pauses that the client has made in a row, and when it made the last one.
     pub pauses: u32,
     pub paused: u64,
-    /// When a slow client will have read all that was sent.
-    pub reads_until: u64,
 }
 
 impl Watcher {
@@ -76,7 +73,6 @@ impl Watcher {
         Self {
             server,
             own: false,
-            slow: false,
             state: State::Open,
             forwarder: Routine::Idle,
             sender: Routine::Idle,
@@ -96,7 +92,6 @@ impl Watcher {
             lists: false,
             pauses: 0,
             paused: 0,
-            reads_until: 0,
         }
     }
 

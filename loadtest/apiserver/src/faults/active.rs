@@ -3,8 +3,7 @@
 use super::{Ask, Failure, Fault, FaultPlan, Over, Rule, Stage, Verb, WatchFault};
 use fastrand::Rng;
 use parking_lot::Mutex;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,8 +52,6 @@ struct Armed {
     fired: u64,
     /// When the budget's next request would be due, were there no burst.
     due: Option<Instant>,
-    /// When each worker is free again, of those that have ever been busy.
-    workers: BinaryHeap<Reverse<Instant>>,
 }
 
 /// A fault that happened.
@@ -150,7 +147,6 @@ impl Active {
             matched: 0,
             fired: 0,
             due: None,
-            workers: BinaryHeap::new(),
             rule,
         };
         let state = State {
@@ -314,17 +310,6 @@ impl Armed {
                     }
                     hit.before.push((index, wait));
                 }
-            }
-            Fault::Workers { count, each } => {
-                let first = if self.workers.len() < (*count).max(1) {
-                    None
-                } else {
-                    self.workers.pop()
-                };
-                let begins = first.map_or(now, |Reverse(free)| free.max(now));
-                let done = begins + each.draw(&mut self.rng);
-                self.workers.push(Reverse(done));
-                hit.before.push((index, done.saturating_duration_since(now)));
             }
             Fault::Compact => hit.compact = Some(index),
             Fault::Watch(fault) => hit.watch.push((index, fault.clone(), self.rng.fork())),

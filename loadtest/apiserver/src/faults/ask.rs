@@ -1,7 +1,7 @@
 //! The part of a request that rules look at: its client, and what it asks for.
 
 use super::Verb;
-use crate::accept::{Media, Offer, StatusForm, negotiate, of_refusals};
+use crate::accept::{Media, Offer, negotiate, of_refusals};
 use crate::kinds::Kind;
 use crate::protobuf;
 use crate::query::Query;
@@ -36,7 +36,7 @@ pub(crate) struct Ask {
     pub(crate) path: String,
     /// In what the answer is written, and in what a refusal is.
     pub(crate) media: Media,
-    pub(crate) refusals: StatusForm,
+    pub(crate) refusals: Media,
 }
 
 impl Ask {
@@ -70,7 +70,7 @@ impl Ask {
         }
         let offer = Offer::of(target.kind, &store.config.protobuf);
         Some(Self {
-            media: negotiate(&parts.headers, offer, false).map_or(Media::Json, |accepted| accepted.media),
+            media: negotiate(&parts.headers, offer).map_or(Media::Json, |accepted| accepted.media),
             refusals: of_refusals(&parts.headers, offer),
             client,
             verb,

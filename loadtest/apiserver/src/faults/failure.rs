@@ -7,7 +7,6 @@ use crate::list;
 use crate::reply::{refused, response};
 use crate::status::Refusal;
 use http::{HeaderValue, Response, StatusCode, header};
-use std::fmt;
 
 /// How a request fails. Statuses are written as the real server writes them, about the object of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,30 +52,6 @@ pub enum Failure {
     /// No answer, with the connection open, until the client goes away. When the plan is cleared, the request goes on
     /// from where it hung.
     Hang,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Conflict => "409 Conflict",
-            Self::AlreadyExists => "409 AlreadyExists",
-            Self::NotFound => "404",
-            Self::NoRoute => "404 page",
-            Self::Forbidden => "403",
-            Self::NamespaceTerminating => "403 NamespaceTerminating",
-            Self::Invalid => "422",
-            Self::TooManyRequests { .. } => "429 Status",
-            Self::Overloaded { .. } => "429 plain",
-            Self::Internal => "500",
-            Self::StorageTimeout => "500 etcd",
-            Self::Unavailable => "503",
-            Self::Timeout => "504",
-            Self::Gone => "410",
-            Self::Reset => "reset",
-            Self::Closed => "closed",
-            Self::Hang => "hang",
-        })
-    }
 }
 
 /// Returns the answer to a failed request; none when there is no answer. `rv` is the version of the store.

@@ -26,15 +26,6 @@ pub enum Fault {
         /// The treatment of requests above it.
         over: Over,
     },
-    /// The rule's requests are served by so many workers, each of which works on one at a time; the others wait for a
-    /// free worker, in the order in which they came. A request is applied and answered when its worker is done, so a
-    /// server that is given more than it can do gets slower, and refuses nothing.
-    Workers {
-        /// How many work at once; at least one does.
-        count: usize,
-        /// How long one is busy with a request.
-        each: Latency,
-    },
     /// The history is forgotten just before the request is applied, as by [`crate::ApiServer::compact`].
     Compact,
     /// Watches with `sendInitialEvents` are refused with 422, as by a server without streaming lists.
@@ -190,24 +181,9 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fail(stage, failure) => write!(f, "{failure} {stage}"),
-            Self::CutAnswer => f.write_str("answer cut"),
-            Self::Delay(stage, latency) => write!(f, "delay {stage} {latency}"),
-            Self::Budget {
-                per_second,
-                burst,
-                over,
-            } => {
-                let over = match over {
-                    Over::Wait => "wait",
-                    Over::Refuse => "429",
-                };
-                write!(f, "budget {per_second}/s burst {burst}, else {over}")
-            }
-            Self::Workers { count, each } => write!(f, "{count} workers, each {each}"),
-            Self::Compact => f.write_str("compact"),
-            Self::NoStreamingLists => f.write_str("422 no streaming lists"),
-            Self::Watch(fault) => fault.fmt(f),
+            Self::Fail(stage, failure) => write!(f, "{failure:?} {stage:?}"),
+            Self::Watch(fault) => write!(f, "watch {fault:?}"),
+            fault => write!(f, "{fault:?}"),
         }
     }
 }
@@ -215,15 +191,6 @@ impl fmt::Display for Fault {
 impl From<WatchFault> for Fault {
     fn from(fault: WatchFault) -> Self {
         Self::Watch(fault)
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Before => "before",
-            Self::After => "after",
-        })
     }
 }
 
@@ -256,60 +223,6 @@ impl Latency {
                     usual.draw(rng)
                 }
             }
-        }
-    }
-}
-
-impl fmt::Display for Latency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Constant(time) => write!(f, "{time:?}"),
-            Self::Uniform(from, to) => write!(f, "{from:?}..{to:?}"),
-            Self::Exponential { mean, cap } => write!(f, "exp({mean:?}, cap {cap:?})"),
-            Self::Tail { usual, rare, tail } => write!(f, "{usual} (rate {rare:.3}: {tail})"),
-        }
-    }
-}
-
-// === impl WatchFault ===
-
-impl fmt::Display for WatchFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::End { after, how } => {
-                let how = match how {
-                    Ending::Clean => "ends",
-                    Ending::Closed => "closed",
-                    Ending::Reset => "reset",
-                };
-                write!(f, "watch {how} after {after}")
-            }
-            Self::Silent { after, lasting } => write!(f, "watch silent after {after:?} for {lasting:?}"),
-            Self::Error { after, event } => {
-                let event = match event {
-                    ErrorEvent::Expired => "410",
-                    ErrorEvent::Internal => "500",
-                };
-                write!(f, "watch ERROR {event} after {after}")
-            }
-            Self::Repeat { rate } => write!(f, "watch repeats events, rate {rate:.3}"),
-            Self::Lag(latency) => write!(f, "watch lags {latency}"),
-            Self::Malformed { after } => write!(f, "watch line malformed after {after}"),
-            Self::WrongType { field, after } => write!(f, "watch object with wrong {field} after {after}"),
-            Self::NoBookmarks { initial_end } => {
-                let which = if *initial_end { "" } else { " but the initial end" };
-                write!(f, "watch without bookmarks{which}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for After {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(n) => write!(f, "{n} bytes"),
-            Self::Events(n) => write!(f, "{n} events"),
-            Self::Time(time) => write!(f, "{time:?}"),
         }
     }
 }

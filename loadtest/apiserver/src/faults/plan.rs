@@ -58,11 +58,6 @@ impl FaultPlan {
         self
     }
 
-    /// The seed.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
     /// The rules in their order; [`super::FaultRecord::rule`] is an index into them.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
@@ -76,7 +71,7 @@ impl fmt::Display for FaultPlan {
             write!(f, ", only client {}*", self.client)?;
         }
         for (i, rule) in self.rules.iter().enumerate() {
-            write!(f, "\n  {i}. {rule}")?;
+            write!(f, "\n  {i}. {}: {:?}", rule.fault, rule.when)?;
         }
         Ok(())
     }

@@ -200,12 +200,6 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.when, self.fault)
-    }
-}
-
 // === impl Matcher ===
 
 impl Matcher {
@@ -300,39 +294,5 @@ impl Matcher {
 
     pub(super) fn has(&self, verb: Verb) -> bool {
         self.verbs.contains(verb)
-    }
-}
-
-impl fmt::Display for Matcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verbs, self.resources)?;
-        for (what, prefix) in [
-            ("namespace", &self.namespace),
-            ("name", &self.name),
-            ("client", &self.client),
-        ] {
-            if !prefix.is_empty() {
-                write!(f, ", {what} {prefix}*")?;
-            }
-        }
-        if self.continued {
-            f.write_str(", later pages")?;
-        }
-        if self.skip > 0 {
-            write!(f, ", not the first {}", self.skip)?;
-        }
-        if self.every > 1 {
-            write!(f, ", every {}th", self.every)?;
-        }
-        if self.rate < 1.0 {
-            write!(f, ", rate {:.3}", self.rate)?;
-        }
-        if let Some(limit) = self.limit {
-            write!(f, ", at most {limit}")?;
-        }
-        if let Some(to) = self.to {
-            write!(f, ", {:?} to {to:?}", self.from)?;
-        }
-        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::body::{Pieces, ResponseBody};
 use crate::protobuf;
 use crate::schema::SCHEMA;
 use crate::status::Refusal;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use fastrand::Rng;
 use futures::{StreamExt, stream};
 use http_body::Body;
@@ -187,8 +187,8 @@ impl Faulty {
         // Never before what came earlier.
         let due = later(now, lag);
         let due = self.held.back().map_or(due, |(last, _)| due.max(*last));
-        for event in events(piece, self.ask.media) {
-            self.held.push_back((due, event));
+        for event in protobuf::split_events(piece) {
+            self.held.push_back((due, piece.slice_ref(event)));
         }
     }
 
@@ -258,7 +258,7 @@ impl Faulty {
             Media::Json => line.starts_with(br#"{"type":"BOOKMARK""#),
             Media::Protobuf => protobuf::event_type(line) == b"BOOKMARK",
         };
-        let mut out = BytesMut::from(line.as_ref());
+        let mut out = line.to_vec();
         for i in 0..self.faults.len() {
             let reached = match &self.faults[i].fault {
                 WatchFault::Malformed { after } | WatchFault::WrongType { after, .. } => {
@@ -277,23 +277,19 @@ impl Faulty {
                 WatchFault::Malformed { .. } if !is_bookmark && reached => {
                     out = match self.ask.media {
                         Media::Json => malformed(&out),
-                        Media::Protobuf => protobuf::malformed(&out).as_slice().into(),
+                        Media::Protobuf => protobuf::malformed(&out),
                     };
                     self.note_once(i);
                 }
                 WatchFault::WrongType { field, .. } if !is_bookmark && reached => {
                     out = match self.ask.media {
                         Media::Json => wrong_type(&out, field),
-                        Media::Protobuf => {
-                            let index = SCHEMA.root(self.ask.kind);
-                            protobuf::wrong_type(&out, index, field).as_slice().into()
-                        }
+                        Media::Protobuf => protobuf::wrong_type(&out, SCHEMA.root(self.ask.kind), field),
                     };
                     self.note_once(i);
                 }
                 WatchFault::Repeat { rate } if !is_bookmark && within.rng.f64() < *rate => {
-                    let again = out.clone();
-                    out.extend_from_slice(&again);
+                    out.extend_from_within(..);
                     self.note(i);
                 }
                 _ => {}
@@ -314,7 +310,7 @@ impl Faulty {
             }
         }
         self.bytes += out.len() as u64;
-        out.freeze()
+        out.into()
     }
 
     fn error_line(&self, event: ErrorEvent) -> Bytes {
@@ -352,33 +348,15 @@ fn ends_initial(event: &[u8]) -> bool {
     event.windows(name.len()).any(|window| window == name)
 }
 
-/// The events of a piece: lines, or frames. A piece ends with an event.
-fn events(piece: &Bytes, media: Media) -> Vec<Bytes> {
-    let mut rest = piece.clone();
-    let mut events = Vec::new();
-    while !rest.is_empty() {
-        let len = match media {
-            Media::Json => rest.iter().position(|c| *c == b'\n').map(|at| at + 1),
-            Media::Protobuf => protobuf::frame_len(&rest),
-        };
-        events.push(rest.split_to(len.unwrap_or(rest.len())));
-    }
-    events
-}
-
 /// A NUL in the middle: no JSON, wherever it falls, and not one that only lacks its end.
-fn malformed(line: &[u8]) -> BytesMut {
+fn malformed(line: &[u8]) -> Vec<u8> {
     let (head, tail) = line.split_at(line.len() / 2);
-    let mut out = BytesMut::with_capacity(line.len() + 1);
-    out.extend_from_slice(head);
-    out.extend_from_slice(b"\0");
-    out.extend_from_slice(tail);
-    out
+    [head, b"\0", tail].concat()
 }
 
-fn wrong_type(line: &[u8], pointer: &str) -> BytesMut {
+fn wrong_type(line: &[u8], pointer: &str) -> Vec<u8> {
     let Ok(mut event) = serde_json::from_slice::<Value>(line) else {
-        return BytesMut::from(line);
+        return line.to_vec();
     };
     let mut place = &mut event["object"];
     for key in pointer.split('/').skip(1) {
@@ -394,7 +372,5 @@ fn wrong_type(line: &[u8], pointer: &str) -> BytesMut {
     }
     // No field of these kinds is a list of lists.
     *place = json!([[7]]);
-    let mut out = BytesMut::from(event.to_string().as_bytes());
-    out.extend_from_slice(b"\n");
-    out
+    format!("{event}\n").into_bytes()
 }

@@ -3,7 +3,6 @@
 use super::cells::columns;
 use crate::kinds::Kind;
 use crate::object::Object;
-use crate::status::{Answer, Refusal};
 use bytes::BytesMut;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,17 +10,10 @@ use serde_json::{Value, json};
 /// How a table is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
-    include: Include,
+    /// Rows carry the whole object, not its metadata alone.
+    whole: bool,
     /// The time to which ages are counted.
     now: Timestamp,
-}
-
-/// The part of its object that a row carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Include {
-    Nothing,
-    Metadata,
-    Object,
 }
 
 // === impl Style ===
@@ -29,22 +21,16 @@ enum Include {
 impl Style {
     /// A table as an Accept header asks for it, before the request's options are looked at.
     pub(crate) const ASKED: Self = Self {
-        include: Include::Metadata,
+        whole: false,
         now: Timestamp::UNIX_EPOCH,
     };
 
     /// The table that the request's options ask for.
-    pub(crate) fn of(include: &str, now: Timestamp) -> Answer<Self> {
-        let include = match include {
-            "None" => Include::Nothing,
-            "" | "Metadata" => Include::Metadata,
-            "Object" => Include::Object,
-            other => {
-                let why = format!("unrecognized includeObject value: \"{other}\"");
-                return Err(Refusal::bad_request(why));
-            }
-        };
-        Ok(Self { include, now })
+    pub(crate) fn of(include: &str, now: Timestamp) -> Self {
+        Self {
+            whole: include == "Object",
+            now,
+        }
     }
 
     /// The same at another time.
@@ -65,28 +51,19 @@ impl Style {
         let value = object.value();
         let cells = columns(object.kind)
             .iter()
-            .map(|column| column.of(&value, self.now));
+            .map(|(_, _, cell)| cell.of(&value, self.now));
         let cells: Vec<String> = cells.collect();
         out.extend_from_slice(format!("{{\"cells\":{},\"object\":", json!(cells)).as_bytes());
-        match self.include {
-            Include::Nothing => out.extend_from_slice(b"null"),
-            Include::Metadata => object.write(out, true),
-            Include::Object => object.write(out, false),
-        }
+        object.write(out, !self.whole);
         out.extend_from_slice(b"}");
     }
 }
 
 /// Writes a table's beginning, up to its first row. `metadata` is what follows the opening brace.
 pub(crate) fn open(out: &mut BytesMut, kind: Kind, metadata: &str, with_columns: bool) {
-    let columns = columns(kind).iter().map(|column| {
-        json!({
-            "name": column.name,
-            "type": "string",
-            "format": if column.name == "Name" { "name" } else { "" },
-            "description": "",
-            "priority": i32::from(column.wide),
-        })
+    let columns = columns(kind).iter().map(|(name, priority, _)| {
+        let format = if *name == "Name" { "name" } else { "" };
+        json!({"name": name, "type": "string", "format": format, "description": "", "priority": priority})
     });
     let columns: Option<Vec<Value>> = with_columns.then(|| columns.collect());
     let columns = json!(columns);

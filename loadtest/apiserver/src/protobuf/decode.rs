@@ -43,7 +43,7 @@ fn read_numbers(
     fields: &mut Map<String, Value>,
 ) -> Result<(), Fault> {
     let mut reader = Reader::new(bytes);
-    while let Some((number, raw)) = reader.next(message.name)? {
+    while let Some((number, raw)) = reader.field()? {
         match numbers.get(number as usize) {
             Some(Target::Slot(slot)) => read_field(message.slots[*slot].field, raw, fields)?,
             Some(Target::Within(numbers)) => {
@@ -64,7 +64,7 @@ fn read_numbers(
 fn read_field(field: &Field, raw: Raw<'_>, fields: &mut Map<String, Value>) -> Result<(), Fault> {
     let wrong = || Fault::WrongWireType {
         found: raw.wire(),
-        field: go_name(field.name),
+        field: field.name.to_owned(),
     };
     match (&field.shape, raw) {
         (Shape::List(item), Raw::Bytes(bytes)) if wire_of(item) != LENGTH => {
@@ -139,7 +139,7 @@ fn is_zero(value: &Value) -> bool {
 fn entry(item: &Shape, bytes: &[u8], wrong: impl Fn() -> Fault) -> Result<(String, Value), Fault> {
     let (mut key, mut found) = (String::new(), None);
     let mut reader = Reader::new(bytes);
-    while let Some((number, raw)) = reader.next("")? {
+    while let Some((number, raw)) = reader.field()? {
         match (number, raw) {
             (1, Raw::Bytes(bytes)) => key = text(bytes),
             (2, raw) => {
@@ -165,7 +165,7 @@ fn entry(item: &Shape, bytes: &[u8], wrong: impl Fn() -> Fault) -> Result<(Strin
 /// A list in a message of its own.
 fn list(item: &Shape, bytes: &[u8]) -> Result<Value, Fault> {
     let (mut reader, mut items) = (Reader::new(bytes), Vec::new());
-    while let Some((number, raw)) = reader.next("")? {
+    while let Some((number, raw)) = reader.field()? {
         if number == 1 && raw.wire() == wire_of(item) {
             items.extend(value(item, raw)?);
         }
@@ -182,14 +182,14 @@ fn value(shape: &Shape, raw: Raw<'_>) -> Result<Option<Value>, Fault> {
         (Shape::Text, Raw::Bytes(bytes)) => text(bytes).into(),
         (Shape::IntegerOrText, Raw::Bytes(bytes)) => return integer_or_text(bytes).map(Some),
         (Shape::Quantity, Raw::Bytes(bytes)) => {
-            let text = text(single(bytes, "String_")?);
+            let text = text(single(bytes)?);
             if text.is_empty() { "0".into() } else { text.into() }
         }
         (Shape::Time | Shape::MicroTime, Raw::Bytes(bytes)) => {
             return time(bytes, matches!(shape, Shape::MicroTime));
         }
         (Shape::Any, Raw::Bytes(bytes)) => {
-            let json = single(bytes, "Raw")?;
+            let json = single(bytes)?;
             if json.is_empty() {
                 return Ok(None);
             }
@@ -206,18 +206,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The bytes of a message that has nothing else.
-fn single<'a>(bytes: &'a [u8], field: &str) -> Result<&'a [u8], Fault> {
+fn single(bytes: &[u8]) -> Result<&[u8], Fault> {
     let (mut reader, mut found) = (Reader::new(bytes), &[][..]);
-    while let Some((number, raw)) = reader.next("")? {
-        match (number, raw) {
-            (1, Raw::Bytes(bytes)) => found = bytes,
-            (1, raw) => {
-                return Err(Fault::WrongWireType {
-                    found: raw.wire(),
-                    field: field.to_owned(),
-                });
-            }
-            _ => {}
+    while let Some((number, raw)) = reader.field()? {
+        if let (1, Raw::Bytes(bytes)) = (number, raw) {
+            found = bytes;
         }
     }
     Ok(found)
@@ -226,17 +219,11 @@ fn single<'a>(bytes: &'a [u8], field: &str) -> Result<&'a [u8], Fault> {
 fn integer_or_text(bytes: &[u8]) -> Result<Value, Fault> {
     let (mut kind, mut number, mut string) = (0, 0, &[][..]);
     let mut reader = Reader::new(bytes);
-    while let Some((field, raw)) = reader.next("IntOrString")? {
-        match (field, raw) {
+    while let Some(field) = reader.field()? {
+        match field {
             (1, Raw::Number(given)) => kind = given,
             (2, Raw::Number(given)) => number = given as i32,
             (3, Raw::Bytes(given)) => string = given,
-            (1..=3, raw) => {
-                return Err(Fault::WrongWireType {
-                    found: raw.wire(),
-                    field: ["Type", "IntVal", "StrVal"][field as usize - 1].to_owned(),
-                });
-            }
             _ => {}
         }
     }
@@ -251,38 +238,22 @@ fn integer_or_text(bytes: &[u8]) -> Result<Value, Fault> {
 fn time(bytes: &[u8], micros: bool) -> Result<Option<Value>, Fault> {
     let (mut seconds, mut nanos) = (0i64, 0i32);
     let mut reader = Reader::new(bytes);
-    while let Some((field, raw)) = reader.next("Timestamp")? {
-        match (field, raw) {
+    while let Some(field) = reader.field()? {
+        match field {
             (1, Raw::Number(given)) => seconds = given.cast_signed(),
             (2, Raw::Number(given)) => nanos = given as i32,
-            (1 | 2, raw) => {
-                return Err(Fault::WrongWireType {
-                    found: raw.wire(),
-                    field: ["Seconds", "Nanos"][field as usize - 1].to_owned(),
-                });
-            }
             _ => {}
         }
     }
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    // Whole seconds are all that a Time has; what no calendar has is left out.
+    // A Time has whole seconds alone. A time that no calendar has is left out.
     let nanos = if micros { nanos / 1000 * 1000 } else { 0 };
-    let Ok(at) = Timestamp::new(seconds, nanos) else {
-        return Ok(None);
-    };
-    Ok(Some(if micros {
-        format!("{at:.6}").into()
-    } else {
-        at.to_string().into()
+    let at = Timestamp::new(seconds, nanos).ok().filter(|_| !bytes.is_empty());
+    Ok(at.map(|at| {
+        if micros {
+            format!("{at:.6}")
+        } else {
+            at.to_string()
+        }
+        .into()
     }))
-}
-
-/// A field's name in Go, as its messages have it.
-fn go_name(name: &str) -> String {
-    let mut letters = name.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

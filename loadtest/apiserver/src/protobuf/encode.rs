@@ -5,7 +5,7 @@
 
 use super::table::{Key, MESSAGES, Message, put_absent, wire_of};
 use super::time::{self, YEAR_ONE};
-use super::wire::{LENGTH, Raw, Reader, put_varint, varint_len};
+use super::wire::{LENGTH, put_varint, varint_len};
 use crate::schema::Shape;
 use bytes::Bytes;
 use serde::de::{
@@ -189,24 +189,23 @@ impl Visitor<'_> for Name<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for EntryKey<'_> {
-    type Value = usize;
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
 impl Visitor<'_> for EntryKey<'_> {
-    /// The key's length.
-    type Value = usize;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the key of an entry")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<usize, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         self.0.put_bytes(Key::new(1, LENGTH), text.as_bytes());
-        Ok(text.len())
+        Ok(())
     }
 }
 
@@ -364,7 +363,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 }
 
-/// Writes a map's entries in the order of their keys.
+/// Writes a map's entries in their order, which is that of their keys in all JSON that this server stores.
 fn write_map<'de, A: MapAccess<'de>>(
     encoder: &mut Encoder,
     key: Key,
@@ -374,25 +373,23 @@ fn write_map<'de, A: MapAccess<'de>>(
     // Protobuf has no map of lists: such a list is in a message of its own.
     let list = matches!(item, Shape::List(_));
     let value_key = Key::new(2, if list { LENGTH } else { wire_of(item) });
-    let (base, first) = (encoder.out.len(), encoder.parts.len());
-    let mut sorted = true;
-    let mut last = 0..0;
     loop {
         let entry = encoder.out.len();
         let start = open(&mut encoder.out, key);
-        let Some(len) = map.next_key_seed(EntryKey(&mut *encoder))? else {
+        if map.next_key_seed(EntryKey(&mut *encoder))?.is_none() {
             encoder.out.truncate(entry);
-            break;
-        };
+            return Ok(());
+        }
         let value = encoder.out.len();
         let inner = list.then(|| open(&mut encoder.out, value_key));
+        let key = if list {
+            Key::new(1, wire_of(item))
+        } else {
+            value_key
+        };
         map.next_value_seed(Value {
             encoder: &mut *encoder,
-            key: if list {
-                Key::new(1, wire_of(item))
-            } else {
-                value_key
-            },
+            key,
             shape: item,
         })?;
         if let Some(inner) = inner {
@@ -401,54 +398,14 @@ fn write_map<'de, A: MapAccess<'de>>(
         if encoder.out.len() == value {
             put_absent(&mut encoder.out, 2, item);
         }
-        let before = encoder.out.len();
         close(&mut encoder.out, start);
-        let name = value + encoder.out.len() - before;
-        sorted &= encoder.out[last] <= encoder.out[name - len..name];
-        last = name - len..name;
-        encoder.parts.push(Part {
-            slot: 0,
-            start: entry,
-            end: encoder.out.len(),
-        });
     }
-    if !sorted {
-        let Encoder { out, parts, spare } = encoder;
-        let entries = &mut parts[first..];
-        entries.sort_by(|a, b| entry_key(&out[a.start..a.end]).cmp(entry_key(&out[b.start..b.end])));
-        spare.clear();
-        for entry in entries.iter() {
-            spare.extend_from_slice(&out[entry.start..entry.end]);
-        }
-        out.truncate(base);
-        out.extend_from_slice(spare);
-    }
-    encoder.parts.truncate(first);
-    Ok(())
-}
-
-/// The key of a map's entry that has been written as a field.
-fn entry_key(field: &[u8]) -> &[u8] {
-    let bytes = |field| match Reader::new(field).next("") {
-        Ok(Some((_, Raw::Bytes(bytes)))) => bytes,
-        _ => &[],
-    };
-    bytes(bytes(field))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn maps_are_sorted() {
-        let meta = crate::schema::SCHEMA.named("ObjectMeta");
-        let sorted = encode(meta, br#"{"labels":{"a":"1","ab":"2","b":""}}"#);
-        assert_eq!(sorted, encode(meta, br#"{"labels":{"b":"","ab":"2","a":"1"}}"#));
-        let long = format!(r#"{{"labels":{{"b":"{0}","a":"{0}"}}}}"#, "x".repeat(200));
-        let pairs = format!(r#"{{"labels":{{"a":"{0}","b":"{0}"}}}}"#, "x".repeat(200));
-        assert_eq!(encode(meta, long.as_bytes()), encode(meta, pairs.as_bytes()));
-    }
+    use crate::protobuf::wire::{Raw, Reader};
 
     #[test]
     fn lengths_of_all_sizes() {
@@ -458,10 +415,7 @@ mod tests {
             out.resize(start + len, b'x');
             close(&mut out, start);
             let mut reader = Reader::new(&out[1..]);
-            match reader.next("") {
-                Ok(Some((2, Raw::Bytes(bytes)))) => assert_eq!(bytes, vec![b'x'; len]),
-                other => panic!("{len}: {other:?}"),
-            }
+            assert!(matches!(reader.field(), Ok(Some((2, Raw::Bytes(bytes)))) if bytes.len() == len));
             assert!(reader.is_empty());
         }
     }

@@ -90,7 +90,7 @@ pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
 
 /// The type of a frame's event.
 pub(crate) fn event_type(frame: &[u8]) -> &[u8] {
-    let event = Reader::new(frame.get(4..).unwrap_or(&[])).next("");
+    let event = Reader::new(frame.get(4..).unwrap_or(&[])).field();
     match event {
         Ok(Some((1, Raw::Bytes(event)))) => event,
         _ => &[],
@@ -102,7 +102,7 @@ pub(crate) fn event_object(frame: &[u8]) -> Option<&[u8]> {
     let field = |message, wanted| {
         let mut reader = Reader::new(message);
         loop {
-            match reader.next("").ok()?? {
+            match reader.field().ok()?? {
                 (number, Raw::Bytes(value)) if number == wanted => return Some(value),
                 _ => {}
             }
@@ -114,46 +114,44 @@ pub(crate) fn event_object(frame: &[u8]) -> Option<&[u8]> {
 /// Takes a message out of its envelope.
 pub(crate) fn open(bytes: &[u8]) -> Result<Opened<'_>, Fault> {
     if bytes.is_empty() {
-        return Err(Fault::NoData);
+        return Err(Fault::Broken("empty data"));
     }
-    let unknown = bytes.strip_prefix(PREFIX).ok_or(Fault::NoPrefix)?;
+    let unknown = bytes.strip_prefix(PREFIX).ok_or(Fault::Broken(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
+    ))?;
     if unknown.is_empty() {
-        return Err(Fault::NoBody);
+        return Err(Fault::Broken("empty body"));
     }
     let mut opened = Opened::default();
     let mut reader = Reader::new(unknown);
-    while let Some((number, raw)) = reader.next("Unknown")? {
+    while let Some((number, raw)) = reader.field()? {
         match (number, raw) {
             (1, Raw::Bytes(meta)) => {
                 let mut reader = Reader::new(meta);
-                while let Some((number, raw)) = reader.next("TypeMeta")? {
-                    let place = match number {
-                        1 => &mut opened.api_version,
-                        2 => &mut opened.kind,
-                        _ => continue,
+                while let Some((number, raw)) = reader.field()? {
+                    let text = |raw| match raw {
+                        Raw::Bytes(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+                        raw => Err(wrong(raw)),
                     };
-                    let Raw::Bytes(text) = raw else {
-                        return Err(wrong(raw, ["APIVersion", "Kind"][number as usize - 1]));
-                    };
-                    *place = String::from_utf8_lossy(text).into_owned();
+                    match number {
+                        1 => opened.api_version = text(raw)?,
+                        2 => opened.kind = text(raw)?,
+                        _ => {}
+                    }
                 }
             }
             (2, Raw::Bytes(raw)) => opened.raw = raw,
-            (3 | 4, Raw::Bytes(_)) => {}
-            (1..=4, raw) => {
-                let field = ["TypeMeta", "Raw", "ContentEncoding", "ContentType"][number as usize - 1];
-                return Err(wrong(raw, field));
-            }
+            (1 | 2, raw) => return Err(wrong(raw)),
             _ => {}
         }
     }
     Ok(opened)
 }
 
-fn wrong(raw: Raw<'_>, field: &str) -> Fault {
+fn wrong(raw: Raw<'_>) -> Fault {
     Fault::WrongWireType {
         found: raw.wire(),
-        field: field.to_owned(),
+        field: "Unknown".to_owned(),
     }
 }
 
@@ -161,41 +159,29 @@ fn wrong(raw: Raw<'_>, field: &str) -> Fault {
 mod tests {
     use super::*;
 
-    const POD: Type<'static> = Type {
-        api_version: "v1",
-        kind: "Pod",
-    };
-
     #[test]
-    fn envelopes() {
+    fn envelopes_and_frames() {
+        let pod = Type {
+            api_version: "v1",
+            kind: "Pod",
+        };
         for len in [0, 1, 127, 128, 40_000] {
             let raw = vec![b'x'; len];
             let mut out = Vec::new();
-            write_object(&mut out, POD, &raw);
-            assert_eq!(out.len(), POD.envelope_len(len));
+            write_object(&mut out, pod, &raw);
+            assert_eq!(out.len(), pod.envelope_len(len));
             let opened = open(&out).unwrap();
             assert_eq!((opened.api_version.as_str(), opened.kind.as_str()), ("v1", "Pod"));
             assert_eq!(opened.raw, raw);
-
             let mut frame = Vec::new();
-            write_event(&mut frame, "ADDED", POD, &raw);
+            write_event(&mut frame, "ADDED", pod, &raw);
             assert_eq!(frame_len(&frame), Some(frame.len()));
             assert_eq!(event_type(&frame), b"ADDED");
             assert_eq!(event_object(&frame), Some(&out[..]));
             assert_eq!(frame_len(&frame[..frame.len() - 1]), None);
         }
-    }
-
-    #[test]
-    fn no_envelope() {
-        let fault = |bytes: &[u8]| open(bytes).unwrap_err();
-        assert_eq!(fault(b""), Fault::NoData);
-        assert_eq!(fault(b"k8s\0"), Fault::NoBody);
-        assert_eq!(fault(b"k8s"), Fault::NoPrefix);
-        assert_eq!(fault(b"{\"kind\":\"Pod\"}"), Fault::NoPrefix);
-        assert_eq!(
-            fault(b"k8s\0\x10\x01").to_string(),
-            "proto: wrong wireType = 0 for field Raw"
-        );
+        for none in [&b""[..], b"k8s\0", b"k8s", b"{}", b"k8s\0\x10\x01"] {
+            open(none).unwrap_err();
+        }
     }
 }

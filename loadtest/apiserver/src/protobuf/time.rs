@@ -68,7 +68,6 @@ mod tests {
             "1970-01-01T00:00:00Z",
             "1969-12-31T23:59:59Z",
             "2000-02-29T12:34:56Z",
-            "2026-11-22T09:11:06Z",
             "2100-03-01T00:00:00Z",
             "0001-01-01T00:00:00Z",
             "9999-12-30T00:00:00Z",
@@ -76,11 +75,9 @@ mod tests {
             let at: Timestamp = text.parse().unwrap();
             assert_eq!(parse(text), Some((at.as_second(), 0)), "{text}");
         }
-        assert_eq!(parse("0001-01-01T00:00:00Z"), Some((YEAR_ONE, 0)));
         let lease = parse("2026-11-22T09:11:07.610487Z");
         assert_eq!(lease, Some((1_795_338_667, 610_487_000)));
         assert_eq!(parse("1969-12-31T23:59:59.5Z"), Some((-1, 500_000_000)));
-        assert_eq!(parse("soon"), None);
-        assert_eq!(parse("2026-1x-22T09:11:06Z"), None);
+        assert_eq!((parse("soon"), parse("2026-1x-22T09:11:06Z")), (None, None));
     }
 }

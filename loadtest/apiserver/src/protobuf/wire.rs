@@ -10,46 +10,21 @@ const GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// Bytes that are no message, in the words of Kubernetes' generated code.
+/// Bytes that are no message, mostly in the words of Kubernetes' generated code.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The bytes end within a field.
     #[error("unexpected EOF")]
     Eof,
-    /// A number has more than 64 bits.
-    #[error("proto: integer overflow")]
-    Overflow,
-    /// A length has its highest bit set.
-    #[error("proto: negative length found during unmarshaling")]
-    NegativeLength,
     /// A known field is not written the way it should be.
     #[error("proto: wrong wireType = {found} for field {field}")]
     WrongWireType { found: u8, field: String },
-    /// A field is numbered 0.
-    #[error("proto: {message}: illegal tag {number} (wire type {wire})")]
-    IllegalTag {
-        message: &'static str,
-        number: u64,
-        wire: u8,
-    },
-    /// A group ends that did not begin.
-    #[error("proto: {message}: wiretype end group for non-group")]
-    NoGroup { message: &'static str },
-    /// There are six ways of writing a field.
-    #[error("proto: illegal wireType {0}")]
-    IllegalWireType(u8),
+    /// These are no fields, or not in the envelope of Kubernetes.
+    #[error("{0}")]
+    Broken(&'static str),
     /// A part of the message that should be JSON is not.
     #[error("{0}")]
     Json(String),
-    /// The message is not in the envelope of Kubernetes.
-    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
-    NoPrefix,
-    /// There are no bytes at all.
-    #[error("empty data")]
-    NoData,
-    /// There is the prefix alone.
-    #[error("empty body")]
-    NoBody,
 }
 
 /// Reads one message's fields in their order.
@@ -83,27 +58,17 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field; none at the end.
-    pub(super) fn next(&mut self, message: &'static str) -> Result<Option<(u32, Raw<'a>)>, Fault> {
+    pub(super) fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, Fault> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let key = self.varint()?;
         let (number, wire) = (key >> 3, (key & 7) as u8);
-        if wire == END_GROUP {
-            return Err(Fault::NoGroup { message });
-        }
         // Go's code keeps the number in 32 bits with a sign.
-        let number = match i32::try_from(number & 0xffff_ffff) {
-            Ok(short @ 1..) => short.unsigned_abs(),
-            _ => {
-                return Err(Fault::IllegalTag {
-                    message,
-                    number,
-                    wire,
-                });
-            }
+        let Ok(number @ 1..) = i32::try_from(number & 0xffff_ffff) else {
+            return Err(Fault::Broken("proto: illegal tag"));
         };
-        Ok(Some((number, self.value(wire)?)))
+        Ok(Some((number.unsigned_abs(), self.value(wire)?)))
     }
 
     fn value(&mut self, wire: u8) -> Result<Raw<'a>, Fault> {
@@ -122,7 +87,7 @@ impl<'a> Reader<'a> {
                 self.skip_group()?;
                 Raw::Other(wire)
             }
-            other => return Err(Fault::IllegalWireType(other)),
+            _ => return Err(Fault::Broken("proto: illegal wireType")),
         })
     }
 
@@ -144,11 +109,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// How many bytes are left.
-    pub(super) fn len(&self) -> usize {
-        self.rest.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -163,14 +123,11 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(Fault::Overflow)
+        Err(Fault::Broken("proto: integer overflow"))
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], Fault> {
         let len = self.varint()?;
-        if len > i64::MAX as u64 {
-            return Err(Fault::NegativeLength);
-        }
         let len = usize::try_from(len).map_err(|_| Fault::Eof)?;
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Fault::Eof)?;
         self.rest = rest;
@@ -215,7 +172,7 @@ pub(crate) fn put_field(out: &mut impl BufMut, number: u32, bytes: &[u8]) {
 /// object begins with its metadata.
 pub(crate) fn metadata_of(object: &[u8]) -> &[u8] {
     let mut reader = Reader::new(object);
-    match reader.next("") {
+    match reader.field() {
         Ok(Some((1, Raw::Bytes(_)))) => &object[..object.len() - reader.rest.len()],
         _ => &[],
     }
@@ -226,35 +183,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn numbers_and_broken_fields() {
         for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             assert_eq!(out.len(), varint_len(value));
             assert_eq!(Reader::new(&out).varint(), Ok(value));
         }
-        assert_eq!(Reader::new(&[0xff; 11]).varint(), Err(Fault::Overflow));
-        assert_eq!(Reader::new(&[0x80]).varint(), Err(Fault::Eof));
-    }
-
-    #[test]
-    fn broken_fields() {
-        let fault = |bytes: &[u8]| Reader::new(bytes).next("Pod").unwrap_err().to_string();
-        assert_eq!(fault(&[0x0a, 5, 1]), "unexpected EOF");
-        assert_eq!(fault(&[0x0a]), "unexpected EOF");
-        assert_eq!(fault(&[0x0f]), "proto: illegal wireType 7");
-        assert_eq!(fault(&[0x0c]), "proto: Pod: wiretype end group for non-group");
-        assert_eq!(fault(&[0x02, 0]), "proto: Pod: illegal tag 0 (wire type 2)");
-        assert_eq!(
-            fault(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]),
-            "proto: negative length found during unmarshaling"
-        );
-        // A length of an exabyte is not believed.
-        assert_eq!(
-            fault(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f]),
-            "unexpected EOF"
-        );
-        // Groups that never end, however deep, are no recursion.
-        assert_eq!(fault(&vec![0x0b; 100_000]), "unexpected EOF");
+        for (bytes, fault) in [
+            (&[0x0a, 5, 1][..], "unexpected EOF"),
+            (&[0x0a], "unexpected EOF"),
+            (&[0x80], "unexpected EOF"),
+            (&[0xff; 11], "proto: integer overflow"),
+            (&[0x0f], "proto: illegal wireType"),
+            (&[0x0c], "proto: illegal wireType"),
+            (&[0x02, 0], "proto: illegal tag"),
+            // A length of an exabyte is not believed.
+            (
+                &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f],
+                "unexpected EOF",
+            ),
+            // Groups that never end, however deep, are no recursion.
+            (&[0x0b; 10_000], "unexpected EOF"),
+        ] {
+            assert_eq!(Reader::new(bytes).field().unwrap_err().to_string(), fault);
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! Events, in both of their groups.
+//! Events.
 
 use crate::cause::Faults;
 use crate::json::{fill, text};
 use serde_json::{Value, json};
 
-/// Fields of a core Event that are always written.
+/// Fields that are always written.
 pub(crate) fn default(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else {
         return;
@@ -20,31 +20,10 @@ pub(crate) fn default(value: &mut Value) {
     }
 }
 
-pub(crate) fn check_core(faults: &mut Faults, value: &Value, _old: Option<&Value>) {
-    check_namespace(faults, value, "/involvedObject/namespace");
-}
-
-pub(crate) fn check_new(faults: &mut Faults, value: &Value, _old: Option<&Value>) {
-    check_namespace(faults, value, "/regarding/namespace");
-    for field in [
-        "reportingController",
-        "reportingInstance",
-        "action",
-        "reason",
-        "eventTime",
-    ] {
-        if text(value, &format!("/{field}")).is_empty() {
-            faults.required(field, "");
-        }
-    }
-    if !matches!(text(value, "/type"), "Normal" | "Warning") {
-        faults.invalid_text("type", text(value, "/type"), "has invalid value: ");
-    }
-}
-
-/// An event lies in the namespace of what it is about, or in one of two for what has none.
-fn check_namespace(faults: &mut Faults, value: &Value, about: &str) {
-    let (own, referred) = (text(value, "/metadata/namespace"), text(value, about));
+/// An Event lies in the namespace of its object, or in one of two where the object has none.
+pub(crate) fn check(faults: &mut Faults, value: &Value, _old: Option<&Value>) {
+    let own = text(value, "/metadata/namespace");
+    let referred = text(value, "/involvedObject/namespace");
     let fits = match referred {
         "" => matches!(own, "default" | "kube-system"),
         referred => referred == own,

@@ -131,20 +131,6 @@ fn check_endpoint(
     if let Some(node) = endpoint.get("nodeName").and_then(Value::as_str) {
         faults.each(&format!("{field}.nodeName"), node, subdomain_faults(node));
     }
-    let topology = endpoint.get("deprecatedTopology").and_then(Value::as_object);
-    if let Some(topology) = topology {
-        let field = format!("{field}.deprecatedTopology");
-        if topology.len() > 16 {
-            faults.too_many(&field, topology.len(), 16);
-        }
-        if topology.contains_key("kubernetes.io/hostname") {
-            faults.invalid_text(
-                &format!("{field}[kubernetes.io/hostname]"),
-                text(endpoint, "/deprecatedTopology/kubernetes.io~1hostname"),
-                "may not be set",
-            );
-        }
-    }
     if let Some(hostname) = endpoint.get("hostname").and_then(Value::as_str) {
         faults.each(&format!("{field}.hostname"), hostname, label_faults(hostname));
     }

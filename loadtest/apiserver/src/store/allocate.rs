@@ -78,16 +78,16 @@ impl Held {
     }
 }
 
-/// The range of an address' family, and whether the address is a usable one in it.
-pub(crate) fn range_of(address: IpAddr) -> (&'static str, bool) {
+/// Whether Services can have this address.
+pub(crate) fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let offset = u32::from(v4).wrapping_sub(u32::from(V4.0));
-            ("10.0.0.0/12", offset > 0 && offset < (1 << (32 - V4.1)) - 1)
+            offset > 0 && offset < (1 << (32 - V4.1)) - 1
         }
         IpAddr::V6(v6) => {
             let offset = u128::from(v6).wrapping_sub(u128::from(V6.0));
-            ("fd00:10::/108", offset > 0 && offset < 1 << (128 - V6.1))
+            offset > 0 && offset < 1 << (128 - V6.1)
         }
     }
 }

@@ -67,24 +67,6 @@ impl Woken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::FutureExt as _;
-
-    #[tokio::test]
-    async fn who_waits_is_told_and_who_comes_later_waits() {
-        let wake = Wake::default();
-        let mut early = wake.subscribe();
-        assert!(early.changed().now_or_never().is_none());
-        wake.rounds().wake();
-        let mut late = wake.subscribe();
-        assert!(early.changed().now_or_never().is_some());
-        for woken in [&mut early, &mut late] {
-            assert!(woken.changed().now_or_never().is_none());
-        }
-        wake.rounds().wake();
-        late.mark_unchanged();
-        assert!(late.changed().now_or_never().is_none());
-        assert!(early.changed().now_or_never().is_some());
-    }
 
     #[tokio::test]
     async fn they_are_told_in_the_order_in_which_they_wait() {

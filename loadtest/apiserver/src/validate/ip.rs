@@ -31,10 +31,6 @@ pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
         .then_some(IpAddr::V4(Ipv4Addr::from(octets)))
 }
 
-pub(crate) fn is_ip(text: &str) -> bool {
-    parse_ip(text).is_some()
-}
-
 /// `IPv4` or `IPv6`.
 pub(crate) fn family_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
@@ -81,38 +77,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sloppy() {
-        let ip = |text: &str| parse_ip(text).map(|i| i.to_string());
-        assert_eq!(ip("010.000.0.01").as_deref(), Some("10.0.0.1"));
-        assert_eq!(ip("::ffff:1.2.3.4").as_deref(), Some("1.2.3.4"));
-        assert_eq!(ip("2001:DB8::1").as_deref(), Some("2001:db8::1"));
-        for bad in [
-            "",
-            "1.2.3",
-            "1.2.3.4.5",
-            "256.1.1.1",
-            "1.2.3.",
-            "a.b.c.d",
-            "fe80::1%eth0",
-            "1.2.3.4/8",
-            "0001000.1.1.1",
+    fn addresses() {
+        for (text, want) in [
+            ("010.000.0.01", "10.0.0.1"),
+            ("::ffff:1.2.3.4", "1.2.3.4"),
+            ("2001:DB8::1", "2001:db8::1"),
         ] {
-            assert_eq!(ip(bad), None, "{bad}");
+            assert_eq!(parse_ip(text).unwrap().to_string(), want);
         }
-    }
-
-    #[test]
-    fn special() {
+        for bad in "1.2.3 1.2.3.4.5 256.1.1.1 1.2.3. a.b.c.d fe80::1%eth0 1.2.3.4/8 0001000.1.1.1".split(' ')
+        {
+            assert_eq!(parse_ip(bad), None, "{bad}");
+        }
         assert!(special_faults("10.0.0.1").is_empty());
-        for bad in [
-            "0.0.0.0",
-            "127.0.0.1",
-            "::1",
-            "169.254.1.1",
-            "fe80::1",
-            "224.0.0.5",
-            "ff02::1",
-        ] {
+        for bad in "0.0.0.0 127.0.0.1 ::1 169.254.1.1 fe80::1 224.0.0.5 ff02::1".split(' ') {
             assert_eq!(special_faults(bad).len(), 1, "{bad}");
         }
         assert_eq!(address_faults("::1", Some("IPv4")), ["must be an IPv4 address"]);

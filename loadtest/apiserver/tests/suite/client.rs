@@ -1,7 +1,7 @@
 //! A client that sees statuses, headers and bodies as they are.
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use memory_apiserver::{ApiServer, ApiService, Config, ResponseBody};
 use serde_json::{Value, json};
@@ -9,22 +9,14 @@ use std::collections::VecDeque;
 use std::io;
 use tower::ServiceExt;
 
-/// The answer to a request.
+/// The answer to a request; its body as bytes, and as JSON if it is that.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) media: String,
-    pub(crate) raw: Bytes,
-    pub(crate) body: Value,
-}
-
-/// An answer with its body as bytes.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Attempt {
-    pub(crate) status: u16,
-    pub(crate) media: String,
     pub(crate) retry_after: String,
     pub(crate) raw: Bytes,
+    pub(crate) body: Value,
 }
 
 /// A server of a test's own.
@@ -84,6 +76,34 @@ impl Api {
         self.service.clone().oneshot(request).await
     }
 
+    /// A request whose connection may be lost.
+    async fn try_raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
+        let (head, body) = self.try_send(request).await?.into_parts();
+        let raw = body.collect().await?.to_bytes();
+        let text = |name| {
+            let value: Option<&header::HeaderValue> = head.headers.get(name);
+            value.map_or("", |value| value.to_str().unwrap()).to_owned()
+        };
+        Ok(Answer {
+            status: head.status.as_u16(),
+            media: text(header::CONTENT_TYPE),
+            retry_after: text(header::RETRY_AFTER),
+            body: serde_json::from_slice(&raw).unwrap_or_default(),
+            raw,
+        })
+    }
+
     pub(crate) async fn raw(
         &self,
         method: &str,
@@ -91,71 +111,64 @@ impl Api {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
-        let mut request = Request::builder()
-            .method(Method::from_bytes(method.as_bytes()).unwrap())
-            .uri(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
-        let response = self.send(request).await;
-        let status = response.status().as_u16();
-        let media = response.headers()[header::CONTENT_TYPE]
-            .to_str()
-            .unwrap()
-            .to_owned();
-        let raw = response.into_body().collect().await.unwrap().to_bytes();
-        let body = serde_json::from_slice(&raw).unwrap_or_default();
-        Answer {
-            status,
-            media,
-            raw,
-            body,
-        }
+        self.try_raw(method, path, headers, body).await.unwrap()
     }
 
-    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+    /// The answer to a request in JSON, or the error if the connection is lost.
+    pub(crate) async fn attempt(&self, method: &str, path: &str, body: Value) -> io::Result<Answer> {
         let media = if method == "PATCH" {
             MERGE
         } else {
             "application/json"
         };
         let body = if body.is_null() {
-            Vec::new()
+            String::new()
         } else {
-            body.to_string().into_bytes()
+            body.to_string()
         };
-        self.raw(method, path, &[("content-type", media)], &body).await
+        self.try_raw(method, path, &[("content-type", media)], body.as_bytes())
+            .await
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.attempt(method, path, body).await.unwrap()
+    }
+
+    /// The body of an answer that has this status.
+    async fn ok(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
+        let answer = self.call(method, path, body).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        answer.body
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
-        let answer = self.call("GET", path, Value::Null).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-        answer.body
+        self.ok(200, "GET", path, Value::Null).await
     }
 
     pub(crate) async fn create(&self, path: &str, body: Value) -> Value {
-        let answer = self.call("POST", path, body).await;
-        assert_eq!(answer.status, 201, "{path}: {}", answer.body);
-        answer.body
+        self.ok(201, "POST", path, body).await
     }
 
     pub(crate) async fn put(&self, path: &str, body: Value) -> Value {
-        let answer = self.call("PUT", path, body).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-        answer.body
+        self.ok(200, "PUT", path, body).await
     }
 
     pub(crate) async fn patch(&self, path: &str, body: Value) -> Value {
-        let answer = self.call("PATCH", path, body).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-        answer.body
+        self.ok(200, "PATCH", path, body).await
     }
 
     pub(crate) async fn delete(&self, path: &str, options: Value) -> Value {
-        let answer = self.call("DELETE", path, options).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-        answer.body
+        self.ok(200, "DELETE", path, options).await
+    }
+
+    /// Deletes an object at once.
+    pub(crate) async fn remove(&self, path: &str) {
+        self.delete(path, json!({"gracePeriodSeconds": 0})).await;
+    }
+
+    /// Gives an object labels.
+    pub(crate) async fn label(&self, path: &str, labels: Value) -> Value {
+        self.patch(path, json!({"metadata": {"labels": labels}})).await
     }
 
     pub(crate) async fn is_gone(&self, path: &str) -> bool {
@@ -172,6 +185,12 @@ impl Api {
         answer.body
     }
 
+    /// Checks that a request is refused with this status, and leaves everything as it was.
+    pub(crate) async fn refuses(&self, code: u16, method: &str, path: &str, body: Value) {
+        let said = self.refused(method, path, body).await;
+        assert_eq!(said["code"], code, "{method} {path}: {said}");
+    }
+
     /// All that is stored, and the version.
     pub(crate) async fn everything(&self) -> Vec<Value> {
         let mut all = Vec::new();
@@ -182,46 +201,12 @@ impl Api {
             "/api/v1/services",
             "/api/v1/endpoints",
             "/api/v1/events",
-            "/apis/events.k8s.io/v1/events",
             "/apis/coordination.k8s.io/v1/leases",
             "/apis/discovery.k8s.io/v1/endpointslices",
         ] {
             all.push(self.get(path).await);
         }
         all
-    }
-
-    /// A request whose connection may be lost: the status, Retry-After and the body, or the error.
-    pub(crate) async fn attempt(&self, method: &str, path: &str, body: Value) -> io::Result<Attempt> {
-        let request = Request::builder()
-            .method(Method::from_bytes(method.as_bytes()).unwrap())
-            .uri(path)
-            .header(
-                "content-type",
-                if method == "PATCH" {
-                    MERGE
-                } else {
-                    "application/json"
-                },
-            );
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
-        let response = self.try_send(request.body(Full::from(body)).unwrap()).await?;
-        let (head, body) = response.into_parts();
-        let text = |name| {
-            head.headers
-                .get(name)
-                .map_or("", |v: &http::HeaderValue| v.to_str().unwrap())
-        };
-        Ok(Attempt {
-            status: head.status.as_u16(),
-            media: text(header::CONTENT_TYPE).to_owned(),
-            retry_after: text(header::RETRY_AFTER).to_owned(),
-            raw: body.collect().await?.to_bytes(),
-        })
     }
 
     pub(crate) async fn watch(&self, path: &str) -> Watch {
@@ -237,12 +222,6 @@ impl Api {
         assert_eq!(response.status().as_u16(), 200);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
         Watch::of(response.into_body())
-    }
-}
-
-impl Attempt {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.raw).unwrap()
     }
 }
 

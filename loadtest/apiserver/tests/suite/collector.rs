@@ -66,48 +66,23 @@ async fn owners_of_unknown_kinds_are_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn owners_are_looked_for_by_name_and_in_the_namespace_of_their_dependents() {
     let api = api().await;
-    api.create("/api/v1/namespaces", json!({"metadata": {"name": "other"}}))
-        .await;
+    let other = json!({"metadata": {"name": "other"}});
+    api.create("/api/v1/namespaces", other).await;
     let a = api.create(SERVICES, service("a")).await;
     let elsewhere = SLICES.replace("/ns/", "/other/");
-    api.create(&elsewhere, owned_by(slice("elsewhere"), &[&a])).await;
     let mut renamed = a.clone();
     renamed["metadata"]["name"] = "b".into();
+    api.create(&elsewhere, owned_by(slice("elsewhere"), &[&a])).await;
     api.create(SLICES, owned_by(slice("renamed"), &[&renamed])).await;
     api.create(SLICES, owned_by(slice("right"), &[&a])).await;
-    let node = json!({"metadata": {"name": "n"}});
-    api.create("/api/v1/nodes", owned_by(node, &[&a])).await;
-    settle().await;
-    assert!(
-        api.is_gone(&format!("{elsewhere}/elsewhere")).await,
-        "there is no such owner in its namespace"
-    );
-    assert!(
-        api.is_gone(&format!("{SLICES}/renamed")).await,
-        "there is no owner of that name"
-    );
-    assert!(!api.is_gone(&format!("{SLICES}/right")).await);
     // An object without a namespace cannot be owned by an object that has one, and is left alone.
-    api.delete(&format!("{SERVICES}/a"), json!({})).await;
+    let node = owned_by(json!({"metadata": {"name": "n"}}), &[&a]);
+    api.create("/api/v1/nodes", node).await;
     settle().await;
-    assert!(api.is_gone(&format!("{SLICES}/right")).await);
+    assert!(api.is_gone(&format!("{elsewhere}/elsewhere")).await);
+    assert!(api.is_gone(&format!("{SLICES}/renamed")).await);
+    assert!(!api.is_gone(&format!("{SLICES}/right")).await);
     assert!(!api.is_gone("/api/v1/nodes/n").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_owns_objects_of_all_namespaces() {
-    let api = api().await;
-    let node = api
-        .create("/api/v1/nodes", json!({"metadata": {"name": "n"}}))
-        .await;
-    let mut slice = owned_by(slice("s"), &[&node]);
-    slice["metadata"]["ownerReferences"][0]["kind"] = "Node".into();
-    api.create(SLICES, slice).await;
-    settle().await;
-    assert!(!api.is_gone(&format!("{SLICES}/s")).await);
-    api.delete("/api/v1/nodes/n", json!({})).await;
-    settle().await;
-    assert!(api.is_gone(&format!("{SLICES}/s")).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,16 +97,6 @@ async fn the_namespace_controller_runs_without_the_collector() {
     settle().await;
     assert!(api.is_gone("/api/v1/namespaces/ns").await);
     assert!(api.is_gone(&format!("{SLICES}/s")).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_the_collector_dependents_stay() {
-    let api = Api::plain().await;
-    let owner = api.create(SERVICES, service("a")).await;
-    api.create(SLICES, owned_by(slice("s"), &[&owner])).await;
-    api.delete(&format!("{SERVICES}/a"), json!({})).await;
-    settle().await;
-    assert!(!api.is_gone(&format!("{SLICES}/s")).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,12 +162,11 @@ async fn a_namespace_is_emptied_and_removed() {
         30
     );
     assert_eq!(watch.told().await, "MODIFIED ns");
-    api.delete(&format!("{PODS}/p"), json!({"gracePeriodSeconds": 0}))
-        .await;
+    api.remove(&format!("{PODS}/p")).await;
     settle().await;
     assert!(api.is_gone("/api/v1/namespaces/ns").await);
     assert_eq!(watch.told().await, "DELETED ns");
-    assert_eq!(api.refused("POST", PODS, pod("q")).await["code"], 404);
+    api.refuses(404, "POST", PODS, pod("q")).await;
     // It can come back.
     api.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}}))
         .await;

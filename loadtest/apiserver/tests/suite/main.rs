@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod access;
-mod applies;
 mod client;
 mod collector;
 mod conformance;
@@ -15,17 +14,11 @@ mod fixtures;
 mod kubectl;
 mod library;
 mod lists;
-mod openapi;
-mod parts;
 mod patches;
 mod protobuf;
-mod protobuf_bodies;
-mod protobuf_faults;
 mod refusals;
 mod replay;
 mod services;
-mod stored;
 mod tables;
 mod watches;
-mod wire;
 mod writes;

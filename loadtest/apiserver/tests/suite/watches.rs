@@ -16,11 +16,8 @@ async fn without_a_version_it_begins_with_the_present() {
         let mut watch = api.watch(&format!("{PODS}?{query}")).await;
         assert_eq!(watch.told().await, "ADDED a");
         assert_eq!(watch.told().await, "ADDED b");
-        api.patch(
-            &format!("{PODS}/a"),
-            json!({"metadata": {"labels": {"x": query.len().to_string()}}}),
-        )
-        .await;
+        api.label(&format!("{PODS}/a"), json!({"x": query.len().to_string()}))
+            .await;
         assert_eq!(watch.told().await, "MODIFIED a");
     }
 }
@@ -32,8 +29,7 @@ async fn from_a_version_it_replays_what_came_after() {
     api.create(PODS, pod("b")).await;
     // Another kind's change is not told.
     api.create(SLICES, slice("s")).await;
-    api.delete(&format!("{PODS}/a"), json!({"gracePeriodSeconds": 0}))
-        .await;
+    api.remove(&format!("{PODS}/a")).await;
     let mut watch = api
         .watch(&format!("{PODS}?watch=1&resourceVersion={}", version(&first)))
         .await;
@@ -70,16 +66,6 @@ async fn a_version_out_of_the_history_is_too_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn from_a_version_to_come_it_waits() {
-    let api = Api::plain().await;
-    let from = version(&api.create(PODS, pod("a")).await) + 1;
-    let mut watch = api.watch(&format!("{PODS}?watch=1&resourceVersion={from}")).await;
-    api.create(PODS, pod("b")).await;
-    api.create(PODS, pod("c")).await;
-    assert_eq!(watch.told().await, "ADDED c");
-}
-
-#[tokio::test(start_paused = true)]
 async fn selections_are_entered_and_left() {
     let api = Api::plain().await;
     let mut labelled = api
@@ -92,16 +78,11 @@ async fn selections_are_entered_and_left() {
         .await;
     api.create(PODS, pod("p")).await;
     let path = format!("{PODS}/p");
-    api.patch(&path, json!({"metadata": {"labels": {"tier": "a"}}}))
-        .await;
+    api.label(&path, json!({"tier": "a"})).await;
     assert_eq!(labelled.told().await, "ADDED p");
-    api.patch(&path, json!({"metadata": {"labels": {"tier": "b"}}}))
-        .await;
+    api.label(&path, json!({"tier": "b"})).await;
     assert_eq!(labelled.told().await, "MODIFIED p");
-    let left = version(
-        &api.patch(&path, json!({"metadata": {"labels": {"tier": "c"}}}))
-            .await,
-    );
+    let left = version(&api.label(&path, json!({"tier": "c"})).await);
     let event = labelled.next().await.unwrap();
     assert_eq!(event["type"], "DELETED");
     assert_eq!(
@@ -121,30 +102,10 @@ async fn selections_are_entered_and_left() {
         (&json!("DELETED"), &json!("Running"))
     );
     // Changes outside of the selection are not told.
-    api.delete(&path, json!({"gracePeriodSeconds": 0})).await;
+    api.remove(&path).await;
     api.create(PODS, pod("q")).await;
-    api.patch(
-        &format!("{PODS}/q"),
-        json!({"metadata": {"labels": {"tier": "a"}}}),
-    )
-    .await;
+    api.label(&format!("{PODS}/q"), json!({"tier": "a"})).await;
     assert_eq!(labelled.told().await, "ADDED q");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_namespace_or_a_name_is_watched_alone() {
-    let api = Api::plain().await;
-    api.create("/api/v1/namespaces", json!({"metadata": {"name": "ns-2"}}))
-        .await;
-    let mut watch = api
-        .watch(&format!("{PODS}?watch=1&fieldSelector=metadata.name%3Db"))
-        .await;
-    api.create("/api/v1/namespaces/ns-2/pods", pod("b")).await;
-    api.create(PODS, pod("a")).await;
-    api.create(PODS, pod("b")).await;
-    let event = watch.next().await.unwrap();
-    assert_eq!(event["object"]["metadata"]["namespace"], "ns");
-    assert_eq!(event["object"]["metadata"]["name"], "b");
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,31 +133,6 @@ async fn bookmarks_come_every_minute_and_before_the_end() {
         ))
         .await;
     assert_eq!(watch.rest().await.len(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_short_watch_has_a_bookmark_if_there_is_time_for_one_and_something_to_say() {
-    let api = Api::plain().await;
-    let from = api.server.resource_version();
-    let watch = async |seconds: u32| {
-        let begin = Instant::now();
-        let query =
-            format!("watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
-        let mut watch = api.watch(&format!("{PODS}?{query}")).await;
-        let first = watch.next().await;
-        let after = Instant::now().saturating_duration_since(begin).as_secs();
-        (first.map(|event| version(&event["object"])), after)
-    };
-    assert_eq!(
-        watch(3).await,
-        (None, 3),
-        "nothing has happened since that version"
-    );
-    let later = version(&api.create(SLICES, slice("s")).await);
-    assert_eq!(watch(3).await, (Some(later), 1), "two seconds before the end");
-    // That moment is over when the watch begins.
-    assert_eq!(watch(2).await, (None, 2));
-    assert_eq!(watch(1).await, (None, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,7 +178,7 @@ async fn initial_events_need_what_they_need() {
         assert_eq!(refusal["code"], 422, "{query}");
     }
     let late = format!("{SLICES}?{asked}&resourceVersion=99999");
-    assert_eq!(api.refused("GET", &late, json!(null)).await["code"], 504);
+    api.refuses(504, "GET", &late, json!(null)).await;
     // Explicitly none of them: from now on.
     let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     let mut watch = api.watch(&format!("{SLICES}?{query}")).await;
@@ -271,21 +207,6 @@ async fn a_watcher_that_lags_is_cut_off() {
         api.create(SLICES, slice("s")).await;
         assert_eq!(other.told().await, "ADDED s");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_replay_may_be_longer_than_the_lag_allowed() {
-    let api = Api::new(Config::default().gc(false).watch_buffer(3)).await;
-    let from = api.server.resource_version();
-    for i in 0..9 {
-        api.create(PODS, pod(&format!("p{i}"))).await;
-    }
-    let mut watch = api.watch(&format!("{PODS}?watch=1&resourceVersion={from}")).await;
-    for i in 0..9 {
-        assert_eq!(watch.told().await, format!("ADDED p{i}"));
-    }
-    api.create(PODS, pod("live")).await;
-    assert_eq!(watch.told().await, "ADDED live");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,10 @@
 use super::families;
 use super::spec::{needs_cluster_ip, needs_node_ports};
 use crate::cause::Faults;
-use crate::json::{number, text, texts};
+use crate::json::{objects_mut, text, texts};
 use crate::kinds::Kind;
 use crate::status::{Answer, Refusal};
-use crate::store::{Allocator, Held, NODE_PORTS, Store, next_address, range_of};
+use crate::store::{Allocator, Held, NODE_PORTS, Store, is_usable, next_address};
 use crate::validate::parse_ip;
 use serde_json::Value;
 
@@ -90,24 +90,16 @@ fn addresses(
             ips.push(address.to_string());
             continue;
         };
-        let Some(address) = parse_ip(ip).filter(|a| !before.addresses.contains(a)) else {
-            continue;
-        };
-        let (range, inside) = range_of(address);
-        let why = if !inside {
-            format!("the provided network does not match the current range; the valid IPs are in {range}")
-        } else if allocator.addresses.insert(address) {
-            taken.addresses.insert(address);
-            continue;
-        } else {
-            "provided IP is already allocated".to_owned()
-        };
-        let why = format!("failed to allocate IP {ip}: {why}");
-        faults.invalid(
-            "spec.clusterIPs",
-            &Value::from(texts(service, "/spec/clusterIPs")),
-            &why,
-        );
+        match parse_ip(ip) {
+            Some(address) if before.addresses.contains(&address) => {}
+            Some(address) if is_usable(address) && allocator.addresses.insert(address) => {
+                taken.addresses.insert(address);
+            }
+            _ => {
+                let why = "provided IP is allocated, or not in the valid range";
+                faults.invalid_text("spec.clusterIPs", ip, why);
+            }
+        }
     }
     if let Some(first) = ips.first().cloned() {
         service["spec"]["clusterIP"] = first.into();
@@ -124,30 +116,20 @@ fn node_ports(
     faults: &mut Faults,
 ) {
     let wanted = needs_node_ports(service);
-    let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
-    // A number given once serves both protocols of a port that has two.
-    let mut given: Vec<(i64, u16)> = Vec::new();
-    for (i, port) in ports.into_iter().flatten().enumerate() {
-        let protocol: Box<str> = text(port, "/protocol").into();
-        let number = number(port, "/port");
+    for (i, port) in objects_mut(service, "/spec/ports").enumerate() {
+        let protocol: Box<str> = port.get("protocol").and_then(Value::as_str).unwrap_or("").into();
         let asked = port.get("nodePort").and_then(Value::as_u64).filter(|n| *n != 0);
         let field = format!("spec.ports[{i}].nodePort");
         match asked {
-            Some(asked) if !wanted => {
-                let why = "may not be used when `type` is 'ClusterIP'";
-                if before.ports.iter().all(|(n, _)| u64::from(*n) != asked) || before.ports.is_empty() {
-                    faults.forbidden(&field, why);
-                }
-            }
+            Some(_) if !wanted => faults.forbidden(&field, "may not be used when `type` is 'ClusterIP'"),
             Some(asked) => {
-                let Some(asked_port) = u16::try_from(asked).ok().filter(|n| NODE_PORTS.contains(n)) else {
+                let Some(number) = u16::try_from(asked).ok().filter(|n| NODE_PORTS.contains(n)) else {
                     let why =
                         "provided port is not in the valid range. The range of valid ports is 30000-32767";
                     faults.invalid(&field, &asked.into(), why);
                     continue;
                 };
-                let id = (asked_port, protocol);
-                given.push((number, asked_port));
+                let id = (number, protocol);
                 if before.ports.contains(&id) {
                     continue;
                 }
@@ -158,25 +140,15 @@ fn node_ports(
                 }
             }
             None if wanted => {
-                let shared = given.iter().find(|(n, _)| *n == number).map(|(_, p)| *p);
-                let shared = shared.filter(|p| !allocator.ports.contains(&(*p, protocol.clone())));
                 let start = rng.u16(NODE_PORTS);
-                let all = (start..=*NODE_PORTS.end()).chain(*NODE_PORTS.start()..start);
-                let free = shared.or_else(|| {
-                    all.into_iter().find(|p| {
-                        ["TCP", "UDP", "SCTP"]
-                            .iter()
-                            .all(|t| !allocator.ports.contains(&(*p, (*t).into())))
-                    })
-                });
-                let Some(free) = free else {
+                let mut all = (start..=*NODE_PORTS.end()).chain(*NODE_PORTS.start()..start);
+                let Some(free) = all.find(|n| !allocator.ports.contains(&(*n, protocol.clone()))) else {
                     faults.invalid(&field, &0.into(), "failed to allocate a nodePort: range is full");
                     continue;
                 };
                 allocator.ports.insert((free, protocol.clone()));
                 taken.ports.insert((free, protocol));
-                given.push((number, free));
-                port["nodePort"] = free.into();
+                port.insert("nodePort".into(), free.into());
             }
             None => {}
         }
