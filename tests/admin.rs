@@ -135,7 +135,7 @@ async fn the_controller_is_ready_when_every_list_has_been_applied() {
         (answer.code, &*answer.body),
         (
             200,
-            "[+]watchdog ok\n[+]root ok\n[+]writer ok\n[+]events ok\n[+]shards ok\nlivez check passed\n"
+            "[+]watchdog ok\n[+]root ok\n[+]writer ok\n[+]shards ok\nlivez check passed\n"
         )
     );
     let answer = get(address, "/healthz?verbose").await.unwrap();

@@ -22,6 +22,11 @@ pub(crate) fn is_tracked(object: &Value, all: bool) -> bool {
     entries.any(|entry| all || entry["operation"] == "Apply")
 }
 
+/// Whether a client asks for the managers to be forgotten, with a list of one empty entry.
+pub(crate) fn asks_to_clear(object: &Value) -> bool {
+    object.pointer("/metadata/managedFields") == Some(&json!([{}]))
+}
+
 /// Notes a write in an object, behind those before it.
 pub(crate) fn note(writer: Writer<'_>, object: &mut Value) {
     let part = match writer.sub {

@@ -335,8 +335,12 @@ fn update_once(write: Write<'_>, old: &Arc<Object>, change: &Change) -> Answer<O
     let asked = text(&new, "/metadata/resourceVersion").to_owned();
     check_version(kind, old, &asked)?;
     delete::check_uid(kind, old, text(&new, "/metadata/uid"))?;
-    let is_tracked = managed::is_tracked(&old_value, store.config.managed_fields);
+    let clears = managed::asks_to_clear(&new);
+    let is_tracked = !clears && managed::is_tracked(&old_value, store.config.managed_fields);
     keep_system_fields(&mut new, &old_value);
+    if clears && let Some(metadata) = new["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
     registry::prepare_update(kind, target.sub, &mut new, &old_value);
     registry::check_update(kind, target.sub, &new, &old_value)?;
     let claims = match (kind.role, target.sub) {
