@@ -10,6 +10,7 @@ use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::object::{ObjectState, Phase};
 use super::priority::Priority;
+use super::time::Time;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -174,6 +175,8 @@ pub struct Slice {
     /// Its endpoints, in the order they are written.
     pub slots: SmallVec<[Slot; 2]>,
     rare: Option<Box<Rare>>,
+    /// The object's creation time, for objects that were listed in full.
+    pub created: Option<Time>,
     /// True if it is counted among the slices of other controllers that name its Service.
     pub counts_as_foreign: bool,
     /// The number of slots that differ from the server's copy.
@@ -213,6 +216,7 @@ impl Slice {
             object: ObjectState::new(phase),
             slots: SmallVec::new(),
             rare: None,
+            created: None,
             counts_as_foreign: false,
             dirty: 0,
             removed: 0,
@@ -380,6 +384,7 @@ impl Slice {
     pub fn forget_remote(&mut self, name: Arc<str>) {
         self.name = name;
         self.object.forget_remote();
+        self.created = None;
         self.removed = 0;
         self.object.priority = self.object.priority.min(Priority::Add);
         self.dirty = self.slots.len() as u32;

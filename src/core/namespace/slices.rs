@@ -1,13 +1,15 @@
-//! The slices of a namespace: adopting them, what each should hold and how that is compared with what the API server has.
+//! The slices of a namespace: adopting them, what each should hold and how that is compared with what the API server has, and
+//! which of two copies of an endpoint stays.
 
 mod adopt;
+mod duplicates;
 mod output;
 mod withdraw;
 
 use super::lifecycle::Objects;
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
-use crate::core::ids::SliceId;
+use crate::core::ids::{ServiceId, SliceId};
 use crate::core::slices::Slice;
 use crate::core::work::Work;
 use std::ops::{Deref, DerefMut};
@@ -31,6 +33,7 @@ pub(super) struct Slices {
     objects: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
     unmanaged: KeyedMap<Arc<str>, Unmanaged>,
+    duplicates: duplicates::Duplicates,
 }
 
 impl Deref for Slices {
@@ -118,7 +121,7 @@ impl Slices {
         }
     }
 
-    /// Forgets all slices. Returns the slices, which are yet to be dropped.
+    /// Forgets all slices, and what was not decided about them. Returns the slices, which are yet to be dropped.
     pub(super) fn forget(&mut self) -> Objects<Slice> {
         std::mem::take(self).objects
     }
@@ -137,5 +140,15 @@ impl Slices {
             .iter()
             .filter(|&slice| pass(&self.objects[slice]))
             .collect()
+    }
+
+    /// Forgets that a slice has yet to be read, which is its Service's no longer.
+    pub(super) fn forget_unread(&mut self, service: ServiceId, slice: SliceId) {
+        self.duplicates.forget(service, slice);
+    }
+
+    /// Returns whether a slice of a Service that appeared has yet to be read. One that cannot be read is not waited for.
+    pub(super) fn reads_slices_of(&self, service: ServiceId) -> bool {
+        self.duplicates.reads_slices_of(service, &self.objects)
     }
 }

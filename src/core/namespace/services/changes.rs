@@ -306,6 +306,7 @@ impl Placement<'_> {
         slice.object.needs_refetch &= slice.object.remote.as_ref().is_none_or(outdated);
         slice.object.forget_triggers();
         slice.object.set_extras(None);
+        self.slices.forget_unread(service, id);
         let slice = &self.slices[id];
         if slice.object.remote.is_none()
             && !slice.object.needs_refetch

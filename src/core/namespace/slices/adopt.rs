@@ -1,5 +1,6 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
+use super::duplicates::Keeper;
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::ids::{PodId, ServiceId, SliceId};
@@ -10,6 +11,7 @@ use crate::core::namespace::services::{desired, outlasts_node};
 use crate::core::object::Phase;
 use crate::core::priority::Priority;
 use crate::core::slices::{Conditions, Difference, Slice, Slot};
+use crate::core::time::Time;
 use std::sync::Arc;
 
 impl Placement<'_> {
@@ -28,6 +30,7 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn drop_slice(&mut self, id: SliceId) {
         self.end_awaiting(id);
         self.forget_remainders(id);
+        self.slices.duplicates.forget(self.slices.objects[id].service, id);
         let slice = self.slices.objects.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
@@ -101,6 +104,7 @@ impl Placement<'_> {
         if owner.is_some_and(|owner| owner.includes(&state.facts.uid)) {
             slice.object.phase = Phase::Adopting { awaited };
             state.awaiting += u32::from(awaited);
+            self.slices.duplicates.reads(service, id);
         } else {
             slice.object.phase = Phase::Deleting;
         }
@@ -112,6 +116,7 @@ impl Placement<'_> {
     pub(in crate::core::namespace) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.end_awaiting(id);
         let slice = &mut self.slices.objects[id];
+        self.slices.duplicates.forget(slice.service, id);
         slice.object.phase = Phase::Managed;
         slice.family = family;
         let service = slice.service;
@@ -136,6 +141,7 @@ impl Placement<'_> {
     ) {
         let SliceFacts {
             meta,
+            created,
             labels,
             extras,
             ports,
@@ -145,7 +151,10 @@ impl Placement<'_> {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices.objects[id];
         let (service_id, family) = (slice.service, slice.family);
+        self.slices.duplicates.forget(service_id, id);
         let moved = slice.object.read(meta.remote());
+        // One without a time counts as older than all others.
+        slice.created = created.or(Some(Time::from_seconds(0)));
         let usual = extras.is_usual(&slice.service_name);
         slice.object.set_extras((!usual).then_some(extras));
         slice.removed = 0;
@@ -309,8 +318,17 @@ impl Placement<'_> {
         {
             return false;
         }
-        let stays = !member.slice.is_none() && self.stays_in(member.slice, usize::from(member.at), id);
-        if stays || !self.make_room(id, room) {
+        let keeper = if member.slice.is_none() {
+            Keeper::This
+        } else {
+            self.keeper(member.slice, usize::from(member.at), id)
+        };
+        if keeper == Keeper::Unknown {
+            self.decide_later(member.slice, id);
+            // If the other slice may not show it, this one keeps it until then.
+            return self.slices[member.slice].slots[usize::from(member.at)].acknowledged;
+        }
+        if keeper == Keeper::Holder || !self.make_room(id, room) {
             return false;
         }
         // Making room may have moved it.
@@ -326,21 +344,6 @@ impl Placement<'_> {
                 .add(Difference::Content);
         }
         true
-    }
-
-    /// Returns whether an endpoint that is placed in another slice of the same ports stays there, although the API server has it
-    /// in this one too: a process was killed at the wrong moment, or two processes write.
-    ///
-    /// Two that write for one Service must decide alike, whatever each has read. If each kept its own copy, each would take out
-    /// the other's. So the copy stays that is in the slice whose name comes first, and the other one goes as a
-    /// [remainder](crate::core::slices::Remainder) does, once the API server is known to have the first. A place that it
-    /// does not have, or was never sent, is no copy.
-    fn stays_in(&self, other: SliceId, at: usize, id: SliceId) -> bool {
-        let Some(other) = self.slices.objects.get(other) else {
-            return true;
-        };
-        let is_copy = !other.object.is_absent() && other.slots[at].published.is_published();
-        is_copy && other.name < self.slices.objects[id].name
     }
 
     /// Returns whether a Service goes on to publish an endpoint that a slice shows.

@@ -64,7 +64,8 @@ impl Whole for SliceFacts {
         &self.meta
     }
 
-    /// Returns the time of creation: the oldest slice is adopted first.
+    /// Returns the time of creation: the older of two slices that hold an endpoint keeps it, so that one is adopted
+    /// first.
     fn created(&self) -> Option<Time> {
         self.created
     }
@@ -142,10 +143,13 @@ impl Publishing for Placement<'_> {
         differs && !self.services.is_deferred(self.ctx, slice.service, !creates)
     }
 
-    /// Returns whether the Service still waits for slices that must be fetched first.
+    /// Returns whether the Service still waits for slices that must be fetched first. A slice is not created before one
+    /// that another client has made meanwhile was read, since that may hold the same endpoints.
     fn waits_for_slices(&self, slice: &Slice) -> bool {
         let service = self.services.get(slice.service);
+        let creates = slice.object.phase == Phase::Managed && slice.object.remote.is_none();
         service.is_some_and(|service| service.awaiting > 0)
+            || (creates && self.slices.reads_slices_of(slice.service))
     }
 
     fn build<E: Encode>(&mut self, id: SliceId, encoder: &mut E) -> Option<E::Body> {
@@ -175,12 +179,16 @@ impl Publishing for Placement<'_> {
 
     fn read(&mut self, known: Option<SliceId>, facts: SliceFacts, epoch: u8) {
         match known {
-            Some(id) => self.reconcile_observed(id, facts),
+            Some(id) => {
+                self.reconcile_observed(id, facts);
+                self.decide(id);
+            }
             None => self.arrive(facts, epoch),
         }
     }
 
     fn gone(&mut self, id: SliceId, gone: Gone) {
+        self.decide(id);
         match gone {
             Gone::Shown(_) => self.vanish(id),
             Gone::Missing => self.remake(id),
@@ -227,12 +235,14 @@ impl Placement<'_> {
             self.acknowledged(id);
         }
         self.slices.recount(id);
+        self.decide(id);
         due
     }
 
     /// Takes in a slice that was not known.
     fn arrive(&mut self, facts: SliceFacts, epoch: u8) {
         let id = self.keep(&facts.meta, epoch);
+        self.slices.objects[id].created = facts.created;
         self.attribute(id, false);
         if matches!(self.slices.objects[id].object.phase, Phase::Adopting { .. }) {
             // No fetch is needed, since its content is here.
