@@ -31,7 +31,7 @@ struct Limit {
 impl Limit {
     fn admit(&mut self, now: Duration) -> Option<u64> {
         let full_at = self.full_at.max(now);
-        if full_at - now > INTERVAL * (BURST - 1) {
+        if full_at.saturating_sub(now) > INTERVAL * (BURST - 1) {
             self.left_out += 1;
             return None;
         }

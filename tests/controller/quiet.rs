@@ -101,7 +101,11 @@ async fn a_new_leader_tells_the_problems_that_were_there_before() {
     let api = world.api.clone();
     world.nodes(1).await;
     let made = |number: usize| {
-        let selector = if number % 2 == 0 { "app in" } else { "app=a" };
+        let selector = if number.is_multiple_of(2) {
+            "app in"
+        } else {
+            "app=a"
+        };
         json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": format!("s{number}"), "annotations": {"endpointd.io/selector": selector}},
             "spec": {"ports": [{"port": 80}]}})

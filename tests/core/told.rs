@@ -38,26 +38,33 @@ fn put_right(model: &mut Model) -> Vec<Notice> {
 /// One who edits an object once or twice, by hand, is no second writer. One who goes on is told of once an hour, and counted.
 #[test]
 fn changes_by_others_are_told_from_the_third_on_and_once_an_hour() {
-    let slice = |model: &mut Model, tamper| {
-        let name = model.store.keys().next().unwrap().clone();
-        ops::tamper_with(model, &name, tamper);
-    };
-    let cases: [(Output, &dyn Fn(&mut Model)); 5] = [
-        (Output::Slice, &|model| slice(model, Tamper::Delete)),
-        (Output::Slice, &|model| slice(model, Tamper::WrongAddress)),
-        (Output::Slice, &|model| slice(model, Tamper::ExtraLabel)),
-        (Output::Endpoints, &|model| {
-            model.tamper_with_endpoints(&"svc-0".into(), EndpointsTamper::Delete)
-        }),
-        (Output::Endpoints, &|model| {
-            model.tamper_with_endpoints(&"svc-0".into(), EndpointsTamper::WrongAddress)
-        }),
+    #[derive(Clone, Copy, Debug)]
+    enum Change {
+        Slice(Tamper),
+        Endpoints(EndpointsTamper),
+    }
+    let cases = [
+        (Output::Slice, Change::Slice(Tamper::Delete)),
+        (Output::Slice, Change::Slice(Tamper::WrongAddress)),
+        (Output::Slice, Change::Slice(Tamper::ExtraLabel)),
+        (Output::Endpoints, Change::Endpoints(EndpointsTamper::Delete)),
+        (
+            Output::Endpoints,
+            Change::Endpoints(EndpointsTamper::WrongAddress),
+        ),
     ];
-    for (output, change) in cases {
+    let change = |model: &mut Model, change| match change {
+        Change::Slice(tamper) => {
+            let name = model.store.keys().next().unwrap().clone();
+            ops::tamper_with(model, &name, tamper);
+        }
+        Change::Endpoints(tamper) => model.tamper_with_endpoints(&"svc-0".into(), tamper),
+    };
+    for (output, kind) in cases {
         let mut model = published();
         for number in 1..=60 {
             model.state.advance(MINUTE * number);
-            change(&mut model);
+            change(&mut model, kind);
             let told = put_right(&mut model);
             let reasons: Vec<_> = told.iter().map(|notice| notice.reason).collect();
             let expected: &[&str] = if number == 3 {
@@ -72,7 +79,7 @@ fn changes_by_others_are_told_from_the_third_on_and_once_an_hour() {
         assert_eq!(model.state.take_contested(), counted);
         for number in 61..=65 {
             model.state.advance(MINUTE * number);
-            change(&mut model);
+            change(&mut model, kind);
             assert_eq!(
                 put_right(&mut model).len(),
                 usize::from(number == 63),
