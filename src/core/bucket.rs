@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Callers try again after a day at the latest, however slow the rate.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
-/// Limits requests to a rate per second, with a burst after a pause. Owned by the writer; the caller supplies the time.
+/// Limits requests to a rate per second, with a burst after a pause. The caller supplies the time.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
     /// Tokens per second; infinite if there is no limit.
@@ -51,6 +51,12 @@ impl TokenBucket {
         let wait = Duration::try_from_secs_f64((1.0 - self.tokens) / self.rate).unwrap_or(LONGEST_WAIT);
         // One nanosecond is added, because rounding could otherwise make the caller come too early forever.
         Err(wait.min(LONGEST_WAIT) + Duration::from_nanos(1))
+    }
+
+    /// Returns whether nothing was taken lately.
+    pub(crate) fn is_full(&self, now: Duration) -> bool {
+        let passed = now.saturating_sub(self.last).as_secs_f64();
+        self.tokens + passed * self.rate >= self.burst
     }
 
     /// Returns a token that was not needed.

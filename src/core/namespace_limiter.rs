@@ -1,13 +1,14 @@
 //! Limits the log lines and Events that owners of namespaces can cause, for each namespace by itself.
 
+use super::bucket::TokenBucket;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of lines and Events of a namespace that may go at once.
 const BURST: u32 = 10;
-/// The time for each further one.
-const INTERVAL: Duration = Duration::from_secs(6);
+/// The rate at which further ones may go.
+const PER_SECOND: f64 = 1.0 / 6.0;
 /// The number of namespaces with a limit of their own at a time. Further ones have one limit together.
 const MOST_NAMESPACES: usize = 1024;
 
@@ -19,24 +20,30 @@ pub(crate) struct NamespaceLimiter {
     further: Limit,
 }
 
-/// The token bucket of one namespace.
-#[derive(Debug, Default)]
+/// The limit of one namespace.
+#[derive(Debug)]
 struct Limit {
-    /// When the bucket is full again.
-    full_at: Duration,
+    bucket: TokenBucket,
     /// What was refused since something was admitted.
     left_out: u64,
 }
 
 impl Limit {
     fn admit(&mut self, now: Duration) -> Option<u64> {
-        let full_at = self.full_at.max(now);
-        if full_at.saturating_sub(now) > INTERVAL * (BURST - 1) {
+        if self.bucket.take(now).is_err() {
             self.left_out += 1;
             return None;
         }
-        self.full_at = full_at + INTERVAL;
         Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self {
+            bucket: TokenBucket::new(PER_SECOND, BURST),
+            left_out: 0,
+        }
     }
 }
 
@@ -48,7 +55,7 @@ impl NamespaceLimiter {
             return limit.admit(now);
         }
         if self.limits.len() >= MOST_NAMESPACES {
-            self.limits.retain(|_, limit| limit.full_at > now);
+            self.limits.retain(|_, limit| !limit.bucket.is_full(now));
         }
         if self.limits.len() >= MOST_NAMESPACES {
             return self.further.admit(now);
