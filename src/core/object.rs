@@ -320,9 +320,9 @@ pub struct ObjectState {
     pub unanswered: bool,
     /// How the last failure refused the content that was sent, which waiting alone does not cure.
     pub refusal: Refusal,
-    /// True if it waits: it is to be deleted, but not before others have taken its place, or the API server has had the time
-    /// to delete it; or it was deleted, and is not made again before it is known whether its Service was too.
-    pub gives_way: bool,
+    /// True if it waits: it is to be deleted, but the API server is given the time to do that itself; or it was deleted, and is
+    /// not made again before it is known whether its Service was too.
+    pub waits: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,
     /// Nothing for most objects that are as they should be. Boxed, because there may be two such objects for each pod.
@@ -350,7 +350,7 @@ impl ObjectState {
             unsettled: false,
             unanswered: false,
             refusal: Refusal::None,
-            gives_way: false,
+            waits: false,
             epoch: 0,
             rare: None,
         }

@@ -55,7 +55,7 @@ impl Endpoints {
     /// Has the object treated in another way from now on, which ends its wait.
     fn set_phase(&mut self, phase: Phase) {
         self.object.phase = phase;
-        self.object.gives_way = false;
+        self.object.waits = false;
     }
 
     /// Returns whether slices may mirror the object, should its Service have no selector.
@@ -123,7 +123,7 @@ impl EndpointsObjects {
 
     /// Has an object wait before it is written or deleted.
     fn wait(&mut self, id: EndpointsId, until: Duration) {
-        self.objects[id].object.gives_way = true;
+        self.objects[id].object.waits = true;
         self.waiting.set(id, until);
     }
 
@@ -138,7 +138,7 @@ impl EndpointsObjects {
             return false;
         };
         if let Some(entry) = self.objects.get_mut(id)
-            && std::mem::take(&mut entry.object.gives_way)
+            && std::mem::take(&mut entry.object.waits)
         {
             self.objects.want(id);
         }

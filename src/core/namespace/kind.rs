@@ -34,7 +34,7 @@ impl Kind {
     ];
 
     /// Returns whether the outputs depend on this kind. Endpoints do not depend on nodes. Mirrored slices are computed
-    /// from Endpoints, and give way to slices.
+    /// from Endpoints, and their names must differ from those of slices.
     pub fn is_needed(self, outputs: Outputs) -> bool {
         match self {
             Self::Service => true,

@@ -94,6 +94,13 @@ impl Mirrors {
         self.totals
     }
 
+    /// Queues a mirror to be evaluated, as far as it has changed.
+    pub(super) fn evaluate_later(&mut self, name: &str) {
+        if let Some((name, _)) = self.by_name.get_key_value(name) {
+            self.dirty.insert(name.clone());
+        }
+    }
+
     /// Takes the names of the mirrors to be evaluated.
     pub(super) fn take_dirty(&mut self) -> IntoIter<Arc<str>> {
         if self.dirty.is_empty() {
@@ -229,7 +236,7 @@ impl Mirroring<'_> {
     pub(super) fn touch_mirror(&mut self, name: &str) {
         if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
             mirror.whole = true;
-            self.evaluate_later(name);
+            self.mirrors.evaluate_later(name);
         }
         self.read_to_mirror(name);
     }
@@ -244,13 +251,6 @@ impl Mirroring<'_> {
             self.mirrors.dirty.insert(name.clone());
         }
         self.read_to_mirror(&name);
-    }
-
-    /// Queues a mirror to be evaluated, as far as it has changed.
-    pub(super) fn evaluate_later(&mut self, name: &str) {
-        if let Some((name, _)) = self.mirrors.by_name.get_key_value(name) {
-            self.mirrors.dirty.insert(name.clone());
-        }
     }
 
     /// Queues Endpoints that are mirrored to be fetched, unless this version of them is known.
@@ -353,7 +353,7 @@ impl Mirroring<'_> {
             .map(|id| &self.mirrors.objects[id]);
         if let Some(slice) = slice.filter(|slice| slice.is_unreadable()) {
             let name = slice.service_name.clone();
-            self.evaluate_later(&name);
+            self.mirrors.evaluate_later(&name);
         }
     }
 

@@ -63,11 +63,8 @@ impl NamespaceState {
             Output::Slice => {
                 let due = self.placement().apply_outcome(name, outcome, why);
                 // Mirrored slices of the Service may have stayed until this one was created.
-                if self.mirrors.services() > 0
-                    && let Some(id) = self.slices.find(name)
-                {
-                    let service = self.slices[id].service_name.clone();
-                    self.mirroring().evaluate_later(&service);
+                if let Some(id) = self.slices.find(name) {
+                    self.mirrors.evaluate_later(&self.slices[id].service_name);
                 }
                 due
             }
@@ -278,10 +275,7 @@ impl NamespaceState {
         if self.services.take_concluded(id) {
             self.want_objects_of(id);
         }
-        if self.mirrors.services() > 0 {
-            let name = self.services[id].facts.name.clone();
-            self.mirroring().evaluate_later(&name);
-        }
+        self.mirrors.evaluate_later(&self.services[id].facts.name);
         self.pass_on();
     }
 }

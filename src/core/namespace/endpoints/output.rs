@@ -141,7 +141,7 @@ impl Publishing for EndpointsDesk<'_> {
             self.services
                 .is_deferred_by_name(self.ctx, &entry.name, on_server)
         };
-        (!on_server || entry.object.rewrite) && !entry.object.gives_way && !deferred()
+        (!on_server || entry.object.rewrite) && !entry.object.waits && !deferred()
     }
 
     fn waits_for_slices(&self, entry: &Endpoints) -> bool {

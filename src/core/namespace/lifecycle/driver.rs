@@ -137,8 +137,8 @@ pub(in crate::core::namespace) trait Lifecycle: Publishing {
         let object: &ObjectState = entry.as_ref();
         match object.phase {
             Phase::Managed => object.needs_refetch || self.differs(entry),
-            // Whatever made its turn come early: it goes when it gives way no longer.
-            Phase::Deleting => object.needs_refetch || !object.gives_way,
+            // Whatever made its turn come early: it goes when it waits no longer.
+            Phase::Deleting => object.needs_refetch || !object.waits,
             Phase::Adopting { .. } | Phase::Leftover { .. } => true,
             // Fetched only to learn whether the API server has it at all.
             Phase::Unmanaged => object.needs_refetch,

@@ -9,8 +9,8 @@
 //! * A Service that is deleted in the foreground. The garbage collector deletes its slices before it goes, and its
 //!   Endpoints are deleted with it, so they are not brought up to date before.
 //!
-//! No other write waits: removals of endpoints from a Service that stays are written as ever. The time is the
-//! Service's `not_before`. It is looked at when one of its objects is planned and again when it is granted. A process that has just
+//! No other write waits: removals of endpoints from a Service that stays are written as ever. The time is the Service's
+//! `not_before`. It is looked at when one of its objects is planned and again when it is granted. A process that has just
 //! begun to write lets no write wait, because it does not know for how long the process before it has waited.
 
 use super::Services;

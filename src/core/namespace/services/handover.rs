@@ -1,6 +1,7 @@
 //! Services that another controller takes over: this process has published slices for the annotation of one that has a
 //! selector now, and publishes nothing for selectors. Clients read all slices of a Service, so its slices stay until those of
-//! the other controller hold a ready endpoint in each family. Until then the Service is frozen: no pods are added, and pods that are gone leave.
+//! the other controller hold a ready endpoint in each family. Until then the Service is frozen: no pods are added, and pods
+//! that are gone leave.
 
 use super::Services;
 use crate::core::address::Family;
