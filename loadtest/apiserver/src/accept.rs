@@ -210,59 +210,30 @@ mod tests {
         let tables = as_of("Table");
         let (j, p) = ("application/json", protobuf::MEDIA);
         let yes = |form, media| Some((form, media));
+        let (text, binary, rows) = (yes(Whole, Json), yes(Whole, Protobuf), yes(table, Json));
+        let (one, many, both) = (
+            yes(Metadata, Protobuf),
+            yes(MetadataList, Protobuf),
+            format!("{p}{partials},{j}{partials}"),
+        );
         // What a server makes of it that has both, and one that has JSON alone; and the encoding of a refusal.
         for (accept, both, json, refusal) in [
-            (j.to_owned(), yes(Whole, Json), yes(Whole, Json), Json),
-            ("*/*".to_owned(), yes(Whole, Json), yes(Whole, Json), Json),
-            (
-                format!("{j};stream=watch"),
-                yes(Whole, Json),
-                yes(Whole, Json),
-                Json,
-            ),
-            (p.to_owned(), yes(Whole, Protobuf), None, Protobuf),
-            (
-                format!("{p},{j}"),
-                yes(Whole, Protobuf),
-                yes(Whole, Json),
-                Protobuf,
-            ),
-            (
-                format!("{j};q=0.5,{p}"),
-                yes(Whole, Protobuf),
-                yes(Whole, Json),
-                Protobuf,
-            ),
-            (format!("{p};drop=x"), yes(Whole, Protobuf), None, Protobuf),
-            (format!("{p}{partial}"), yes(Metadata, Protobuf), None, Json),
-            (
-                format!("{p}{partial},{p}"),
-                yes(Metadata, Protobuf),
-                None,
-                Protobuf,
-            ),
-            (
-                format!("{p}{partials},{j}{partials}"),
-                yes(MetadataList, Protobuf),
-                yes(MetadataList, Json),
-                Json,
-            ),
+            (j.to_owned(), text, text, Json),
+            ("*/*".to_owned(), text, text, Json),
+            (format!("{j};stream=watch"), text, text, Json),
+            (p.to_owned(), binary, None, Protobuf),
+            (format!("{p},{j}"), binary, text, Protobuf),
+            (format!("{j};q=0.5,{p}"), binary, text, Protobuf),
+            (format!("{p};drop=x"), binary, None, Protobuf),
+            (format!("{p}{partial}"), one, None, Json),
+            (format!("{p}{partial},{p}"), one, None, Protobuf),
+            (both, many, yes(MetadataList, Json), Json),
             (format!("{p}{tables}"), None, None, Json),
-            (
-                format!("{p}{tables},{j}{tables}"),
-                yes(table, Json),
-                yes(table, Json),
-                Json,
-            ),
+            (format!("{p}{tables},{j}{tables}"), rows, rows, Json),
             (format!("{j};as=Table;v=v1beta1;g=meta.k8s.io"), None, None, Json),
             ("application/cbor".to_owned(), None, None, Json),
-            (
-                format!("application/cbor,{j}"),
-                yes(Whole, Json),
-                yes(Whole, Json),
-                Json,
-            ),
-            (String::new(), yes(Whole, Json), yes(Whole, Json), Json),
+            (format!("application/cbor,{j}"), text, text, Json),
+            (String::new(), text, text, Json),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, accept.parse().unwrap());

@@ -180,26 +180,3 @@ static KINDS: [Facts; 10] = [
         ..PLAIN
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use crate::schema::SCHEMA;
-    use crate::store::Store;
-
-    #[test]
-    fn every_row_is_whole_and_found() {
-        let store = Store::new(Config::default(), all());
-        let state = store.read();
-        for kind in all() {
-            let found = state.find(kind.group(), kind.version(), kind.resource);
-            assert_eq!(found, Some(kind));
-            assert_eq!(state.find_kind(kind.api_version, kind.kind), Some(kind));
-            let root = &SCHEMA.structs[SCHEMA.root(kind)];
-            assert!(root.field("metadata").is_some(), "{}", kind.kind);
-        }
-        assert_eq!(state.find_kind("apps/v1", "ReplicaSet"), None);
-        assert_eq!(state.find("apps", "v2", "deployments"), None);
-    }
-}

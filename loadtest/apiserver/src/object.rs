@@ -371,35 +371,3 @@ impl Object {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn bytes_versions_and_uids() {
-        let uid = 0x3f1c_9a2e_5b6d_4c7e_8f90_a1b2_c3d4_e5f6;
-        assert_eq!(parse_uid(&format_uid(uid)), Some(uid));
-        assert_eq!(parse_uid("3f1c9a2e+5b6d-4c7e-8f90-a1b2c3d4e5f6"), None);
-        let metadata =
-            json!({"name": "s-1", "namespace": "ns", "uid": format_uid(7), "labels": {"b": "2", "a": "1"}});
-        let slice = json!({"metadata": metadata, "addressType": "IPv4", "endpoints": null});
-        let object = Draft::new(crate::catalog::kind("EndpointSlice"), &slice).seal(99);
-        assert_eq!((object.name(), object.namespace(), object.uid), ("s-1", "ns", 7));
-        let mut want = object.value();
-        assert_eq!(text(&want, "/metadata/resourceVersion"), "99");
-        for version in [100, 5] {
-            want["metadata"]["resourceVersion"] = version.to_string().into();
-            let later = object.at_version(version);
-            assert_eq!(later.value(), want);
-            let mut partial = BytesMut::new();
-            later.write(&mut partial, true);
-            let partial: Value = serde_json::from_slice(&partial).unwrap();
-            assert_eq!(partial["metadata"], want["metadata"]);
-            let mut item = BytesMut::new();
-            later.write_item(&mut item, false);
-            assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), later.content());
-        }
-    }
-}

@@ -42,16 +42,3 @@ impl Query {
             .is_some_and(|v| !matches!(v, "0" | "false" | "False" | "FALSE" | "f" | "F"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queries() {
-        let query = Query::parse(Some("watch=1&labelSelector=a%3Db%2Cc+in+%28d%29&x"));
-        assert!(query.flag("watch") && query.flag("x"));
-        assert_eq!(query.text("labelSelector"), "a=b,c in (d)");
-        assert!(!Query::parse(Some("watch=false")).flag("watch"));
-    }
-}

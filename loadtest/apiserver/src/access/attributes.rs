@@ -171,45 +171,24 @@ mod tests {
     #[test]
     fn requests_are_read_as_the_real_server_reads_them() {
         // What is refused, the verb, the resource and where.
-        for (method, uri, wanted) in [
-            ("GET", "/api/v1/pods", ["pods", "list", "pods", ""]),
-            (
-                "GET",
-                "/api/v1/namespaces/x/pods?watch=1",
-                ["pods", "watch", "pods", "x"],
-            ),
-            (
-                "PATCH",
-                "/api/v1/namespaces/x/pods/p/status",
-                ["pods \"p\"", "patch", "pods/status", "x"],
-            ),
-            (
-                "GET",
-                "/api/v1/namespaces/x",
-                ["namespaces \"x\"", "get", "namespaces", "x"],
-            ),
-            (
-                "PUT",
-                "/api/v1/namespaces/x/finalize",
-                ["namespaces \"x\"", "update", "namespaces/finalize", "x"],
-            ),
-            (
-                "DELETE",
-                "/api/v1/namespaces/x/services",
-                ["services", "deletecollection", "services", "x"],
-            ),
-            (
-                "GET",
-                "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
-                ["nodes \"n\"", "list", "nodes", ""],
-            ),
+        for line in [
+            "GET /api/v1/pods|pods|list|pods|",
+            "GET /api/v1/namespaces/x/pods?watch=1|pods|watch|pods|x",
+            "PATCH /api/v1/namespaces/x/pods/p/status|pods \"p\"|patch|pods/status|x",
+            "GET /api/v1/namespaces/x|namespaces \"x\"|get|namespaces|x",
+            "PUT /api/v1/namespaces/x/finalize|namespaces \"x\"|update|namespaces/finalize|x",
+            "DELETE /api/v1/namespaces/x/services|services|deletecollection|services|x",
+            "GET /api/v1/nodes?fieldSelector=metadata.name%3Dn|nodes \"n\"|list|nodes|",
         ] {
+            let [asked, about, verb, resource, place] = line.split('|').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let (method, uri) = asked.split_once(' ').unwrap();
             let request = Request::builder().method(method).uri(uri).body(()).unwrap();
             let said = Attributes::of(&request.into_parts().0)
                 .refusal("u", "")
                 .message
                 .clone();
-            let [about, verb, resource, place] = wanted;
             let place = match place {
                 "" => "at the cluster scope".to_owned(),
                 place => format!("in the namespace \"{place}\""),

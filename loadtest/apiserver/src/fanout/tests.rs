@@ -1,5 +1,4 @@
 use super::budget::Budget;
-use super::watcher::{Routine, State};
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -64,21 +63,6 @@ fn a_watch_holds_two_channels_and_the_event_between_them() {
 }
 
 #[test]
-fn a_watch_that_is_taken_up_leaves_out_what_the_history_brought() {
-    let mut watcher = Watcher::new(0, 10);
-    watcher.sent = 4;
-    // The history goes to 6; the dispatcher has yet to dispatch 6.
-    watcher.open(10, 6, 0);
-    watcher.offer(6);
-    watcher.offer(7);
-    let from_input: Vec<_> = std::iter::from_fn(|| watcher.forward()).collect();
-    assert_eq!(from_input, [false, false, true, true]);
-    assert_eq!((watcher.taken, watcher.result), (7, 3));
-    assert_eq!(watcher.state, State::Open);
-    assert_eq!(watcher.sender, Routine::Idle);
-}
-
-#[test]
 fn everybody_sees_every_change_once_whatever_ends() {
     let (mut ends, mut lists) = (0, 0);
     for seed in 0..30 {
@@ -136,10 +120,4 @@ fn channels_have_room_for_the_events_of_a_second_within_bounds() {
     assert_eq!(size(100), 10);
     assert_eq!(size(1_600), 22);
     assert_eq!(size(102_400), 100);
-}
-
-#[test]
-fn cores_grow_with_watchers() {
-    let cores = |watchers| Config::for_watchers(watchers).cores;
-    assert_eq!([0, 300, 1_000, 5_000].map(cores), [2, 2, 7, 33]);
 }

@@ -154,34 +154,3 @@ fn wrong(raw: Raw<'_>) -> Fault {
         field: "Unknown".to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn envelopes_and_frames() {
-        let pod = Type {
-            api_version: "v1",
-            kind: "Pod",
-        };
-        for len in [0, 1, 127, 128, 40_000] {
-            let raw = vec![b'x'; len];
-            let mut out = Vec::new();
-            write_object(&mut out, pod, &raw);
-            assert_eq!(out.len(), pod.envelope_len(len));
-            let opened = open(&out).unwrap();
-            assert_eq!((opened.api_version.as_str(), opened.kind.as_str()), ("v1", "Pod"));
-            assert_eq!(opened.raw, raw);
-            let mut frame = Vec::new();
-            write_event(&mut frame, "ADDED", pod, &raw);
-            assert_eq!(frame_len(&frame), Some(frame.len()));
-            assert_eq!(event_type(&frame), b"ADDED");
-            assert_eq!(event_object(&frame), Some(&out[..]));
-            assert_eq!(frame_len(&frame[..frame.len() - 1]), None);
-        }
-        for none in [&b""[..], b"k8s\0", b"k8s", b"{}", b"k8s\0\x10\x01"] {
-            open(none).unwrap_err();
-        }
-    }
-}

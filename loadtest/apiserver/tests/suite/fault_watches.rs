@@ -36,29 +36,6 @@ async fn touch(api: &Api, name: &str, label: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_after_bytes_in_the_middle_of_a_line() {
-    let api = under(WatchFault::End {
-        after: After::Bytes(700),
-        how: Ending::Reset,
-    })
-    .await;
-    let (all, error) = api.watch(WATCH).await.pieces().await;
-    assert_eq!((all.len(), error), (700, Some(ErrorKind::ConnectionReset)));
-    let (whole, _) = all.split_at(all.iter().rposition(|c| *c == b'\n').unwrap() + 1);
-    assert!(
-        !whole.is_empty() && whole.len() < 700,
-        "the last line is not whole"
-    );
-    for how in [Ending::Closed, Ending::Clean] {
-        let after = After::Bytes(10);
-        set(&api, WatchFault::End { after, how });
-        let (all, error) = api.watch(WATCH).await.pieces().await;
-        assert_eq!(all, br#"{"type":"A"#);
-        assert_eq!(error, (how == Ending::Closed).then_some(ErrorKind::UnexpectedEof));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn ended_after_events_or_a_time() {
     let how = Ending::Clean;
     let api = under(WatchFault::End {
