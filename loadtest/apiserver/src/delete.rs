@@ -41,16 +41,14 @@ pub(crate) enum Deleted {
 // === impl Options ===
 
 impl Options {
-    /// From the body, or from the query when there is no body.
-    pub(crate) fn parse(query: &Query, body: Body<'_>) -> Answer<Self> {
+    /// From the body, which may be empty.
+    pub(crate) fn parse(body: Body<'_>) -> Answer<Self> {
         let Body { bytes: body, media } = body;
-        let given: Value = if body.is_empty() {
+        let given: Value = if body.iter().all(u8::is_ascii_whitespace) {
             Value::Null
         } else if media == Media::Protobuf {
             protobuf::read(body, "DeleteOptions")
                 .map_err(|fault| protobuf::unrecognised("DeleteOptions", &fault.to_string()))?
-        } else if body.iter().all(u8::is_ascii_whitespace) {
-            Value::Null
         } else {
             serde_json::from_slice(body).map_err(|error| {
                 Refusal::bad_request(format!(
@@ -75,13 +73,6 @@ impl Options {
         };
         if let Some(orphan) = given.get("orphanDependents").and_then(Value::as_bool) {
             if orphan { "Orphan" } else { "Background" }.clone_into(&mut options.propagation);
-        }
-        if let Some(grace) = query.get("gracePeriodSeconds") {
-            let bad = || Refusal::bad_request(format!("invalid gracePeriodSeconds: {grace:?}"));
-            options.grace = Some(grace.parse().map_err(|_| bad())?);
-        }
-        if let Some(policy) = query.get("propagationPolicy") {
-            policy.clone_into(&mut options.propagation);
         }
         let policy = options.propagation.as_str();
         if !matches!(policy, "" | "Orphan" | "Background" | "Foreground") {

@@ -496,7 +496,7 @@ impl ApiServer {
             } else {
                 body_media(&parts.headers, protobuf)?
             };
-            Options::parse(query, Sent { bytes: body, media })
+            Options::parse(Sent { bytes: body, media })
         };
         let everywhere = collection && kind.namespaced && target.namespace.is_empty();
         match (&parts.method, collection) {

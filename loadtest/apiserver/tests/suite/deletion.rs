@@ -24,9 +24,7 @@ async fn a_pod_on_a_node_goes_in_two_steps() {
         api.delete(&path, json!({"gracePeriodSeconds": 60})).await,
         pending
     );
-    let shorter = api
-        .delete(&format!("{path}?gracePeriodSeconds=10"), Value::Null)
-        .await;
+    let shorter = api.delete(&path, json!({"gracePeriodSeconds": 10})).await;
     assert_eq!(shorter["metadata"]["deletionTimestamp"], "2030-01-01T00:00:10Z");
     assert_eq!(watch.told().await, "MODIFIED p");
     // A replacement cannot take the deletion back.
