@@ -23,18 +23,12 @@ impl Resources {
     }
 }
 
-impl fmt::Display for Resources {
+impl fmt::Debug for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::ALL {
             return f.write_str("*");
         }
         f.write_str(&self.0.join(","))
-    }
-}
-
-impl fmt::Debug for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -59,16 +59,12 @@ struct Armed {
 pub struct FaultRecord {
     /// When, on tokio's clock since the plan was set.
     pub at: Duration,
-    /// The rule, by its place in the plan.
-    pub rule: usize,
     /// The fault, as [`Fault`] prints it.
     pub fault: String,
     /// The verb of the request.
     pub verb: Verb,
     /// The plural name of the kind.
     pub resource: &'static str,
-    /// The path with its query.
-    pub path: String,
 }
 
 /// How a request ends that is not answered as it should be.
@@ -231,11 +227,9 @@ impl Active {
         }
         state.records.push_back(FaultRecord {
             at,
-            rule,
             fault: fault.clone(),
             verb: ask.verb,
             resource: ask.kind.resource,
-            path: ask.path.clone(),
         });
         fault
     }

@@ -33,7 +33,6 @@ pub(crate) struct Ask {
     /// The object's name; for a create, the name in the body, or the prefix of the one to be generated.
     pub(crate) name: String,
     pub(crate) query: Query,
-    pub(crate) path: String,
     /// In what the answer is written, and in what a refusal is.
     pub(crate) media: Media,
     pub(crate) refusals: Media,
@@ -78,10 +77,6 @@ impl Ask {
             namespace: target.namespace,
             name: target.name,
             query,
-            path: parts
-                .uri
-                .path_and_query()
-                .map_or_else(String::new, ToString::to_string),
         })
     }
 

@@ -66,15 +66,6 @@ pub enum Latency {
         /// Never more than this.
         cap: Duration,
     },
-    /// One distribution, and rarely another.
-    Tail {
-        /// Almost always.
-        usual: Box<Latency>,
-        /// How often the other is taken instead.
-        rare: f64,
-        /// The rare one.
-        tail: Box<Latency>,
-    },
 }
 
 /// A fault that happens within a watch. A watch that was open when the plan was set counts as begun at that moment.
@@ -197,16 +188,6 @@ impl From<WatchFault> for Fault {
 // === impl Latency ===
 
 impl Latency {
-    /// This one, but with probability `rare` it is `tail` instead.
-    #[must_use]
-    pub fn with_tail(self, rare: f64, tail: Self) -> Self {
-        Self::Tail {
-            usual: Box::new(self),
-            rare,
-            tail: Box::new(tail),
-        }
-    }
-
     pub(super) fn draw(&self, rng: &mut fastrand::Rng) -> Duration {
         match self {
             Self::Constant(time) => *time,
@@ -215,13 +196,6 @@ impl Latency {
                 // At most 37 times the mean: `f64()` is never above 1 - 2^-53.
                 let times = -(1.0 - rng.f64()).ln();
                 mean.mul_f64(times.max(0.0)).min(*cap)
-            }
-            Self::Tail { usual, rare, tail } => {
-                if rng.f64() < *rare {
-                    tail.draw(rng)
-                } else {
-                    usual.draw(rng)
-                }
             }
         }
     }

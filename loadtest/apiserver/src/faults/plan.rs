@@ -58,7 +58,7 @@ impl FaultPlan {
         self
     }
 
-    /// The rules in their order; [`super::FaultRecord::rule`] is an index into them.
+    /// The rules in their order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

@@ -206,22 +206,17 @@ fn overloaded(rng: &mut Rng) -> Failure {
     }
 }
 
-/// Milliseconds mostly, seconds sometimes.
+/// Milliseconds mostly, seconds rarely.
 fn latency(rng: &mut Rng) -> Latency {
     let ms = Duration::from_millis(rng.u64(1..=400));
-    let usual = match rng.usize(..3) {
+    match rng.usize(..3) {
         0 => Latency::Constant(ms),
         1 => Latency::Uniform(Duration::ZERO, ms * 2),
         _ => Latency::Exponential {
             mean: ms,
             cap: ms * 10,
         },
-    };
-    if rng.usize(..3) > 0 {
-        return usual;
     }
-    let slow = Latency::Uniform(Duration::from_secs(1), seconds(rng, 2, 15));
-    usual.with_tail(0.02, slow)
 }
 
 /// Between the two, in milliseconds.

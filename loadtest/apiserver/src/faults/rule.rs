@@ -118,7 +118,7 @@ impl<const N: usize> From<[Verb; N]> for Verbs {
     }
 }
 
-impl fmt::Display for Verbs {
+impl fmt::Debug for Verbs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::ALL => f.write_str("*"),
@@ -129,12 +129,6 @@ impl fmt::Display for Verbs {
                 f.write_str(&names.map(Verb::name).collect::<Vec<_>>().join(","))
             }
         }
-    }
-}
-
-impl fmt::Debug for Verbs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
