@@ -18,12 +18,8 @@ pub(crate) fn read(parts: &Parts, query: &Query, body: &[u8]) -> Answer<Change> 
     let media = media_type(parts, &[JSON, MERGE, STRATEGIC, APPLY])?;
     if media == APPLY {
         if query.text("fieldManager").is_empty() {
-            let why = "Required value: is required for apply patch";
-            return Err(Refusal::invalid_patch_options(
-                "FieldValueRequired",
-                "fieldManager",
-                why,
-            ));
+            let why = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+            return Err(Box::new(Refusal::new(422, "Invalid", why)));
         }
         return Ok(Change::Apply(managed::configuration(body)?));
     }

@@ -102,18 +102,6 @@ impl Refusal {
         Box::new(Self::new(422, "Invalid", message).about(kind, name))
     }
 
-    /// Options of a write that make no sense together.
-    pub(crate) fn invalid_patch_options(reason: &'static str, field: &str, message: &str) -> Box<Self> {
-        let cause = Cause::new(reason, field, message);
-        Self::invalid_of(
-            "PatchOptions.meta.k8s.io",
-            "meta.k8s.io",
-            "PatchOptions",
-            "",
-            vec![cause],
-        )
-    }
-
     /// The version in the request is not the stored one.
     pub(crate) fn stale(kind: Kind, name: &str) -> Box<Self> {
         let why =

@@ -268,15 +268,7 @@ impl State {
 
     /// Objects of a kind, all or of a namespace, in storage order.
     pub(crate) fn range(&self, kind: Kind, namespace: &str) -> Vec<Arc<Object>> {
-        let objects = &self.table(kind).objects;
-        if namespace.is_empty() {
-            return objects.values().cloned().collect();
-        }
-        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
-        objects
-            .range::<str, _>((Bound::Included(from.as_str()), Bound::Excluded(to.as_str())))
-            .map(|(_, o)| Arc::clone(o))
-            .collect()
+        self.range_after(kind, namespace, None).cloned().collect()
     }
 
     /// Objects of a kind, all or of a namespace, in storage order: those that come after a key.

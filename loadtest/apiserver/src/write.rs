@@ -378,27 +378,17 @@ fn update_once(write: Write<'_>, old: &Arc<Object>, change: &Change) -> Answer<O
 }
 
 fn check_version(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
-    let mut faults = Faults::default();
-    if asked.is_empty() || asked == "0" {
-        if kind.unconditional_update {
-            return Ok(());
+    match asked {
+        "" | "0" if kind.unconditional_update => Ok(()),
+        "" | "0" => {
+            let mut faults = Faults::default();
+            let why = "must be specified for an update";
+            faults.invalid("metadata.resourceVersion", &0.into(), why);
+            Err(Refusal::invalid(kind, old.name(), faults.0))
         }
-        faults.invalid(
-            "metadata.resourceVersion",
-            &0.into(),
-            "must be specified for an update",
-        );
-    } else {
-        match asked.parse::<u64>() {
-            Ok(rv) if rv == old.rv => return Ok(()),
-            Ok(_) => return Err(Refusal::stale(kind, old.name())),
-            Err(_) => {
-                let why = format!("strconv.ParseUint: parsing \"{asked}\": invalid syntax");
-                faults.invalid_text("resourceVersion", asked, &why);
-            }
-        }
+        asked if asked == old.rv.to_string() => Ok(()),
+        _ => Err(Refusal::stale(kind, old.name())),
     }
-    Err(Refusal::invalid(kind, old.name(), faults.0))
 }
 
 /// Restores the metadata that no client sets on an update.

@@ -114,13 +114,11 @@ impl Cluster {
         let state = &mut self.watchers[watcher as usize];
         let server = &self.servers[usize::from(state.server)];
         if !server.remembers(state.sent) {
-            self.figures.expired += 1;
             self.pause(watcher, true);
             return;
         }
         let size = server.channel_size(&self.config);
         state.open(size, server.cached, self.now);
-        self.figures.resumed += 1;
         if state.missed > 0 {
             let server = state.server;
             if state.forwarder != Routine::Queued {

@@ -14,10 +14,6 @@ pub struct Figures {
     pub ended: u64,
     /// Watches of the controller that the server has ended.
     pub own_ended: u64,
-    /// Watches that were taken up again.
-    pub resumed: u64,
-    /// Watches that could not be, because the history no longer went back so far.
-    pub expired: u64,
     /// Lists.
     pub listed: u64,
     /// Bytes to watchers, those of lists included.
