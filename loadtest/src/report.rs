@@ -1,6 +1,7 @@
 //! The report of a run: as JSON, as a page, and two or more of them side by side.
 
 use anyhow::{Context, anyhow, bail};
+use memory_apiserver::without_nulls;
 use model::{Report, SCHEMA};
 use serde_json::Value;
 use std::fs;
@@ -79,20 +80,9 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
             "{name} has schema {schema}, and this loadtest knows those up to {SCHEMA}: a newer loadtest wrote it"
         );
     }
-    drop_nulls(&mut value);
+    // JSON knows no infinity and has null instead; what is missing has a default.
+    without_nulls(&mut value);
     serde_json::from_value(value).with_context(|| format!("{name} is no report"))
-}
-
-/// Takes out what is null: JSON knows no infinity and writes null instead, and what is missing has a default.
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
 }
 
 /// Writes a file whole or not at all, so that no reader sees the half of one.

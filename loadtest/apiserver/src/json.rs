@@ -66,7 +66,7 @@ pub(crate) fn object_at<'a>(value: &'a mut Value, field: &str) -> &'a mut Map<St
 }
 
 /// Takes the fields out that are null, all the way down: Go's decoder does not tell null from absent.
-pub(crate) fn without_nulls(value: &mut Value) {
+pub fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, field| !field.is_null());

@@ -70,6 +70,7 @@ pub use self::faults::{
     Verb, Verbs, WatchFault,
 };
 pub use self::journal::JournalEntry;
+pub use self::json::without_nulls;
 pub use self::listener::Arrival;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
 pub use self::protobuf::{event_of, object_of, split_events};

@@ -6,6 +6,7 @@ use crate::chaos::world::{Pod, Service, World};
 use crate::objects::seconds;
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
+use memory_apiserver::without_nulls;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -346,13 +347,6 @@ fn hints(hints: u8) -> u8 {
 
 fn patch(kind: &str, name: &str, subresource: Option<&str>, patch: &Value) -> Value {
     json!({ "patch": { "kind": kind, "name": name, "sub": subresource, "patch": patch } })
-}
-
-/// Objects that are created have no nulls in them.
-fn without_nulls(value: &mut Value) {
-    if let Some(fields) = value.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
 }
 
 #[cfg(test)]
