@@ -77,41 +77,32 @@ fn a_demo_ends_verified() {
     assert!(figure(&text, "measured") > 100, "{text}");
 }
 
-/// A demo whose slices are tampered with fails and names the Service and what is wrong with it.
-fn assert_tampering_is_found(how: &str, difference: &str) {
-    let output = demo(&["--tamper", how]);
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
-
-    let tampered = text
-        .lines()
-        .find_map(|line| line.strip_prefix("tampered with slice "))
-        .unwrap();
-    let (slice, _) = tampered.split_once(':').unwrap();
-    // The API server makes the slice's name from the Service's, a hyphen and some characters.
-    let (service, _) = slice.rsplit_once('-').unwrap();
-    let lines: Vec<&str> = text
-        .lines()
-        .skip_while(|line| !line.starts_with("wrong: 1 difference in "))
-        .collect();
-    assert_eq!(lines.len(), 2, "{text}");
-    assert!(lines[1].starts_with(&format!("  {service} IPv")), "{text}");
-    assert!(lines[1].contains(difference), "{text}");
-}
-
 #[test]
-fn a_corrupted_endpoint_is_found() {
-    assert_tampering_is_found("corrupt", ": differs in addresses: expected ");
-}
+fn tampering_with_a_slice_is_found_and_named() {
+    for (how, difference) in [
+        ("corrupt", ": differs in addresses: expected "),
+        ("drop", ": missing"),
+        ("add", "/intruder (203.0.113.66) in slice "),
+    ] {
+        let output = demo(&["--tamper", how]);
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
 
-#[test]
-fn a_dropped_endpoint_is_found() {
-    assert_tampering_is_found("drop", ": missing");
-}
-
-#[test]
-fn an_added_endpoint_is_found() {
-    assert_tampering_is_found("add", "/intruder (203.0.113.66) in slice ");
+        let tampered = text
+            .lines()
+            .find_map(|line| line.strip_prefix("tampered with slice "))
+            .unwrap();
+        let (slice, _) = tampered.split_once(':').unwrap();
+        // The API server makes the slice's name from the Service's, a hyphen and some characters.
+        let (service, _) = slice.rsplit_once('-').unwrap();
+        let lines: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("wrong: 1 difference in "))
+            .collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[1].starts_with(&format!("  {service} IPv")), "{text}");
+        assert!(lines[1].contains(difference), "{text}");
+    }
 }
 
 #[test]

@@ -257,14 +257,6 @@ async fn a_cluster_can_be_checked_through_a_client() {
         "  g-alone/s IPv4 placeholder slice: missing",
     ];
     assert_eq!(lines, expected);
-    for (outputs, line) in [(Outputs::SLICES, expected[2]), (Outputs::ENDPOINTS, expected[1])] {
-        let options = Options {
-            outputs,
-            ..Options::default()
-        };
-        let report = oracle::check(client, &options).await.unwrap();
-        assert!(report.to_string().ends_with(&format!("\n{line}")), "{report}");
-    }
 }
 
 /// A Service with a pod, in two namespaces of three; nothing is published.

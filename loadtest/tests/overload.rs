@@ -7,13 +7,8 @@
 
 use endpointd::actors::writer::Pacing;
 use endpointd::cluster::connect::Clients;
-use endpointd::core::facts::PodFacts;
-use endpointd::core::ids::Uid;
-use endpointd::core::inbox::{Change, Pending};
-use endpointd::core::labels::Labels;
 use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
-use endpointd::core::time::Time;
 use endpointd::ops::run::{Options, run};
 use http::Request;
 use kube::Client;
@@ -23,7 +18,6 @@ use memory_apiserver::{
 };
 use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -342,33 +336,4 @@ fn a_hundred_thousand_changes_at_once() {
     // At first all places are taken, which is more than the server works on. So answers take much longer than before, and as many
     // requests as there are places may leave these.
     assert!((1..=2 * IN_FLIGHT).contains(&in_flight), "{in_flight}");
-}
-
-/// No more waits for a shard than the namespace has objects.
-#[test]
-fn an_inbox_holds_each_pod_once() {
-    let mut pending = Pending::default();
-    let mut names = BTreeMap::new();
-    for change in 0..100_000_usize {
-        let name = format!("pod{}", change % 1_000);
-        names.insert(name.clone(), change);
-        let facts = PodFacts {
-            name: name.as_str().into(),
-            uid: Uid::from("uid"),
-            labels: Labels::default(),
-            node: None,
-            v4: None,
-            v6: None,
-            primary: None,
-            ports: Vec::new(),
-            host: None,
-            ready: change.is_multiple_of(2),
-            terminating: false,
-            terminal: false,
-            ready_time: Some(Time::from_nanoseconds(change.cast_signed() as i64)),
-        };
-        pending.push(Change::Pod(facts, 0));
-        assert!(pending.len() <= names.len());
-    }
-    assert_eq!(pending.len(), 1_000);
 }

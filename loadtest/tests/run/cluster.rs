@@ -87,6 +87,14 @@ impl Cluster {
         self.loadtest(args).output().unwrap()
     }
 
+    /// Runs a command that fails, and returns what it says.
+    fn failure(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        err
+    }
+
     pub(super) fn set_faults(&self, plan: FaultPlan) {
         let server = self.handle.server();
         self.runtime.block_on(async { server.set_faults(plan) });
@@ -129,18 +137,14 @@ fn foreign_namespaces_are_refused_and_not_touched() {
     cluster.create_namespace("loadtest-small-02", None);
     cluster.create_namespace("labelled", Some("small"));
     let before = cluster.objects();
-    let output = cluster.output(&SMALL);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let err = cluster.failure(&SMALL);
     assert!(
         err.contains("error: loadtest-small-02 is there already, and not this run's"),
         "{err}"
     );
     assert_eq!(cluster.objects(), before);
 
-    let output = cluster.output(&["clean"]);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let err = cluster.failure(&["clean"]);
     assert!(
         err.contains("error: not touched, because no run makes objects of such names: labelled"),
         "{err}"
@@ -189,9 +193,7 @@ fn a_server_that_refuses_pods_is_left_as_it_was() {
     cluster.set_faults(
         FaultPlan::new(1).rule(Rule::on(Verb::Create, "pods").fault(Fault::before(Failure::Forbidden))),
     );
-    let output = cluster.output(&SMALL);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let err = cluster.failure(&SMALL);
     let errors: Vec<&str> = err.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{err}");
     assert!(
@@ -212,9 +214,7 @@ fn what_cannot_be_taken_away_is_named_with_the_command_that_does() {
         plan.rule(refuse(Verb::Delete))
             .rule(refuse(Verb::DeleteCollection)),
     );
-    let output = cluster.output(&SMALL);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let err = cluster.failure(&SMALL);
     let command = format!(
         "loadtest clean --kubeconfig {} --run small",
         cluster.kubeconfig.display()
@@ -270,34 +270,28 @@ fn a_server_that_is_not_there_is_one_line() {
     std::fs::remove_file(kubeconfig).unwrap();
 }
 
-/// Reads what a run says until it churns.
-fn until_it_churns(run: &mut Child) -> BufReader<ChildStderr> {
+/// Starts a long run and reads what it says until it churns.
+fn until_it_churns(cluster: &Cluster) -> (Child, BufReader<ChildStderr>) {
+    let args = "run steady --spawn --pods=60 --namespaces=2 --duration=1h --run=long";
+    let mut run = cluster
+        .loadtest(&args.split(' ').collect::<Vec<_>>())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut progress = BufReader::new(run.stderr.take().unwrap());
     let mut lines = progress.by_ref().lines().map(Result::unwrap);
     lines
         .find(|line| line.starts_with("converge") && line.contains(" endpoints in "))
         .expect("it converges");
-    progress
+    (run, progress)
 }
 
 #[test]
 fn ctrl_c_cleans_up() {
     let cluster = Cluster::start("interrupted");
     let before = cluster.objects();
-    let mut run = cluster
-        .loadtest(&[
-            "run",
-            "steady",
-            "--spawn",
-            "--pods=60",
-            "--namespaces=2",
-            "--duration=1h",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut rest = until_it_churns(&mut run);
+    let (mut run, mut rest) = until_it_churns(&cluster);
     assert_ne!(cluster.objects(), before);
     kill_process(Pid::from_raw(run.id().cast_signed()).unwrap(), Signal::INT).unwrap();
     let mut err = String::new();
@@ -314,21 +308,7 @@ fn ctrl_c_cleans_up() {
 #[test]
 fn a_second_ctrl_c_gives_up_and_says_what_to_do() {
     let cluster = Cluster::start("interrupted-twice");
-    let mut run = cluster
-        .loadtest(&[
-            "run",
-            "steady",
-            "--spawn",
-            "--pods=60",
-            "--namespaces=2",
-            "--duration=1h",
-            "--run=twice",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut rest = until_it_churns(&mut run);
+    let (mut run, mut rest) = until_it_churns(&cluster);
     // Deleting hangs, so that there is time for a second one.
     let hang = Rule::on(Verb::DeleteCollection, "*").fault(Fault::before(Failure::Hang));
     cluster.set_faults(FaultPlan::new(1).rule(hang));
@@ -344,7 +324,7 @@ fn a_second_ctrl_c_gives_up_and_says_what_to_do() {
     rest.read_to_string(&mut err).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(130), "{err}");
     assert!(
-        err.contains("loadtest clean --kubeconfig") && err.contains("--run twice"),
+        err.contains("loadtest clean --kubeconfig") && err.contains("--run long"),
         "{err}"
     );
 }

@@ -47,14 +47,7 @@ fn assert_all_seen(report: &Report) {
 fn proxies_see_all_changes_and_none_of_their_watches_ends() {
     let report = verified(
         "steady",
-        &[
-            "--pods=200",
-            "--namespaces=2",
-            "--rate=100",
-            "--duration=2s",
-            "--watchers=20",
-            "--budget=watchers.p99=30s,watchers.ended=0",
-        ],
+        "--pods=200 --namespaces=2 --rate=100 --duration=2s --watchers=20 --budget=watchers.p99=30s,watchers.ended=0",
     );
     assert_all_seen(&report);
     let watchers = watchers(&report);
@@ -79,14 +72,7 @@ fn proxies_see_all_changes_and_none_of_their_watches_ends() {
 fn proxies_ask_for_no_slices_of_headless_services() {
     let report = verified(
         "sandbox",
-        &[
-            "--alive=40",
-            "--cluster-ip",
-            "--rate=20",
-            "--life=300ms",
-            "--duration=2s",
-            "--watchers=3",
-        ],
+        "--alive=40 --cluster-ip --rate=20 --life=300ms --duration=2s --watchers=3",
     );
     let watchers = watchers(&report);
     // Half of what the observer sees is of headless Services.

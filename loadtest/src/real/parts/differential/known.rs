@@ -351,9 +351,16 @@ mod tests {
         })
     }
 
+    fn external() -> Facts {
+        Facts {
+            external: BTreeSet::from(["web".to_owned()]),
+            ..Facts::default()
+        }
+    }
+
     /// Returns what is not explained, and the reasons that last, of a Service with these slices on both sides.
-    fn compared(upstream: &[Value], own: &[Value], facts: &Facts) -> (Vec<Difference>, Vec<&'static str>) {
-        let of = |slices: &[Value]| published(&json!({ "endpoints": [], "endpointslices": slices }));
+    fn compared(upstream: &[&Value], own: &[&Value], facts: &Facts) -> (Vec<Difference>, Vec<&'static str>) {
+        let of = |slices: &[&Value]| published(&json!({ "endpoints": [], "endpointslices": slices }));
         let mut reasons = Reasons::new();
         let found = compare(&of(upstream), &of(own), facts, 100, &mut reasons);
         (found, reasons.into_iter().map(|(reason, _)| reason).collect())
@@ -362,21 +369,14 @@ mod tests {
     #[test]
     fn a_difference_is_told_by_its_service() {
         let (a, b) = (slice("ours", "t1", "10.0.0.1"), slice("ours", "t1", "10.0.0.2"));
-        assert!(
-            compared(
-                std::slice::from_ref(&a),
-                std::slice::from_ref(&a),
-                &Facts::default()
-            )
-            .0
-            .is_empty()
-        );
-        let (found, reasons) = compared(&[a], &[b], &Facts::default());
+        let none = Facts::default();
+        assert!(compared(&[&a], &[&a], &none).0.is_empty());
+        let (found, reasons) = compared(&[&a], &[&b], &none);
         assert_eq!(
             (found.len(), reasons.len(), found[0].service.as_str()),
             (1, 0, "web")
         );
-        assert_eq!(found[0].reason(&Facts::default(), 100, &Reasons::new()), None);
+        assert_eq!(found[0].reason(&none, 100, &Reasons::new()), None);
         assert!(found[0].to_string().contains("10.0.0.1"));
     }
 
@@ -386,32 +386,11 @@ mod tests {
             slice(MIRRORED_BY, "t", "10.0.0.1"),
             slice("ours", "t", "10.0.0.2"),
         );
-        let facts = Facts {
-            external: BTreeSet::from(["web".to_owned()]),
-            ..Facts::default()
-        };
-        let (found, reasons) = compared(
-            &[mirrored.clone(), own.clone()],
-            std::slice::from_ref(&own),
-            &facts,
-        );
+        let (found, reasons) = compared(&[&mirrored, &own], &[&own], &external());
         assert_eq!((found.len(), &reasons[..]), (0, &[EXTERNAL_NAME][..]));
-        assert_eq!(
-            compared(
-                &[mirrored.clone(), own.clone()],
-                std::slice::from_ref(&mirrored),
-                &facts
-            )
-            .0
-            .len(),
-            1
-        );
-        assert_eq!(
-            compared(&[mirrored, own.clone()], &[own], &Facts::default())
-                .0
-                .len(),
-            1
-        );
+        let both = [&mirrored, &own];
+        assert_eq!(compared(&both, &[&mirrored], &external()).0.len(), 1);
+        assert_eq!(compared(&both, &[&own], &Facts::default()).0.len(), 1);
     }
 
     #[test]
@@ -419,11 +398,7 @@ mod tests {
         let (early, late) = (slice("ours", "t1", "a"), slice("ours", "t2", "a"));
         let other = slice("ours", "t1", "b");
         let reason = |upstream: &Value, own: &Value| {
-            let (found, _) = compared(
-                std::slice::from_ref(upstream),
-                std::slice::from_ref(own),
-                &Facts::default(),
-            );
+            let (found, _) = compared(&[upstream], &[own], &Facts::default());
             found[0].reason(&Facts::default(), 100, &Reasons::new())
         };
         assert_eq!(reason(&late, &early), Some(TRIGGER_TIME));
@@ -441,7 +416,7 @@ mod tests {
         let mut none = late.clone();
         remove(&mut none, "annotations", TRIGGER);
         let reason = |upstream: &Value, own: &Value| {
-            let (found, _) = compared(std::slice::from_ref(upstream), std::slice::from_ref(own), &facts);
+            let (found, _) = compared(&[upstream], &[own], &facts);
             found[0].reason(&facts, 100, &Reasons::new())
         };
         assert_eq!(reason(&early, &late), Some(ENDED_PODS));
@@ -461,33 +436,12 @@ mod tests {
             of("IPv6", json!([{ "addresses": ["::1"] }])),
             of("IPv6", json!([])),
         );
-        let (found, reasons) = compared(
-            &[full.clone(), empty.clone()],
-            std::slice::from_ref(&full),
-            &Facts::default(),
-        );
+        let none = Facts::default();
+        let (found, reasons) = compared(&[&full, &empty], &[&full], &none);
         assert_eq!((found.len(), &reasons[..]), (0, &[EMPTY_SLICE][..]));
         let other = of("IPv4", json!([]));
-        assert_eq!(
-            compared(
-                &[full.clone(), other],
-                std::slice::from_ref(&full),
-                &Facts::default()
-            )
-            .0
-            .len(),
-            1
-        );
-        assert_eq!(
-            compared(
-                std::slice::from_ref(&full),
-                &[full.clone(), empty],
-                &Facts::default()
-            )
-            .0
-            .len(),
-            1
-        );
+        assert_eq!(compared(&[&full, &other], &[&full], &none).0.len(), 1);
+        assert_eq!(compared(&[&full], &[&full, &empty], &none).0.len(), 1);
     }
 
     #[test]
@@ -528,22 +482,12 @@ mod tests {
         let remains = empty("<gone>", &json!({ HEADLESS: "" }));
         let mut new = empty("Service/web", &json!({}));
         new["annotations"] = json!({ TRIGGER: "<service creation>" });
-        let of = |upstream: &Value, own: &Value| {
-            compared(
-                std::slice::from_ref(upstream),
-                std::slice::from_ref(own),
-                &Facts::default(),
-            )
-        };
+        let of = |upstream: &Value, own: &Value| compared(&[upstream], &[own], &Facts::default());
         let (found, reasons) = of(&remains, &new);
         assert_eq!((found.len(), &reasons[..]), (0, &[REMADE][..]));
         assert_eq!(of(&new, &remains).0.len(), 1);
-        assert_eq!(
-            of(&remains, &empty("Service/web", &json!({ "other": "" })))
-                .0
-                .len(),
-            1
-        );
+        let other = empty("Service/web", &json!({ "other": "" }));
+        assert_eq!(of(&remains, &other).0.len(), 1);
         let mut full = remains.clone();
         full["endpoints"] = json!([{ "addresses": ["10.0.0.1"] }]);
         let mut own = new.clone();
@@ -555,14 +499,11 @@ mod tests {
     fn empty_slices_that_both_have_are_no_difference() {
         let mut full = slice("ours", "t1", "10.0.0.1");
         full["addressType"] = json!("IPv4");
-        let slices = [full, empty("Service/web", &json!({}))];
-        let mirrored = slice(MIRRORED_BY, "t1", "10.0.0.2");
-        let upstream: Vec<Value> = slices.iter().cloned().chain([mirrored]).collect();
-        let facts = Facts {
-            external: BTreeSet::from(["web".to_owned()]),
-            ..Facts::default()
-        };
-        let (found, reasons) = compared(&upstream, &slices, &facts);
+        let (empty, mirrored) = (
+            empty("Service/web", &json!({})),
+            slice(MIRRORED_BY, "t1", "10.0.0.2"),
+        );
+        let (found, reasons) = compared(&[&full, &empty, &mirrored], &[&full, &empty], &external());
         assert_eq!((found.len(), &reasons[..]), (0, &[EXTERNAL_NAME][..]));
     }
 
@@ -595,12 +536,8 @@ mod tests {
 
     #[test]
     fn two_reasons_at_once_explain_what_neither_explains_alone() {
-        let facts = Facts {
-            external: BTreeSet::from(["web".to_owned()]),
-            ..Facts::default()
-        };
         let (remains, new) = (empty("<gone>", &json!({})), empty("Service/web", &json!({})));
-        let (found, reasons) = compared(&[slice(MIRRORED_BY, "t", "a"), remains], &[new], &facts);
+        let (found, reasons) = compared(&[&slice(MIRRORED_BY, "t", "a"), &remains], &[&new], &external());
         assert_eq!((found.len(), reasons.len()), (0, 2), "{found:?}");
     }
 
