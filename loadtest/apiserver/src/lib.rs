@@ -15,8 +15,6 @@
 //!
 //! A [`FaultPlan`] makes it fail: between the gate and the verbs, and within watches ([`ApiServer::set_faults`]).
 //!
-//! The effects of writes on thousands of watchers are not played but modelled, in [`fanout`].
-//!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
 #![forbid(unsafe_code)]
 
@@ -29,7 +27,6 @@ mod clock;
 mod config;
 mod delete;
 mod discovery;
-pub mod fanout;
 mod faults;
 mod fixtures;
 mod gc;
