@@ -3,27 +3,22 @@
 //!
 //! The components that do the work hold the handles: the writer, the shards (together, each adding its part), the
 //! watches, the election, the writer of Events, the API clients. [`crate::core`] knows nothing of them. All metrics are
-//! listed in [`catalogue`], and so in `docs/metrics.md`.
+//! lines of one table ([`catalogue`]), from which `docs/metrics.md` is made.
 
 pub(crate) mod catalogue;
 mod client;
-mod dry_run;
-mod others;
 mod process;
 mod shards;
 mod watches;
 mod writer;
 
-pub(crate) use client::RequestLayer;
-pub(crate) use dry_run::DryRunMetrics;
-pub(crate) use others::{EventMetrics, LeaseMetrics};
+pub(crate) use client::Counted;
 pub(crate) use shards::{ShardMetrics, ShardPart};
 pub(crate) use watches::WatchMetrics;
 pub(crate) use writer::WriterMetrics;
 
-use self::catalogue::{Metric, Type};
-use self::watches::Lags;
-use metrics::{Gauge, describe_counter, describe_gauge, describe_histogram, gauge};
+use self::catalogue::{Cluster, Lease, Process, Type};
+use metrics::describe_gauge;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use parking_lot::Mutex;
 use std::fmt;
@@ -39,9 +34,10 @@ const UPKEEP: Duration = Duration::from_secs(5);
 pub(crate) struct Exporter(Arc<Inner>);
 
 struct Inner {
-    handle: PrometheusHandle,
-    lags: Lags,
-    held: Gauge,
+    recorder: PrometheusHandle,
+    cluster: Cluster,
+    lease: Lease,
+    process: Process,
 }
 
 impl fmt::Debug for Exporter {
@@ -68,39 +64,36 @@ impl Exporter {
     fn install() -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for metric in catalogue::all() {
-            if let Type::Histogram(buckets) = metric.kind {
-                builder =
-                    builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets.bounds)?;
+            if let Type::Histogram((_, bounds)) = metric.kind {
+                builder = builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), bounds)?;
             }
         }
-        let handle = builder.install_recorder()?;
-        for &Metric { name, kind, help, .. } in catalogue::all() {
-            match kind {
-                Type::Counter => describe_counter!(name, help),
-                Type::Gauge => describe_gauge!(name, help),
-                Type::Histogram(_) => describe_histogram!(name, help),
-            }
+        let recorder = builder.install_recorder()?;
+        for metric in catalogue::all() {
+            // The exporter keeps help by name, whatever the type.
+            describe_gauge!(metric.name, metric.help);
         }
-        let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("ENDPOINTD_COMMIT"));
-        gauge!("endpointd_build_info", "version" => version, "commit" => commit).set(1.0);
+        let process = Process::default();
+        (process.build)(&[env!("CARGO_PKG_VERSION"), env!("ENDPOINTD_COMMIT")]).set(1.0);
         Ok(Self(Arc::new(Inner {
-            handle,
-            lags: Lags::new(),
-            held: gauge!("endpointd_lease_held"),
+            recorder,
+            cluster: Cluster::default(),
+            lease: Lease::default(),
+            process,
         })))
     }
 
     /// Renders the current values in Prometheus' format. `held` says whether this process may write.
     pub(crate) fn render(&self, held: bool) -> String {
-        let Inner {
-            handle,
-            lags,
-            held: gauge,
-        } = &*self.0;
-        lags.refresh();
-        gauge.set(f64::from(u8::from(held)));
-        let mut text = handle.render();
-        process::render(&mut text);
+        let inner = &*self.0;
+        watches::refresh(&inner.cluster.lag);
+        process::refresh(&inner.process);
+        inner.lease.held.set(f64::from(u8::from(held)));
+        let mut text = inner.recorder.render();
+        for metric in catalogue::all().filter(|metric| metric.kind == Type::Seconds) {
+            let line = |kind| format!("# TYPE {} {kind}\n", metric.name);
+            text = text.replacen(&line("gauge"), &line("counter"), 1);
+        }
         text
     }
 
@@ -109,7 +102,7 @@ impl Exporter {
         let mut ticks = interval(UPKEEP);
         loop {
             ticks.tick().await;
-            self.0.handle.run_upkeep();
+            self.0.recorder.run_upkeep();
         }
     }
 }

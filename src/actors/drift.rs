@@ -17,7 +17,7 @@ use crate::core::inbox::Pending;
 use crate::core::namespace::NamespaceState;
 use crate::inspect::dry_run::{DryRun, ServiceDrift};
 use crate::inspect::findings::Finding;
-use crate::metrics::DryRunMetrics;
+use crate::metrics::catalogue::{DryRuns, Published};
 use crate::tenant_log::TenantLog;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -50,7 +50,8 @@ pub struct DriftTracker(Arc<Shared>);
 struct Shared {
     patience: Duration,
     start: Instant,
-    metrics: DryRunMetrics,
+    metrics: DryRuns,
+    published: Published,
     state: Mutex<State>,
 }
 
@@ -76,7 +77,8 @@ impl DriftTracker {
         Self(Arc::new(Shared {
             patience,
             start: Instant::now(),
-            metrics: DryRunMetrics::new(),
+            metrics: DryRuns::default(),
+            published: Published::default(),
             state: Mutex::new(State {
                 services: KeyedMap::default(),
                 oldest: BTreeSet::new(),
@@ -97,7 +99,9 @@ impl DriftTracker {
 
     /// Records the sync state of a Service when it has changed.
     fn report(&self, namespace: &Arc<str>, report: &ServiceDrift, log: &TenantLog, now: Duration) {
-        self.0.metrics.differences(report.new);
+        for (counter, new) in self.0.metrics.differences.iter().zip(report.new) {
+            counter.increment(u64::from(new));
+        }
         let key = (namespace.clone(), report.service.clone());
         let state = &mut *self.0.state.lock();
         let before = state.services.remove(&key);
@@ -133,7 +137,13 @@ impl DriftTracker {
             }
             (_, None) => {}
         }
-        self.0.metrics.out_of_sync(state.services.len(), state.age(now));
+        self.show(state, now);
+    }
+
+    fn show(&self, state: &State, now: Duration) {
+        let published = &self.0.published;
+        published.out_of_sync.set(state.services.len() as f64);
+        published.oldest.set(state.age(now).as_secs_f64());
     }
 
     /// Updates the gauges as time passes, and logs how many lines were held back. Never returns.
@@ -144,7 +154,7 @@ impl DriftTracker {
             tick.tick().await;
             let now = self.now();
             let mut state = self.0.state.lock();
-            self.0.metrics.out_of_sync(state.services.len(), state.age(now));
+            self.show(&state, now);
             if state.held_back > 0 && state.lines.take(now).is_ok() {
                 let services = state.services.len();
                 let held_back = std::mem::take(&mut state.held_back);
@@ -240,7 +250,7 @@ impl ShardDryRun {
         }
         self.armed = None;
         let (compared, reports) = self.dry_run.look(core, now);
-        self.tracker.0.metrics.compared(compared);
+        self.tracker.0.metrics.comparisons.increment(compared as u64);
         for report in reports {
             self.tracker.report(core.namespace(), &report, &self.log, now);
         }

@@ -9,7 +9,7 @@ use crate::core::bucket::TokenBucket;
 use crate::core::events::{EventLog, EventOutcome, Notice};
 use crate::core::leadership::role::Role;
 use crate::core::time::Time;
-use crate::metrics::EventMetrics;
+use crate::metrics::catalogue::Events;
 use crate::tenant_log::TenantLog;
 use std::fmt;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub struct EventHandle {
     writes: Arc<AtomicBool>,
     log: TenantLog,
     clock: WallClock,
-    metrics: Arc<EventMetrics>,
+    metrics: Arc<Events>,
 }
 
 impl Default for EventHandle {
@@ -116,7 +116,7 @@ impl EventHandle {
 
     /// Counts notices that were left out before they could be recorded.
     pub fn leave_out(&self, notices: u64) {
-        self.metrics.dropped(notices);
+        self.metrics.dropped.increment(notices);
     }
 
     /// Returns the limit of the lines about each namespace.
@@ -157,7 +157,7 @@ pub struct EventWriter {
     start: Instant,
     /// True since a failure to write an Event was logged, and until one is written.
     complained: bool,
-    metrics: Arc<EventMetrics>,
+    metrics: Arc<Events>,
 }
 
 impl EventWriter {
@@ -180,7 +180,7 @@ impl EventWriter {
     pub async fn run(mut self) {
         while let Some((notice, at)) = self.queue.recv().await {
             if !self.write(&notice, at).await {
-                self.metrics.dropped(1);
+                self.metrics.dropped.increment(1);
             }
         }
     }
@@ -193,7 +193,12 @@ impl EventWriter {
                 sleep(wait).await;
             }
             let EventAnswer { outcome, complaint } = self.client.carry_out(&write).await;
-            self.metrics.done(outcome);
+            let result = match outcome {
+                EventOutcome::Written => 0,
+                EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Rejected => 1,
+                EventOutcome::Failed { .. } => 2,
+            };
+            self.metrics.outcomes[result].increment(1);
             self.complain(complaint);
             match outcome {
                 EventOutcome::Written | EventOutcome::Exists => {

@@ -90,7 +90,7 @@ impl Actor for Writer {
             role: Role::Leader,
             draining: Vec::new(),
             taken: Vec::new(),
-            metrics: WriterMetrics::new(),
+            metrics: WriterMetrics::default(),
         })
     }
 
@@ -126,16 +126,9 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
-        let observes = state.publisher.writes() && state.role != Role::DryRun;
-        if observes {
-            state.metrics.observe(state.publisher.queue());
-        }
         if let Some(asked) = asked {
-            if observes {
-                state.metrics.observe_limits(&state.publisher, now);
-            }
-            state.metrics.refresh(state.publisher.queue(), now);
+            let observes = state.publisher.writes() && state.role != Role::DryRun;
+            state.metrics.refresh(&state.publisher, observes, now);
             let _ = asked.send(());
         }
         if more {
@@ -176,10 +169,13 @@ impl WriterState {
             self.publisher.signalled(&signal, now);
         }
         for (output, took) in self.publisher.take_echoes() {
-            self.metrics.echoed(output, took);
+            self.metrics.queue.echoes[output as usize].record(took);
         }
-        self.metrics.sent_to_watchers(self.publisher.take_sent());
-        self.metrics.gone_beyond(self.publisher.take_beyond());
+        let metrics = &self.metrics.queue;
+        metrics.sent_to_watchers.increment(self.publisher.take_sent());
+        for (counter, writes) in metrics.beyond.iter().zip(self.publisher.take_beyond()) {
+            counter.increment(writes);
+        }
     }
 
     /// Notices that this process was busy or stopped when a timer should have fired.

@@ -13,7 +13,6 @@ use self::kubeconfig::{ConfigFile, KubeconfigError, Loaded, check_url};
 use self::plugin::Timeouts;
 use self::transport::Transport;
 use super::silence::{Silent, within};
-use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
@@ -215,15 +214,9 @@ impl Source {
 
     fn make(&self) -> Result<Transport, ConnectError> {
         let config = self.config();
-        let host = config
-            .cluster_url
-            .authority()
-            .map_or("", |authority| authority.as_str());
         // A token that cannot be a header value, from such a command, makes the library panic. The panic message does not contain the token.
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            Transport::new(config, &RequestLayer::new(host))
-        }))
-        .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
+        let made = catch_unwind(AssertUnwindSafe(|| Transport::new(config)))
+            .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
         match self {
             Self::Kubeconfig(loaded) => {
                 let transport = made.map_err(|error| loaded.blame(error))?;

@@ -179,7 +179,7 @@ impl<L: Item, W: Item> OneKind<L, W> {
             handler.inputs_listed().await;
         }
         self.passing = true;
-        self.reader.metrics.begins();
+        self.reader.metrics.alive();
         serve(self, handler.demands(), random).await;
     }
 

@@ -1,50 +1,49 @@
 //! Metrics of the API client's requests, under client-go's names.
 
+use super::catalogue::Client;
 use crate::clock;
 use crate::core::hash::IdMap;
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Histogram};
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
-use tower::{Layer, Service};
+use tower::Service;
 
 /// The methods that are used; others are counted as GET.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 /// The status under which a request without an answer is counted.
 const NO_ANSWER: u16 = 0;
 
-/// A layer that counts a client's requests.
-#[derive(Clone)]
-pub(crate) struct RequestLayer(Arc<Handles>);
+/// A service whose requests are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted<S> {
+    inner: S,
+    handles: Arc<Handles>,
+}
 
+#[derive(Debug)]
 struct Handles {
     host: String,
+    client: Client,
     durations: [Histogram; METHODS.len()],
     /// By method and status.
     requests: Mutex<IdMap<(usize, u16), Counter>>,
 }
 
-impl RequestLayer {
-    /// Creates the layer for clients of this server.
-    pub(crate) fn new(host: &str) -> Self {
-        let durations = METHODS.map(|verb| histogram!("rest_client_request_duration_seconds", "verb" => verb, "host" => host.to_owned()));
-        Self(Arc::new(Handles {
+impl<S> Counted<S> {
+    /// Counts the requests that go to this server.
+    pub(crate) fn new(inner: S, host: &str) -> Self {
+        let client = Client::default();
+        let handles = Arc::new(Handles {
             host: host.to_owned(),
-            durations,
+            durations: METHODS.map(|verb| (client.durations)(&[verb, host])),
+            client,
             requests: Mutex::default(),
-        }))
-    }
-}
-
-impl fmt::Debug for RequestLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLayer")
-            .field("host", &self.0.host)
-            .finish_non_exhaustive()
+        });
+        Self { inner, handles }
     }
 }
 
@@ -56,38 +55,13 @@ impl Handles {
                 NO_ANSWER => "<error>".to_owned(),
                 status => status.to_string(),
             };
-            let host = self.host.clone();
-            counter!("rest_client_requests_total", "code" => code, "method" => METHODS[method], "host" => host)
+            (self.client.requests)(&[&code, METHODS[method], &self.host])
         });
         counter.increment(1);
     }
 }
 
-impl<S> Layer<S> for RequestLayer {
-    type Service = Counting<S>;
-
-    fn layer(&self, inner: S) -> Counting<S> {
-        Counting {
-            inner,
-            handles: self.0.clone(),
-        }
-    }
-}
-
-/// A service whose requests are counted.
-#[derive(Clone)]
-pub(crate) struct Counting<S> {
-    inner: S,
-    handles: Arc<Handles>,
-}
-
-impl<S> fmt::Debug for Counting<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counting").finish_non_exhaustive()
-    }
-}
-
-impl<S, A, B> Service<Request<A>> for Counting<S>
+impl<S, A, B> Service<Request<A>> for Counted<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Send + 'static,

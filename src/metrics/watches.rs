@@ -1,8 +1,9 @@
 //! Metrics of lists and watches.
 
+use super::catalogue::Cluster;
 use crate::clock;
 use crate::core::namespace::Kind;
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{Counter, Gauge};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,22 +30,17 @@ pub(crate) struct WatchMetrics {
 impl WatchMetrics {
     /// Registers the metrics of a kind.
     pub(crate) fn new(kind: Kind) -> Self {
-        let resource = kind.as_str();
+        let (cluster, resource) = (Cluster::default(), &[kind.as_str()]);
         Self {
             kind,
-            watched: counter!("endpointd_watch_events_total", "resource" => resource),
-            undecodable: counter!("endpointd_decode_failures_total", "resource" => resource),
-            lists: counter!("endpointd_lists_total", "resource" => resource),
+            watched: (cluster.watched)(resource),
+            undecodable: (cluster.undecodable)(resource),
+            lists: (cluster.lists)(resource),
         }
     }
 
-    /// Records that the kind is followed from now on, before the server has shown anything. A list that never succeeds is late
-    /// from here on.
-    pub(crate) fn begins(&self) {
-        self.alive();
-    }
-
-    /// Records that the server has shown something, or that nothing is missing. That a watch was opened shows nothing: it may end at once, again and again.
+    /// Records that the server has shown something, or that nothing is missing; and that the kind is followed from now on, so that
+    /// a list that never succeeds is late from here on. That a watch was opened shows nothing: it may end at once, again and again.
     pub(crate) fn alive(&self) {
         let passed = clock::since(*START);
         SEEN[self.kind.index()].store(passed.as_millis() as u64 + 1, Ordering::Relaxed);
@@ -56,25 +52,15 @@ impl WatchMetrics {
     }
 }
 
-/// Gauges of the lag of each kind's watch.
-pub(super) struct Lags([Gauge; Kind::ALL.len()]);
-
-impl Lags {
-    pub(super) fn new() -> Self {
-        Self(Kind::ALL.map(|kind| gauge!("endpointd_watch_lag_seconds", "resource" => kind.as_str())))
-    }
-
-    pub(super) fn refresh(&self) {
-        let now = clock::since(*START);
-        for (gauge, seen) in self.0.iter().zip(&SEEN) {
-            let lag = match seen.load(Ordering::Relaxed) {
-                0 => Duration::ZERO,
-                // Never nought, which says that the kind is not followed.
-                seen => now
-                    .saturating_sub(Duration::from_millis(seen - 1))
-                    .max(Duration::from_nanos(1)),
-            };
-            gauge.set(lag.as_secs_f64());
-        }
+/// Sets the lag of each kind's watch.
+pub(super) fn refresh(lags: &[Gauge]) {
+    let now = clock::since(*START);
+    for (gauge, seen) in lags.iter().zip(&SEEN) {
+        let lag = seen.load(Ordering::Relaxed).checked_sub(1).map(|seen| {
+            // Never nought, which says that the kind is not followed.
+            let lag = now.saturating_sub(Duration::from_millis(seen));
+            lag.max(Duration::from_nanos(1))
+        });
+        gauge.set(lag.unwrap_or_default().as_secs_f64());
     }
 }

@@ -12,9 +12,10 @@ use crate::cluster::outage::OutageLog;
 use crate::core::leadership::Leadership;
 use crate::core::leadership::election::{Ask, Election, Reply, Timing};
 use crate::core::leadership::role::Role;
-use crate::metrics::LeaseMetrics;
+use crate::metrics::catalogue::Lease;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;
+use metrics::Gauge;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ pub(super) struct Elector {
     wall: WallClock,
     random: fastrand::Rng,
     listeners: LeadershipListeners,
-    metrics: LeaseMetrics,
+    leads: Gauge,
     /// True if the lack of progress has been logged.
     stalled: bool,
     /// The holder that was logged last, while another process holds the Lease.
@@ -103,7 +104,8 @@ impl Elector {
             stalled_after: _,
         } = candidacy;
         tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "leader election started; waiting for the lease");
-        let metrics = LeaseMetrics::new(&location.name);
+        let leads = (Lease::default().leads)(&[&location.name]);
+        leads.set(0.0);
         Self {
             election: Election::new(identity.clone(), timing),
             identity,
@@ -112,7 +114,7 @@ impl Elector {
             wall,
             random: fastrand::Rng::with_seed(seed),
             listeners,
-            metrics,
+            leads,
             stalled: false,
             logged_holder: None,
         }
@@ -151,7 +153,7 @@ impl Elector {
         if release && timeout(RELEASE, self.release(asked)).await.is_err() {
             tracing::warn!("the lease could not be released; it expires by itself");
         }
-        self.metrics.leads(false);
+        self.leads.set(0.0);
     }
 
     /// Stops renewing and claiming the Lease while this process makes no progress, so that another can take over.
@@ -227,7 +229,7 @@ impl Elector {
         self.listeners.events.change_role(role);
         let wins = before.wins + u64::from(role.writes());
         self.listeners.leadership.send_replace(Leadership { role, wins });
-        self.metrics.leads(role.writes());
+        self.leads.set(f64::from(u8::from(role.writes())));
         match role {
             Role::Leader => tracing::info!(term = wins, "this process holds the lease; it starts to write"),
             Role::Standby | Role::DryRun => self.log_loss(),

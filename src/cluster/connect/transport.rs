@@ -12,7 +12,7 @@
 
 use super::plugin::Plugin;
 use crate::cluster::http::Head;
-use crate::metrics::RequestLayer;
+use crate::metrics::Counted;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::{Authority, Scheme};
@@ -67,10 +67,13 @@ impl From<Client> for Transport {
 
 impl Transport {
     /// Creates a transport to the server of a configuration. Nothing is sent yet.
-    pub(super) fn new(config: &Config, requests: &RequestLayer) -> Result<Self, kube::Error> {
+    pub(super) fn new(config: &Config) -> Result<Self, kube::Error> {
+        let url = &config.cluster_url;
+        let host = url.authority().map_or("", |authority| authority.as_str());
         if config.proxy_url.is_some() {
-            let client = ClientBuilder::try_from(config.clone())?.with_layer(requests);
-            return Ok(client.build().into());
+            let client = ClientBuilder::try_from(config.clone())?.build();
+            let through = Sending::clone(&Self::from(client).0);
+            return Ok(Self::of(Counted::new(through, host)));
         }
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
@@ -84,7 +87,6 @@ impl Transport {
         // Around all of it: a server may accept a connection and then not answer the TLS handshake.
         let mut connector = TimeoutConnector::new(connector);
         connector.set_connect_timeout(config.connect_timeout);
-        let url = &config.cluster_url;
         let address = ServerAddress::of(url);
         let server = address.is_some().then(|| url.clone());
         let connector = connector.map_request(move |asked| server.clone().unwrap_or(asked));
@@ -94,10 +96,10 @@ impl Transport {
         let service = option_layer(config.auth_layer()?).layer(service);
         let Some(address) = address else {
             let service = config.base_uri_layer().layer(service);
-            return Ok(Self::of(requests.layer(service)));
+            return Ok(Self::of(Counted::new(service, host)));
         };
         let service = service.map_request(move |request| address.take(request));
-        Ok(Self::of(requests.layer(service)))
+        Ok(Self::of(Counted::new(service, host)))
     }
 
     /// Returns a client of kube's that sends its requests this way.
@@ -196,7 +198,7 @@ mod tests {
         let url = format!("https://{}", listener.local_addr().unwrap());
         let mut config = Config::new(url.parse().unwrap());
         config.connect_timeout = Some(Duration::from_secs(10));
-        let transport = Transport::new(&config, &RequestLayer::new("server")).unwrap();
+        let transport = Transport::new(&config).unwrap();
         let start = Instant::now();
         let request = Request::get("/api").body(Body::empty()).unwrap();
         let sent = timeout(Duration::from_secs(60), transport.send(request)).await;
