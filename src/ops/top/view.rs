@@ -38,19 +38,8 @@ pub(super) const LABEL: usize = 11;
 const PORT_FORWARD: &str =
     "(of a controller in a pod? kubectl -n kube-system port-forward POD 10270; or see --metrics-url)";
 
-fn fact(label: &'static str, pieces: Vec<String>) -> Fact {
-    Fact {
-        label,
-        pieces,
-        alarm: false,
-    }
-}
-
-fn alarm(label: &'static str, pieces: Vec<String>) -> Fact {
-    Fact {
-        alarm: true,
-        ..fact(label, pieces)
-    }
+fn fact(label: &'static str, alarm: bool, pieces: Vec<String>) -> Fact {
+    Fact { label, pieces, alarm }
 }
 
 impl View {
@@ -63,16 +52,20 @@ impl View {
             if model.samples.is_empty() {
                 pieces.push(PORT_FORWARD.to_owned());
             }
-            facts.push(alarm("Metrics", pieces));
+            facts.push(fact("Metrics", true, pieces));
         } else if model.samples.is_empty() {
-            facts.push(fact("Metrics", vec!["not read yet".to_owned()]));
+            facts.push(fact("Metrics", false, vec!["not read yet".to_owned()]));
         }
-        facts.extend(process(model));
+        let (metrics, span) = (model.latest().map(|latest| &latest.metrics), model.span());
+        let page = metrics.map(|metrics| Page { metrics, span });
+        facts.extend(page.map(|page| process(page, model.restarted)));
         facts.extend(lease(model));
-        facts.extend(writes(model));
-        facts.extend(state(model));
-        facts.extend(latency(model));
-        facts.extend(lag(model));
+        if let Some(page) = page {
+            facts.extend(writes(page));
+            facts.extend(state(page));
+            facts.push(latency(page));
+            facts.extend(lag(page));
+        }
         let counted = model.followed.map(|since| now.saturating_sub(since));
         let counted = match counted {
             None => "not counted yet".to_owned(),
@@ -133,8 +126,57 @@ impl View {
     }
 }
 
-fn process(model: &Model) -> Option<Fact> {
-    let metrics = &model.latest()?.metrics;
+/// The latest page, and what has happened since the one before.
+#[derive(Clone, Copy)]
+struct Page<'a> {
+    metrics: &'a Exposition,
+    span: Option<Span<'a>>,
+}
+
+impl Page<'_> {
+    fn count(&self, name: &str, labels: &[(&str, &str)]) -> String {
+        let value = self.metrics.sum(name, labels);
+        value.map_or("-".to_owned(), |value| format!("{value:.0}"))
+    }
+
+    fn seconds(&self, name: &str, labels: &[(&str, &str)]) -> String {
+        self.metrics.sum(name, labels).map_or("-".to_owned(), duration)
+    }
+
+    fn rate(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        self.span?.rate(name, labels)
+    }
+
+    /// Returns the rate for each value of a label.
+    fn rates(&self, name: &str, label: &str, values: &[&str]) -> Vec<String> {
+        let rate = |value: &&str| {
+            let rate = self.rate(name, &[(label, value)]);
+            format!("{value} {}", rate.map_or("-".to_owned(), number))
+        };
+        values.iter().map(rate).collect()
+    }
+
+    /// Returns the median for an output, and the text with the 99th percentile.
+    fn quantiles(&self, name: &str, output: Output) -> Option<(f64, String)> {
+        let at = |quantile| {
+            self.span?
+                .quantile(name, &[("output", output.as_str())], quantile)
+        };
+        let (p50, p99) = (at(0.5)?, at(0.99)?);
+        let (Quantile::Of(median) | Quantile::Above(median)) = p50;
+        Some((median, format!("p50 {} p99 {}", shown(p50), shown(p99))))
+    }
+}
+
+/// Formats a share of the time.
+fn share(label: &str, share: Option<f64>) -> String {
+    share.map_or(format!("{label} -"), |share| {
+        format!("{label} {:.0} % of the time", 100.0 * share.min(1.0))
+    })
+}
+
+fn process(page: Page<'_>, restarted: bool) -> Fact {
+    let metrics = page.metrics;
     let role = match (
         metrics.sum("endpointd_lease_held", &[]),
         metrics.sum("leader_election_master_status", &[]),
@@ -148,20 +190,16 @@ fn process(model: &Model) -> Option<Fact> {
     if let Some((version, _)) = metrics.by_label("endpointd_build_info", "version").next() {
         pieces.push(format!("version {}", Excerpt::value(version)));
     }
-    if let Some(cpus) = model
-        .span()
-        .and_then(|span| span.rate("process_cpu_seconds_total", &[]))
-    {
+    if let Some(cpus) = page.rate("process_cpu_seconds_total", &[]) {
         pieces.push(format!("{cpus:.2} CPUs"));
     }
     if let Some(bytes) = metrics.sum("process_resident_memory_bytes", &[]) {
         pieces.push(format!("{:.0} MiB", bytes / f64::from(1 << 20)));
     }
-    if model.restarted {
+    if restarted {
         pieces.push("restarted, or another process answers".to_owned());
-        return Some(alarm("Process", pieces));
     }
-    Some(fact("Process", pieces))
+    fact("Process", restarted, pieces)
 }
 
 /// Returns whether the controller is known to run without leader election, as a dry run does: then it needs no Lease.
@@ -172,31 +210,32 @@ fn needs_no_lease(model: &Model) -> bool {
 
 fn lease(model: &Model) -> Option<Fact> {
     let name = &model.lease_name;
-    let fact = match &model.lease {
+    let mut fact = match &model.lease {
         LeaseSight::Unread => return None,
-        LeaseSight::Failed { why, .. } => {
-            alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()])
-        }
-        LeaseSight::Missing => alarm("Lease", vec![format!("{name} does not exist")]),
+        LeaseSight::Failed { why, .. } => fact(
+            "Lease",
+            true,
+            vec![format!("{name} cannot be read:"), why.clone()],
+        ),
+        LeaseSight::Missing => fact("Lease", true, vec![format!("{name} does not exist")]),
         LeaseSight::Seen { record, since, read } => {
             let unchanged = read.saturating_sub(*since);
             let seconds = u64::try_from(record.seconds).unwrap_or_default();
             let seen = format!("unchanged for {}", age(unchanged));
             let expired = unchanged > Duration::from_secs(seconds);
             match &*record.holder {
-                "" => alarm("Lease", vec![format!("{name} is held by nobody"), seen]),
-                holder if expired => alarm(
+                "" => fact("Lease", true, vec![format!("{name} is held by nobody"), seen]),
+                holder if expired => fact(
                     "Lease",
+                    true,
                     vec![short(holder), format!("held {name} and has let it expire"), seen],
                 ),
-                holder => fact("Lease", vec![short(holder), format!("holds {name}"), seen]),
+                holder => fact("Lease", false, vec![short(holder), format!("holds {name}"), seen]),
             }
         }
     };
-    Some(Fact {
-        alarm: fact.alarm && !needs_no_lease(model),
-        ..fact
-    })
+    fact.alarm &= !needs_no_lease(model);
+    Some(fact)
 }
 
 /// Leaves out the random part of an identity, which is the host's name, an underscore and a UUID.
@@ -208,196 +247,112 @@ fn short(holder: &str) -> String {
     Excerpt::value(host).to_string()
 }
 
-fn writes(model: &Model) -> Vec<Fact> {
-    let rates = |name: &str, label: &str, values: &[&str]| {
-        let span = model.span();
-        let one = |value: &&str| {
-            let rate = span.and_then(|span| span.rate(name, &[(label, value)]));
-            format!("{value} {}", rate.map_or("-".to_owned(), number))
-        };
-        values.iter().map(one).collect::<Vec<_>>()
-    };
-    if model.latest().is_none() {
-        return Vec::new();
-    }
+fn writes(page: Page<'_>) -> [Fact; 2] {
     let lanes = Priority::ALL.map(Priority::as_str);
-    let failed = |span: Span<'_>| {
+    let written = page.rates("endpointd_queue_age_seconds_count", "lane", &lanes);
+    let verbs = ["create", "update", "delete", "get"];
+    let mut requests = page.rates("endpointd_requests_total", "verb", &verbs);
+    let failed = page.span.map(|span| {
         let rates = ["conflict", "refused", "unknown"]
             .map(|outcome| span.rate("endpointd_request_outcomes_total", &[("outcome", outcome)]));
         rates.into_iter().flatten().sum::<f64>()
-    };
-    let mut requests = rates(
-        "endpointd_requests_total",
-        "verb",
-        &["create", "update", "delete", "get"],
-    );
-    let failed = model.span().map(failed);
+    });
     requests.push(format!("failed {}", failed.map_or("-".to_owned(), number)));
-    vec![
-        fact(
-            "Writes/s",
-            rates("endpointd_queue_age_seconds_count", "lane", &lanes),
-        ),
-        Fact {
-            alarm: failed.is_some_and(|failed| failed >= 1.0),
-            ..fact("Requests/s", requests)
-        },
+    [
+        fact("Writes/s", false, written),
+        fact("Requests/s", failed.is_some_and(|failed| failed >= 1.0), requests),
     ]
 }
 
-fn state(model: &Model) -> Vec<Fact> {
-    let Some(sample) = model.latest() else {
-        return Vec::new();
-    };
-    let value = |name: &str, labels: &[(&str, &str)]| sample.metrics.sum(name, labels);
-    let count = |name: &str| value(name, &[]).map_or("-".to_owned(), |value| format!("{value:.0}"));
-    let seconds = |name: &str, labels: &[(&str, &str)]| value(name, labels).map_or("-".to_owned(), duration);
+fn state(page: Page<'_>) -> [Fact; 4] {
+    let count = |name: &str| page.count(name, &[]);
     let mut queue = vec![format!("{} waiting", count("endpointd_queue_waiting"))];
     queue.extend(Priority::ALL.map(|priority| {
-        let oldest = seconds("endpointd_queue_oldest_seconds", &[("lane", priority.as_str())]);
-        format!("{} {oldest}", priority.as_str())
+        let lane = priority.as_str();
+        let oldest = page.seconds("endpointd_queue_oldest_seconds", &[("lane", lane)]);
+        format!("{lane} {oldest}")
     }));
     queue[1].insert_str(0, "the oldest: ");
-    let throttled = model
-        .span()
-        .and_then(|span| span.rate("endpointd_throttled_seconds_total", &[]));
+    let throttled = page.rate("endpointd_throttled_seconds_total", &[]);
     let window = vec![
         format!(
             "{} of {} requests in flight",
             count("endpointd_requests_in_flight"),
             count("endpointd_requests_in_flight_limit")
         ),
-        throttled.map_or("throttled -".to_owned(), |share| {
-            format!("throttled {:.0} % of the time", 100.0 * share.min(1.0))
-        }),
+        share("throttled", throttled),
     ];
+    let oldest = "endpointd_services_out_of_sync_oldest_seconds";
     let behind = vec![
         format!("{} Services out of sync", count("endpointd_services_out_of_sync")),
-        format!(
-            "the oldest for {}",
-            seconds("endpointd_services_out_of_sync_oldest_seconds", &[])
-        ),
+        format!("the oldest for {}", page.seconds(oldest, &[])),
     ];
-    let oldest = value("endpointd_services_out_of_sync_oldest_seconds", &[]);
-    vec![
-        fact("Queue", queue),
-        Fact {
-            alarm: throttled.is_some_and(|share| share >= 0.5),
-            ..fact("Window", window)
-        },
-        watchers(model),
-        Fact {
-            alarm: oldest.is_some_and(|oldest| oldest >= 30.0),
-            ..fact("Behind", behind)
-        },
+    let oldest = page.metrics.sum(oldest, &[]);
+    [
+        fact("Queue", false, queue),
+        fact("Window", throttled.is_some_and(|share| share >= 0.5), window),
+        watchers(page),
+        fact("Behind", oldest.is_some_and(|oldest| oldest >= 30.0), behind),
     ]
 }
 
 /// Returns the line about what clients that watch slices have to receive, and how late they are.
-fn watchers(model: &Model) -> Fact {
-    let value = |name: &str, labels: &[(&str, &str)]| model.latest()?.metrics.sum(name, labels);
-    let count = |name: &str, labels: &[(&str, &str)]| {
-        value(name, labels).map_or("-".to_owned(), |value| format!("{value:.0}"))
-    };
+fn watchers(page: Page<'_>) -> Fact {
     let slices = [("resource", "endpointslices")];
-    let quantile = |quantile| {
-        let span = model.span()?;
-        span.quantile(
-            "endpointd_echo_seconds",
-            &[("output", Output::Slice.as_str())],
-            quantile,
-        )
-    };
-    let (p50, p99) = (quantile(0.5), quantile(0.99));
-    let rate = |name: &str, labels: &[(&str, &str)]| model.span()?.rate(name, labels);
-    let sent = rate("endpointd_sent_to_watchers_bytes_total", &[]);
+    let echo = page.quantiles("endpointd_echo_seconds", Output::Slice);
+    let sent = page.rate("endpointd_sent_to_watchers_bytes_total", &[]);
     let held_back = ["echoes", "watchers"]
         .into_iter()
-        .filter_map(|limit| rate("endpointd_held_back_seconds_total", &[("limit", limit)]))
+        .filter_map(|limit| page.rate("endpointd_held_back_seconds_total", &[("limit", limit)]))
         .reduce(|a, b| a + b);
-    let late = p50.as_ref().is_some_and(|p50| match p50 {
-        Quantile::Of(seconds) | Quantile::Above(seconds) => *seconds >= LATE.as_secs_f64(),
-    });
+    let late = echo.as_ref();
+    let late = late.is_some_and(|(median, _)| *median >= LATE.as_secs_f64());
     let pieces = vec![
-        format!("{} watch slices", count("endpointd_watchers", &[])),
-        match (p50, p99) {
-            (Some(p50), Some(p99)) => format!("echo p50 {} p99 {}", shown(p50), shown(p99)),
-            _ => "echo -".to_owned(),
-        },
+        format!("{} watch slices", page.count("endpointd_watchers", &[])),
+        format!("echo {}", echo.map_or("-".to_owned(), |(_, text)| text)),
         format!(
             "{} of {} writes without one",
-            count("endpointd_writes_without_echo", &slices),
-            count("endpointd_writes_without_echo_limit", &slices)
+            page.count("endpointd_writes_without_echo", &slices),
+            page.count("endpointd_writes_without_echo_limit", &slices)
         ),
         sent.map_or("sent -".to_owned(), |bytes| {
             format!("sent {} MB/s", number(bytes / 1e6))
         }),
-        held_back.map_or("held back -".to_owned(), |share| {
-            format!("held back {:.0} % of the time", 100.0 * share.min(1.0))
-        }),
+        share("held back", held_back),
     ];
-    Fact {
-        alarm: late,
-        ..fact("Watchers", pieces)
-    }
+    fact("Watchers", late, pieces)
 }
 
-fn latency(model: &Model) -> Option<Fact> {
-    model.latest()?;
+fn latency(page: Page<'_>) -> Fact {
     let quantiles = |output: Output| {
-        let label = [("output", output.as_str())];
-        let at = |quantile| {
-            let span = model.span()?;
-            span.quantile("endpointd_change_to_acknowledged_seconds", &label, quantile)
-        };
-        let (p50, p99) = (at(0.5)?, at(0.99)?);
-        Some(format!(
-            "{}: p50 {} p99 {}",
-            output.as_str(),
-            shown(p50),
-            shown(p99)
-        ))
+        let (_, text) = page.quantiles("endpointd_change_to_acknowledged_seconds", output)?;
+        Some(format!("{}: {text}", output.as_str()))
     };
     let mut pieces: Vec<_> = Output::ALL.into_iter().filter_map(quantiles).collect();
     if pieces.is_empty() {
-        let known = model.span().is_some();
-        pieces.push(
-            if known {
-                "no change was written since the last look"
-            } else {
-                "-"
-            }
-            .to_owned(),
-        );
+        let none = page.span.map(|_| "no change was written since the last look");
+        pieces.push(none.unwrap_or("-").to_owned());
     }
-    Some(fact("Change→ack", pieces))
+    fact("Change→ack", false, pieces)
 }
 
-fn lag(model: &Model) -> Option<Fact> {
-    let metrics = &model.latest()?.metrics;
-    let mut lags: Vec<_> = metrics
-        .by_label("endpointd_watch_lag_seconds", "resource")
-        .collect();
+fn lag(page: Page<'_>) -> Option<Fact> {
+    let lags = page.metrics.by_label("endpointd_watch_lag_seconds", "resource");
+    let mut lags: Vec<_> = lags.collect();
     // The page's order differs from scrape to scrape.
     lags.sort_by_key(|(resource, _)| *resource);
-    let pieces = lags
-        .iter()
-        .map(|(resource, lag)| {
-            // The metric is nought while the resource is not watched, and above it while it is.
-            let passed = if *lag > 0.0 {
-                duration(*lag)
-            } else {
-                "-".to_owned()
-            };
-            format!("{} {passed}", Excerpt::value(resource))
-        })
-        .collect();
+    let shown = lags.iter().map(|(resource, lag)| {
+        // The metric is nought while the resource is not watched, and above it while it is.
+        let passed = (*lag > 0.0).then(|| duration(*lag));
+        format!(
+            "{} {}",
+            Excerpt::value(resource),
+            passed.as_deref().unwrap_or("-")
+        )
+    });
     // A quiet watch shows a bookmark each minute.
     let late = lags.iter().any(|(_, lag)| *lag > 120.0);
-    (!lags.is_empty()).then_some(Fact {
-        alarm: late,
-        ..fact("Last event", pieces)
-    })
+    (!lags.is_empty()).then(|| fact("Last event", late, shown.collect()))
 }
 
 fn shown(quantile: Quantile) -> String {
