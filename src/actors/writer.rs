@@ -127,6 +127,7 @@ impl Actor for Writer {
             }
         }
         if let Some(asked) = asked {
+            // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
             let observes = state.publisher.writes() && state.role != Role::DryRun;
             state.metrics.refresh(&state.publisher, observes, now);
             let _ = asked.send(());
