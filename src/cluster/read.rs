@@ -53,6 +53,16 @@ pub struct Selection {
     pub fields: &'static str,
 }
 
+impl Selection {
+    /// Selects all objects of a namespace.
+    pub(crate) fn in_namespace(namespace: &str) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
 /// A resource that is read.
 #[derive(Clone, Copy)]
 enum ReadResource {

@@ -204,7 +204,7 @@ pub fn observed_endpoint(namespace: &str, facts: &EndpointFacts) -> Option<Mirro
 }
 
 /// Returns a `targetRef`, of which only the pod's name and UID are kept if it is a plain one.
-fn reference(
+pub fn reference(
     namespace: &str,
     target: Option<&ObjectReference>,
     pod: Option<(&str, &Uid)>,

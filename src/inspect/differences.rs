@@ -1,12 +1,17 @@
 //! Describes in plain words how a stored object differs from the one that would be written.
 
-pub(super) mod endpoints;
-pub(super) mod mirrored;
-pub(super) mod slices;
+mod endpoints;
+mod slices;
 
+pub(super) use slices::hints;
+
+use super::desired::{Desired, Due};
+use super::published::Around;
+use crate::core::facts::ObjectReference;
+use crate::core::hash::KeyedMap;
 use crate::core::ids::Uid;
-use crate::core::labels::Labels;
 use crate::core::namespace::NamespaceState;
+use crate::core::object::Output;
 use crate::core::ports::SlicePort;
 use crate::core::slices::Conditions;
 use crate::core::time::Time;
@@ -43,6 +48,67 @@ pub enum Rank {
     Metadata,
 }
 
+/// An object, flattened.
+#[derive(Default)]
+struct Flat<'a> {
+    endpoints: Vec<Endpoint<'a>>,
+    ports: BTreeSet<&'a SlicePort>,
+    /// The ports of the endpoints that have ports of their own.
+    groups: Vec<BTreeSet<&'a SlicePort>>,
+    /// The labels that are a reason to write.
+    labels: BTreeMap<&'a str, &'a str>,
+    /// The annotations. Values may be 256 KiB, so only the keys are named.
+    annotations: BTreeMap<&'a str, &'a str>,
+}
+
+/// What an object says of one endpoint.
+struct Endpoint<'a> {
+    name: String,
+    pod: Option<&'a str>,
+    /// A stored and a desired endpoint are the same if they have the first key in common, or else the second, or else the
+    /// third.
+    keys: [Option<String>; 3],
+    /// The same fields in the same order for each endpoint of a kind of object.
+    fields: Vec<(&'static str, Option<String>)>,
+    /// The index of its ports in `groups`.
+    group: usize,
+}
+
+/// An endpoint of which more ports than this differ is reported once.
+const MANY_PORTS: usize = 32;
+
+/// Returns why an object is to be created, updated or deleted.
+pub(super) fn of(due: &Due, core: &NamespaceState, around: &Around<'_>) -> Vec<Difference> {
+    let (namespace, service) = (core.namespace(), core.service(&due.service));
+    let stored = around.slice(&due.object.name);
+    let is_mirrored = due.object.output == Output::Mirrored;
+    let mut found = Found::default();
+    match (&due.desired, stored, around.endpoints) {
+        (Some(Desired::Endpoints(wanted)), _, None) => endpoints::absent(&mut found, wanted, namespace),
+        (Some(Desired::Endpoints(wanted)), _, Some(stored)) => {
+            endpoints::changed(&mut found, stored, wanted, namespace);
+        }
+        (None, ..) if due.object.output == Output::Endpoints => found.add(
+            Rank::Object,
+            "left over: no such Service; a controller deletes it when it starts",
+        ),
+        (Some(Desired::Slice(wanted)), Some(stored), _) => {
+            slices::changed(&mut found, stored, wanted, namespace, around);
+        }
+        (Some(Desired::Slice(wanted)), None, _) if is_mirrored => slices::not_mirrored(&mut found, wanted),
+        (Some(Desired::Slice(wanted)), None, _) => slices::absent(&mut found, wanted, around),
+        (None, Some(stored), _) if is_mirrored => slices::mirrored_for_nothing(&mut found, stored, core),
+        (None, Some(stored), _) => slices::superfluous(&mut found, stored, service, around),
+        (None, None, _) => {}
+    }
+    if found.0.is_empty() {
+        found.add(Rank::Metadata, "would be written anew");
+    }
+    found.0.sort();
+    found.0.dedup();
+    found.0
+}
+
 /// Collects differences.
 #[derive(Debug, Default)]
 struct Found(Vec<Difference>);
@@ -61,41 +127,120 @@ impl Found {
         });
     }
 
-    /// Adds labels that differ, except those that `counts` rejects, because they are no reason to write.
-    fn labels(&mut self, stored: &Labels, desired: &Labels, counts: impl Fn(&str) -> bool) {
-        // There may be thousands.
-        let mut left: BTreeMap<_, _> = stored.iter().filter(|(key, _)| counts(key)).collect();
-        for (key, value) in desired.iter().filter(|(key, _)| counts(key)) {
-            match left.remove(key) {
-                None => self.add(Rank::Metadata, format!("label {key}={value} is missing")),
-                Some(other) if other != value => {
-                    self.add(
-                        Rank::Metadata,
-                        format!("label {key} differs: {other}, should be {value}"),
-                    );
+    /// Adds what differs between two objects. `elsewhere` names another object that has an endpoint.
+    fn compare<'n>(
+        &mut self,
+        stored: &Flat<'_>,
+        desired: &Flat<'_>,
+        elsewhere: impl Fn(&Endpoint<'_>) -> Option<&'n str>,
+    ) {
+        let mut left: Vec<_> = stored.endpoints.iter().map(Some).collect();
+        let mut missing: Vec<_> = desired.endpoints.iter().collect();
+        // Endpoints of one template have the same ports.
+        let mut ports = KeyedMap::default();
+        for level in 0..3 {
+            let mut by_key: KeyedMap<&str, Vec<usize>> = KeyedMap::default();
+            for (at, endpoint) in left.iter().enumerate().rev() {
+                if let Some(key) = endpoint.and_then(|endpoint| endpoint.keys[level].as_deref()) {
+                    by_key.entry(key).or_default().push(at);
                 }
-                Some(_) => {}
             }
+            missing.retain(|wanted| {
+                let key = wanted.keys[level].as_deref();
+                let at = key.and_then(|key| by_key.get_mut(key)?.pop());
+                let Some(there) = at.and_then(|at| left[at].take()) else {
+                    return true;
+                };
+                self.fields(there, wanted);
+                let (is, should) = ports
+                    .entry((there.group, wanted.group))
+                    .or_insert_with(|| own_ports(stored, desired, there.group, wanted.group));
+                let of = format!("{}: ", wanted.name);
+                if is.symmetric_difference(should).nth(MANY_PORTS).is_some() {
+                    let text = format!("{of}many of its ports differ");
+                    self.about(Rank::Port, wanted.pod, text);
+                } else {
+                    self.ports(is, should, &of, wanted.pod);
+                }
+                false
+            });
         }
-        for key in left.into_keys() {
-            self.add(Rank::Metadata, format!("label {key} should not be there"));
+        for wanted in missing {
+            self.about(Rank::Missing, wanted.pod, format!("{} is missing", wanted.name));
+        }
+        for extra in left.into_iter().flatten() {
+            let text = match elsewhere(extra) {
+                Some(other) => format!("{} is in {other} too", extra.name),
+                None => format!("{} should not be there", extra.name),
+            };
+            self.about(Rank::Extra, extra.pod, text);
+        }
+        self.ports(&stored.ports, &desired.ports, "", None);
+        self.metadata("label", &stored.labels, &desired.labels);
+        self.metadata("annotation", &stored.annotations, &desired.annotations);
+    }
+
+    /// Adds the fields of an endpoint that differ.
+    fn fields(&mut self, stored: &Endpoint<'_>, desired: &Endpoint<'_>) {
+        let both = stored.fields.iter().zip(&desired.fields);
+        let both = both.filter(|(is, should)| is != should);
+        let mut differ: Vec<_> = both
+            .map(|((what, is), (_, should))| (*what, is, should))
+            .collect();
+        // The two are mostly wrong together, and then reported as one.
+        if let [("ready", is, should), ("serving", serves, should_serve), ..] = differ[..]
+            && (is, should) == (serves, should_serve)
+        {
+            differ.splice(..2, [("ready and serving", is, should)]);
+        }
+        for (what, is, should) in differ {
+            let is = is.as_deref().unwrap_or("not set");
+            let should = should.as_ref();
+            let should = should.map_or_else(|| "not be set".to_owned(), |should| format!("be {should}"));
+            self.0.push(Difference {
+                // Traffic to a wrong address is lost.
+                rank: if what == "address" {
+                    Rank::Extra
+                } else {
+                    Rank::Endpoint
+                },
+                text: format!("{}: {what} {is}, should {should}", desired.name),
+                pod: desired.pod.map(Into::into),
+                field: Some(desired.name.len() + 2),
+            });
+        }
+    }
+
+    /// Adds labels or annotations that differ.
+    fn metadata(&mut self, what: &str, stored: &BTreeMap<&str, &str>, desired: &BTreeMap<&str, &str>) {
+        let shown = what == "label";
+        for (key, value) in desired {
+            let text = match stored.get(key) {
+                None if shown => format!("{what} {key}={value} is missing"),
+                None => format!("{what} {key} is missing"),
+                Some(other) if other == value => continue,
+                Some(other) if shown => format!("{what} {key} differs: {other}, should be {value}"),
+                Some(_) => format!("{what} {key} differs"),
+            };
+            self.add(Rank::Metadata, text);
+        }
+        for key in stored.keys().filter(|key| !desired.contains_key(*key)) {
+            self.add(Rank::Metadata, format!("{what} {key} should not be there"));
         }
     }
 
     /// Adds ports that differ; `of` names their owner, if that is not the whole object.
-    fn ports<'p>(
+    fn ports(
         &mut self,
-        stored: impl IntoIterator<Item = &'p SlicePort>,
-        desired: impl IntoIterator<Item = &'p SlicePort>,
+        stored: &BTreeSet<&SlicePort>,
+        desired: &BTreeSet<&SlicePort>,
         of: &str,
         pod: Option<&str>,
     ) {
-        let stored: BTreeSet<_> = stored.into_iter().collect();
-        let desired: BTreeSet<_> = desired.into_iter().collect();
         // One with the same name as a port that is missing stands in its place.
-        let extra = stored.difference(&desired);
+        let extra = stored.difference(desired);
         let mut extra: BTreeMap<_, _> = extra.map(|port| (&port.name, *port)).collect();
-        for port in desired.difference(&stored) {
+        for port in desired.difference(stored) {
             let text = match extra.remove(&port.name) {
                 Some(other) => format!("{of}port {} should be {}", spelled(other), spelled(port)),
                 None => format!("{of}port {} is missing", spelled(port)),
@@ -107,47 +252,38 @@ impl Found {
             self.about(Rank::Port, pod, text);
         }
     }
-
-    /// Adds `what x, should be y` if the two values differ.
-    fn field(&mut self, of: NamedEndpoint<'_>, what: &str, stored: Option<&str>, desired: Option<&str>) {
-        self.ranked(Rank::Endpoint, of, what, stored, desired);
-    }
-
-    fn ranked(
-        &mut self,
-        rank: Rank,
-        of: NamedEndpoint<'_>,
-        what: &str,
-        stored: Option<&str>,
-        desired: Option<&str>,
-    ) {
-        if stored != desired {
-            let stored = stored.unwrap_or("not set");
-            let should = desired.map_or_else(|| "not be set".to_owned(), |desired| format!("be {desired}"));
-            self.0.push(Difference {
-                rank,
-                text: format!("{}: {what} {stored}, should {should}", of.address),
-                pod: of.pod.map(Into::into),
-                field: Some(of.address.len() + 2),
-            });
-        }
-    }
-
-    fn finish(mut self) -> Vec<Difference> {
-        if self.0.is_empty() {
-            self.add(Rank::Metadata, "would be written anew");
-        }
-        self.0.sort();
-        self.0.dedup();
-        self.0
-    }
 }
 
-/// The endpoint that a difference is about.
-#[derive(Clone, Copy)]
-struct NamedEndpoint<'a> {
-    address: &'a str,
-    pod: Option<&'a str>,
+/// Returns the ports of a stored and of a desired endpoint, of those that both objects have: the others are reported once.
+fn own_ports<'a>(
+    stored: &Flat<'a>,
+    desired: &Flat<'a>,
+    is: usize,
+    should: usize,
+) -> (BTreeSet<&'a SlicePort>, BTreeSet<&'a SlicePort>) {
+    let of = |flat: &Flat<'a>, group: usize, other: &Flat<'a>| {
+        let ports = flat.groups.get(group).into_iter().flatten();
+        ports
+            .filter(|port| other.ports.contains(*port))
+            .copied()
+            .collect()
+    };
+    (of(stored, is, desired), of(desired, should, stored))
+}
+
+/// Formats what an endpoint refers to, as `Pod shop/web-1` and the UID.
+fn referred(target: &ObjectReference) -> String {
+    let name = format!("{}/{}", target.namespace, target.name);
+    let rest = [&target.api_version, &target.resource_version, &target.field_path];
+    let all = [&target.kind, &*name, &target.uid]
+        .into_iter()
+        .chain(rest.map(|text| &**text));
+    all.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text, unless it is empty, which is the same as unset.
+fn set(text: Option<&str>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// Formats an address as `10.0.0.5 (pod web-1)`.

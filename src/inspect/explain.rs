@@ -10,7 +10,7 @@ pub use near::{NearPod, Pods, meant};
 pub use pods::{Place, PodFinding, State};
 
 use super::differences::{Difference, spelled};
-use super::findings::{Finding, Verdict};
+use super::findings::Finding;
 use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::observed::{ObservedPod, ObservedService};
@@ -102,9 +102,9 @@ pub struct Explanation {
     /// Whether the published objects are as desired; unknown if something cannot be read that decides it, or if the Service
     /// is left out.
     pub in_sync: Option<bool>,
-    /// The verdict of an audit with the same settings, which says nothing of a Service that is left out.
+    /// `in_sync` in an audit with the same settings, which says nothing of a Service that is left out.
     #[serde(skip)]
-    pub verdict: Verdict,
+    pub verdict: Option<bool>,
     /// Whether nothing was judged but what its annotations would not change, since `--controllers` does not name the
     /// controller that heeds them.
     pub left_out: bool,
@@ -178,9 +178,9 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let mut warnings = notes::warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
     if let Some(pods) = &mut seen.pods {
-        (nearly, nearly_total) = pods.near();
-        if pods.matching.is_empty() {
-            warnings.extend(pods.why_none());
+        (nearly, nearly_total) = pods.near.pods();
+        if let Some(selector) = pods.selector.as_ref().filter(|_| pods.matching.is_empty()) {
+            warnings.extend(pods.near.why_none(selector));
         }
     }
     let findings = find_pods(&seen);
@@ -209,7 +209,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
         ports: ports(&seen.service),
         publish_not_ready_addresses: facts.publish_not_ready,
         in_sync: in_sync.filter(|in_sync| !(*in_sync && seen.left_out)),
-        verdict: Verdict::new(in_sync),
+        verdict: in_sync,
         endpoints_unknown: seen.endpoints_unreadable.is_some(),
         strays: if managed { strays(&seen) } else { Vec::new() },
         slices: seen
@@ -263,16 +263,12 @@ fn selector(facts: &ServiceFacts) -> Vec<String> {
 /// Formats the Service's ports as `http 80 to 8080/TCP`.
 fn ports(service: &ObservedService) -> Vec<String> {
     let spell = |(port, number): (&ServicePort, &i64)| {
-        let name = if port.name.is_empty() {
-            String::new()
-        } else {
-            format!("{} ", port.name)
-        };
         let target = match &port.target {
             TargetPort::Number(number) => number.to_string(),
             TargetPort::Name(name) => name.to_string(),
         };
-        format!("{name}{number} to {target}/{}", port.protocol.as_str())
+        let text = format!("{} {number} to {target}/{}", port.name, port.protocol.as_str());
+        text.trim_start().to_owned()
     };
     service
         .facts
@@ -311,37 +307,31 @@ fn strays(seen: &Seen) -> Vec<String> {
     } else {
         "is gone"
     };
+    let see = |place: &str, address: &str, pod: Option<&str>, gone: &str| match pod {
+        Some(pod) if known.contains(pod) => None,
+        Some(pod) => Some(format!("{address} in {place}: pod {pod} {gone}")),
+        None => Some(format!("{address} in {place}: of no pod")),
+    };
     for slice in seen.slices.iter().filter(|slice| slice.is_for(service)) {
-        for endpoint in &slice.endpoints {
-            let address = endpoint.addresses.join(" ");
-            match &endpoint.pod {
-                Some(pod) if known.contains(&**pod) => {}
-                Some(pod) => strays.push(format!(
-                    "{address} in slice {}: pod {pod} {gone}",
-                    slice.meta.name
-                )),
-                None => strays.push(format!("{address} in slice {}: of no pod", slice.meta.name)),
-            }
-        }
+        let place = format!("slice {}", slice.meta.name);
+        let each = slice.endpoints.iter();
+        strays.extend(each.filter_map(|e| see(&place, &e.addresses.join(" "), e.pod.as_deref(), gone)));
     }
     // If a Service's annotations say what is published, its Endpoints are not ours.
     let endpoints = seen.endpoints.iter().filter(|_| !service.custom);
     let subsets = endpoints.flat_map(|endpoints| &endpoints.subsets);
-    let mut addresses = BTreeSet::new();
-    for address in subsets.flat_map(|subset| subset.ready.iter().chain(&subset.not_ready)) {
-        match &address.pod {
-            Some((pod, _)) if known.contains(&**pod) => {}
-            Some((pod, _)) => {
-                addresses.insert(format!(
-                    "{} in Endpoints: pod {pod} is gone or does not match any more",
-                    address.ip
-                ));
-            }
-            None => {
-                addresses.insert(format!("{} in Endpoints: of no pod", address.ip));
-            }
-        }
-    }
+    let addresses = subsets.flat_map(|subset| subset.ready.iter().chain(&subset.not_ready));
+    let addresses: BTreeSet<_> = addresses
+        .filter_map(|address| {
+            let pod = address.pod.as_ref().map(|(pod, _)| &**pod);
+            see(
+                "Endpoints",
+                &address.ip,
+                pod,
+                "is gone or does not match any more",
+            )
+        })
+        .collect();
     strays.extend(addresses);
     strays
 }

@@ -1,7 +1,7 @@
 //! The findings of `endpointd audit`: the objects that are not as they should be, and why.
 
 use super::desired::{Desired, Due};
-use super::differences::{Difference, PodState, endpoints, mirrored, slices};
+use super::differences::{self, Difference, PodState};
 use super::published::Around;
 use super::text::{BAD, BOLD, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
 use crate::core::facts::{ANNOTATION_SELECTOR, ServiceFacts};
@@ -50,18 +50,7 @@ impl Finding {
             verb,
             desired,
         } = due;
-        let slice = || around.slice(&object.name);
-        let why = match (desired, object.output) {
-            (Some(Desired::Slice(desired)), Output::Mirrored) => mirrored::of(slice(), Some(desired), core),
-            (Some(Desired::Slice(desired)), _) => {
-                slices::of(slice(), Some(desired), core.service(service), around)
-            }
-            (Some(Desired::Endpoints(desired)), _) => endpoints::of(around.endpoints, Some(desired)),
-            (None, Output::Slice) => slices::of(slice(), None, core.service(service), around),
-            (None, Output::Endpoints) => endpoints::of(around.endpoints, None),
-            (None, Output::Mirrored) => mirrored::of(slice(), None, core),
-        };
-        let why = why.into_iter().map(|difference| {
+        let why = differences::of(due, core, around).into_iter().map(|difference| {
             let state = difference.pod.as_deref().and_then(|pod| PodState::of(core, pod));
             (difference, state)
         });
@@ -97,44 +86,10 @@ impl Finding {
 
     /// Returns the finding with some of its differences only; none if there are none.
     pub(super) fn only(&self, keep: impl Fn(u64) -> bool) -> Option<Self> {
-        let why = self.why.iter().zip(self.keys());
-        let why: Vec<_> = why
-            .filter(|(_, key)| keep(*key))
-            .map(|(why, _)| why.clone())
-            .collect();
-        (!why.is_empty()).then(|| Self {
-            namespace: self.namespace.clone(),
-            service: self.service.clone(),
-            output: self.output,
-            name: self.name.clone(),
-            verb: self.verb,
-            left_over: self.left_over,
-            unmanaged: self.unmanaged,
-            as_whole: self.as_whole,
-            why,
-        })
-    }
-}
-
-/// Says whether what is published is what should be. `audit` and `explain` share it, and end by it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// A controller that starts now would write nothing.
-    InSync,
-    /// It would write something.
-    OutOfSync,
-    /// Something could not be read that decides it.
-    Unknown,
-}
-
-impl Verdict {
-    /// Returns the verdict for what is known: whether everything is in sync.
-    pub(super) fn new(in_sync: Option<bool>) -> Self {
-        match in_sync {
-            Some(true) => Self::InSync,
-            Some(false) => Self::OutOfSync,
-            None => Self::Unknown,
-        }
+        let mut kept = self.keys().map(keep);
+        let mut finding = self.clone();
+        finding.why.retain(|_| kept.next() == Some(true));
+        Some(finding).filter(|finding| !finding.why.is_empty())
     }
 }
 
@@ -163,25 +118,6 @@ pub enum Reason {
     EndpointsTruncated,
     /// It asks for hints that cannot be given.
     HintsUnavailable,
-}
-
-impl Reason {
-    /// Returns the name, which is stable.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SelectorUnusable => "SelectorUnusable",
-            Self::AnnotationIgnored => "AnnotationIgnored",
-            Self::AnnotationUnknown => "AnnotationUnknown",
-            Self::SlicesLeftBehind => "SlicesLeftBehind",
-            Self::ForeignSlices => "ForeignSlices",
-            Self::NoPodsMatch => "NoPodsMatch",
-            Self::NoReadyEndpoints => "NoReadyEndpoints",
-            Self::UnknownNodes => "UnknownNodes",
-            Self::PortNotFound => "PortNotFound",
-            Self::EndpointsTruncated => "EndpointsTruncated",
-            Self::HintsUnavailable => "HintsUnavailable",
-        }
-    }
 }
 
 /// A problem of a Service.
@@ -223,10 +159,8 @@ pub(crate) fn left_out(services: usize) -> Option<String> {
     })
 }
 
-/// Says which slices an endpointd that cared for annotated Services has left behind; `None` if there are none.
-pub(crate) fn left_behind(slices: &[String]) -> Option<String> {
-    /// The number of slices that are named.
-    const NAMED: usize = 3;
+/// Says which slices were published for annotations and belong `to` something else now; `None` if there are none.
+pub(crate) fn left_behind(to: &str, slices: &[String]) -> Option<String> {
     let names: Vec<&str> = slices.iter().map(String::as_str).collect();
     let (belong, they_hold, them) = if slices.len() == 1 {
         ("belongs", "it holds", "it")
@@ -235,10 +169,10 @@ pub(crate) fn left_behind(slices: &[String]) -> Option<String> {
     };
     (!slices.is_empty()).then(|| {
         format!(
-            "{} labelled endpointd.io {belong} to no Service that opts in by an annotation: {}; traffic goes on being sent to what \
-             {they_hold}. An endpointd that runs with custom-selector-controller deletes {them}; where none runs, delete {them}",
+            "{} labelled endpointd.io {belong} to {to}: {}; traffic goes on being sent to what {they_hold}, until an endpointd \
+             that runs with custom-selector-controller, or somebody else, deletes {them}",
             plural(slices.len(), "slice"),
-            listed(&names, NAMED)
+            listed(&names, SHOWN)
         )
     })
 }
@@ -294,26 +228,17 @@ impl Report {
     /// Returns whether everything is published as it should be; `None` if nothing was found, and not everything that was asked for
     /// could be judged.
     pub fn in_sync(&self) -> Option<bool> {
-        Some(self.is_in_sync()).filter(|in_sync| !(*in_sync && self.unjudged))
+        Some(self.is_in_sync()).filter(|good| !(*good && self.unjudged))
     }
 
-    /// Returns the verdict on everything that was asked for.
-    pub fn verdict(&self) -> Verdict {
-        Verdict::new(if self.is_clean() {
-            Some(true).filter(|_| !self.unjudged)
-        } else {
-            Some(false)
-        })
+    /// Returns the same for all that was asked for, problems too.
+    pub fn verdict(&self) -> Option<bool> {
+        Some(self.is_clean()).filter(|good| !(*good && self.unjudged))
     }
 
     /// Returns whether there is nothing to report: everything is in sync, and no problem that was asked for was found.
     pub fn is_clean(&self) -> bool {
         self.is_in_sync() && self.problems.iter().flatten().next().is_none()
-    }
-
-    /// Returns a summary on one line, with colours that the caller may strip.
-    pub fn summary(&self) -> String {
-        self.sum().to_string()
     }
 
     fn sum(&self) -> Piece {
@@ -382,7 +307,7 @@ fn problem_table(problems: &[Problem]) -> Table {
         let again = last.as_ref() == Some(&service);
         table.row([
             if again { "" } else { &*service }.into(),
-            painted(WARN, problem.reason.as_str()),
+            painted(WARN, format!("{:?}", problem.reason)),
             (&problem.message).into(),
         ]);
         last = Some(service);
@@ -400,28 +325,16 @@ pub(super) fn table(findings: &[Finding], with_service: bool) -> Table {
     for finding in findings {
         let service = format!("{}/{}", finding.namespace, finding.service);
         let again = last.as_ref() == Some(&service);
-        let mut head = vec![
-            if again { String::new() } else { service.clone() },
-            object(finding),
-            finding.verb.as_str().to_owned(),
-        ];
-        if !with_service {
-            head.remove(0);
-        }
+        let shown_service = if again { String::new() } else { service.clone() };
+        let mut head = Vec::from_iter(with_service.then_some(shown_service));
+        head.extend([object(finding), finding.verb.as_str().to_owned()]);
         last = Some(service);
         let more = finding.why.len().saturating_sub(SHOWN);
         // One more reason takes no more room than the line "and 1 more" would.
         let shown = if more == 1 { SHOWN + 1 } else { SHOWN };
-        let mut reasons: Vec<_> = finding
-            .why
-            .iter()
-            .take(shown)
-            .map(|(d, _)| d.text.clone())
-            .collect();
-        if more > 1 {
-            reasons.push(format!("and {more} more"));
-        }
-        for reason in reasons {
+        let reasons = finding.why.iter().take(shown).map(|(why, _)| why.text.clone());
+        let more = (more > 1).then(|| format!("and {more} more"));
+        for reason in reasons.chain(more) {
             let blank = vec![String::new(); head.len()];
             let mut row = std::mem::replace(&mut head, blank);
             row.push(reason);

@@ -46,12 +46,11 @@ impl Since {
 pub(crate) fn still(earlier: &[Finding], later: &[Finding]) -> Vec<Finding> {
     // Between two looks, a difference that both have found counts by itself, whatever else has changed.
     let each = |findings: &[Finding]| {
-        let findings = findings.iter().cloned();
-        let findings = findings.map(|finding| Finding {
-            as_whole: false,
-            ..finding
-        });
-        findings.collect::<Vec<_>>()
+        let mut findings = findings.to_vec();
+        for finding in &mut findings {
+            finding.as_whole = false;
+        }
+        findings
     };
     let (earlier, later) = (each(earlier), each(later));
     let mut since = Since::default();

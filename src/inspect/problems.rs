@@ -48,13 +48,7 @@ pub(crate) fn problems(
         if let Some(slices) = foreign.get(&*name) {
             of.foreign(slices);
         }
-        let problem = |(reason, message)| Problem {
-            namespace: core.namespace().to_string(),
-            service: name.to_string(),
-            reason,
-            message,
-        };
-        found.extend(of.found.into_iter().map(problem));
+        found.extend(named(core.namespace(), &name, of.found));
     }
     found
 }
@@ -80,13 +74,17 @@ pub(crate) fn annotation_problems(namespace: &str, facts: &ServiceFacts, outputs
     }
     let unknown = facts.unknown_annotations.as_ref();
     found.extend(unknown.map(|unknown| (Reason::AnnotationUnknown, unknown.problem())));
-    let problem = |(reason, message)| Problem {
+    named(namespace, &facts.name, found).collect()
+}
+
+/// Makes problems of a Service of what was found.
+fn named(namespace: &str, service: &str, found: Vec<(Reason, String)>) -> impl Iterator<Item = Problem> {
+    found.into_iter().map(move |(reason, message)| Problem {
         namespace: namespace.to_owned(),
-        service: facts.name.to_string(),
+        service: service.to_owned(),
         reason,
         message,
-    };
-    found.into_iter().map(problem).collect()
+    })
 }
 
 /// Returns whether a slice has another manager than the controllers that endpointd replaces, or none.
@@ -106,27 +104,6 @@ fn unusable(facts: &ServiceFacts) -> Option<String> {
     Some(format!(
         "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}"
     ))
-}
-
-/// Says which slices of a Service, given by `namespace/name`, were published for an annotation and are left behind.
-pub(crate) fn left_behind_problem(namespace: &str, service: &str, slices: &[String]) -> Problem {
-    let names: Vec<&str> = slices.iter().map(String::as_str).collect();
-    let (belong, they_hold, them) = if slices.len() == 1 {
-        ("belongs", "it holds", "it")
-    } else {
-        ("belong", "they hold", "them")
-    };
-    Problem {
-        namespace: namespace.to_owned(),
-        service: service.to_owned(),
-        reason: Reason::SlicesLeftBehind,
-        message: format!(
-            "{} labelled endpointd.io {belong} to a Service without an annotation that has an effect: {}; traffic goes on \
-             being sent to what {they_hold}, until an endpointd that runs with custom-selector-controller, or somebody else, deletes {them}",
-            plural(slices.len(), "slice"),
-            listed(&names, NAMES)
-        ),
-    }
 }
 
 struct ProblemFinder<'a> {
@@ -177,15 +154,10 @@ impl ProblemFinder<'_> {
                 .filter(|address| !is_of_pod(address))
                 .collect();
             (!strays.is_empty()).then(|| {
-                format!(
-                    "foreign slice {} (managed by {}) publishes {} of no pod",
-                    slice.meta.name,
-                    slice
-                        .manager()
-                        .filter(|name| !name.is_empty())
-                        .unwrap_or("nobody"),
-                    listed(&strays, NAMES)
-                )
+                let manager = slice.manager().filter(|name| !name.is_empty());
+                let (name, manager) = (&slice.meta.name, manager.unwrap_or("nobody"));
+                let strays = listed(&strays, NAMES);
+                format!("foreign slice {name} (managed by {manager}) publishes {strays} of no pod")
             })
         });
         let found: Vec<String> = found.collect();
@@ -230,13 +202,9 @@ impl ProblemFinder<'_> {
         }
         let names: Vec<_> = pods
             .iter()
-            .take(NAMES)
             .map(|(pod, node)| format!("{pod} on {node}"))
             .collect();
-        let more = match pods.len() - names.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (runs, nodes, them) = if pods.len() == 1 {
             ("is", "a node that does not exist", "it")
         } else {
@@ -250,9 +218,9 @@ impl ProblemFinder<'_> {
         self.add(
             Reason::UnknownNodes,
             format!(
-                "{} {runs} on {nodes}, {effect}: {}{more}",
+                "{} {runs} on {nodes}, {effect}: {}",
                 plural(pods.len(), "pod"),
-                names.join(", ")
+                listed(&names, NAMES)
             ),
         );
     }

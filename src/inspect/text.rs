@@ -35,21 +35,9 @@ impl Piece {
     }
 }
 
-impl From<&str> for Piece {
-    fn from(text: &str) -> Self {
-        Self(Excerpt::new(text, usize::MAX).to_string())
-    }
-}
-
-impl From<String> for Piece {
-    fn from(text: String) -> Self {
-        Self::from(&*text)
-    }
-}
-
-impl From<&String> for Piece {
-    fn from(text: &String) -> Self {
-        Self::from(&**text)
+impl<T: AsRef<str>> From<T> for Piece {
+    fn from(text: T) -> Self {
+        Self(Excerpt::new(text.as_ref(), usize::MAX).to_string())
     }
 }
 

@@ -29,7 +29,7 @@ use self::connections::Connections;
 use self::health::Check;
 use crate::metrics::Exporter;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -171,8 +171,7 @@ impl Pages {
         };
         if !request.body().is_end_stream() {
             // Request bodies are never read, so the connection cannot be reused.
-            let headers = response.headers_mut();
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response = with(response, header::CONNECTION, "close");
         }
         response
     }
@@ -183,10 +182,11 @@ impl Pages {
             return text(StatusCode::NOT_FOUND, "404 page not found");
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-            let headers = response.headers_mut();
-            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
+            return with(
+                text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
+                header::ALLOW,
+                "GET, HEAD",
+            );
         }
         let query = request.uri().query();
         match path {
@@ -214,12 +214,11 @@ impl Pages {
             .await
         {
             Decision::Allowed => None,
-            Decision::Unauthenticated => {
-                let mut response = text(StatusCode::UNAUTHORIZED, "Unauthorized");
-                let headers = response.headers_mut();
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                Some(response)
-            }
+            Decision::Unauthenticated => Some(with(
+                text(StatusCode::UNAUTHORIZED, "Unauthorized"),
+                header::WWW_AUTHENTICATE,
+                "Bearer",
+            )),
             Decision::Forbidden(user) => {
                 let method = request.method().as_str().to_ascii_lowercase();
                 let why = format!("Forbidden: user {user:?} cannot {method} path \"/metrics\"");
@@ -230,10 +229,11 @@ impl Pages {
                     "metrics",
                     "too many requests have tokens that were not let in before",
                 );
-                let mut response = text(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests");
-                let headers = response.headers_mut();
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-                Some(response)
+                Some(with(
+                    text(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests"),
+                    header::RETRY_AFTER,
+                    "1",
+                ))
             }
             Decision::Unknown(why) => {
                 self.health.complain("metrics", &why);
@@ -269,15 +269,14 @@ fn text(code: StatusCode, text: &str) -> Response<Full<Bytes>> {
 fn respond(code: StatusCode, content: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content));
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, private"),
-    );
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    response = with(response, header::CONTENT_TYPE, content);
+    response = with(response, header::CACHE_CONTROL, "no-cache, private");
+    with(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+}
+
+fn with(mut response: Response<Full<Bytes>>, name: HeaderName, value: &'static str) -> Response<Full<Bytes>> {
+    response
+        .headers_mut()
+        .insert(name, HeaderValue::from_static(value));
     response
 }

@@ -3,8 +3,8 @@
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::{
-    CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
-    PodFacts, ServiceFacts, SliceFacts,
+    CUSTOM_MANAGED_BY, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY, PodFacts, ServiceFacts,
+    SliceFacts,
 };
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
@@ -12,9 +12,9 @@ use crate::core::selector::Selector;
 use crate::core::work::Work;
 use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
-use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out};
+use crate::inspect::findings::{Finding, Problem, Reason, Report, left_behind, left_out};
 use crate::inspect::lasting::still;
-use crate::inspect::problems::{annotation_problems, left_behind_problem, problems, sort_problems};
+use crate::inspect::problems::{annotation_problems, problems, sort_problems};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -76,21 +76,21 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
     // A long list is stale by the time it ends, so a suspect may be right by now. Two close looks confirm it.
     let (first, _) = look(reader, scope, &suspects, &mut nodes).await?;
     let mut left = Suspects::new();
-    for Finding {
-        namespace, service, ..
-    } in &first
-    {
-        left.entry(namespace.clone()).or_default().insert(service.clone());
-    }
-    for problem in surveyed.iter().flatten() {
-        let services = left.entry(Arc::from(&*problem.namespace)).or_default();
-        services.insert(Arc::from(&*problem.service));
+    let found = first
+        .iter()
+        .map(|found| (found.namespace.clone(), found.service.clone()));
+    let problems = surveyed.iter().flatten();
+    let problems =
+        problems.map(|problem| (problem.namespace.as_str().into(), problem.service.as_str().into()));
+    for (namespace, service) in found.chain(problems) {
+        left.entry(namespace).or_default().insert(service);
     }
     let confirms = scope.problems && !abandoned.is_empty();
     if left.is_empty() && !confirms {
-        report.notes.extend(left_behind(
-            &abandoned.into_values().flatten().collect::<Vec<_>>(),
-        ));
+        let slices: Vec<_> = abandoned.into_values().flatten().collect();
+        report
+            .notes
+            .extend(left_behind("no Service that opts in by an annotation", &slices));
         return Ok(report);
     }
     sleep(scope.settle).await;
@@ -111,13 +111,21 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError>
     for ((namespace, service), slices) in abandoned {
         match &mut report.problems {
             Some(problems) if !service.is_empty() => {
-                problems.push(left_behind_problem(&namespace, &service, &slices));
+                let to = "a Service without an annotation that has an effect";
+                problems.extend(left_behind(to, &slices).map(|message| Problem {
+                    namespace: namespace.to_string(),
+                    service,
+                    reason: Reason::SlicesLeftBehind,
+                    message,
+                }));
             }
             _ => unnamed.extend(slices),
         }
     }
     sort_problems(report.problems.as_deref_mut().unwrap_or_default());
-    report.notes.extend(left_behind(&unnamed));
+    report
+        .notes
+        .extend(left_behind("no Service that opts in by an annotation", &unnamed));
     Ok(report)
 }
 
@@ -362,10 +370,7 @@ async fn look(
         }
     }
     let mut looks = stream::iter(looks.into_iter().map(|(namespace, service)| async move {
-        let objects = match service {
-            Some(service) => of_service(reader, settings, namespace, service).await?,
-            None => of_namespace(reader, settings, namespace).await?,
-        };
+        let objects = objects(reader, settings, namespace, service.map(|name| &**name)).await?;
         Ok::<_, ReadError>((namespace, objects))
     }))
     .buffered(AT_ONCE);
@@ -385,42 +390,8 @@ async fn look(
     Ok((findings, found_problems))
 }
 
-fn in_namespace(namespace: &str) -> Selection {
-    Selection {
-        namespace: Some(namespace.to_owned()),
-        ..Selection::default()
-    }
-}
-
 fn facts<T>(items: Vec<Namespaced<T>>) -> Vec<T> {
     items.into_iter().map(|item| item.facts).collect()
-}
-
-async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> Result<Objects, ReadError> {
-    let all = in_namespace(namespace);
-    let alive = Selection {
-        fields: ALIVE,
-        ..all.clone()
-    };
-    let mut objects = Objects {
-        pods: facts(reader.all(Kind::Pod, &alive).await?),
-        services: facts(reader.all(Kind::Service, &all).await?),
-        ..Objects::default()
-    };
-    if Kind::Slice.is_needed(settings.outputs) {
-        objects.slices = facts(reader.all(Kind::Slice, &all).await?);
-    }
-    if Kind::Endpoints.is_needed(settings.outputs) {
-        objects.endpoints = facts(reader.all(Kind::Endpoints, &all).await?);
-    }
-    let services = objects.services.iter_mut();
-    // Only a resolved Service tells whether its annotations count.
-    services.for_each(|service| {
-        let problems = annotation_problems(namespace, service, settings.outputs);
-        objects.annotations.extend(problems);
-        *service = service.clone().resolve(namespace, settings.outputs);
-    });
-    Ok(objects)
 }
 
 /// Returns what was read, or `None` if it may not be read.
@@ -432,25 +403,33 @@ pub(super) fn unless_forbidden<T>(read: Result<T, ReadError>) -> Result<Option<T
     }
 }
 
-async fn of_service(
+/// Reads a Service, or all of a namespace, with what is published, by other managers too.
+async fn objects(
     reader: &Reader,
     settings: Settings,
     namespace: &str,
-    name: &str,
+    name: Option<&str>,
 ) -> Result<Objects, ReadError> {
+    let all = Selection::in_namespace(namespace);
+    let services: Vec<Namespaced<ServiceFacts>> = match name {
+        Some(name) => Vec::from_iter(reader.get(Kind::Service, Some(namespace), name).await?),
+        None => reader.all(Kind::Service, &all).await?,
+    };
     let mut objects = Objects::default();
-    let service: Option<Namespaced<ServiceFacts>> = reader.get(Kind::Service, Some(namespace), name).await?;
-    let service = service.map(|service| {
-        objects.annotations = annotation_problems(namespace, &service.facts, settings.outputs);
-        service.facts.resolve(namespace, settings.outputs)
-    });
-    if let Some(service) = service.as_ref().filter(|service| service.is_managed()) {
+    for Namespaced { facts, .. } in services {
+        let problems = annotation_problems(namespace, &facts, settings.outputs);
+        objects.annotations.extend(problems);
+        // Only a resolved Service tells whether its annotations count.
+        objects.services.push(facts.resolve(namespace, settings.outputs));
+    }
+    if objects.services.iter().any(ServiceFacts::is_managed) {
         // Without a selector that can be used, the labels of pods do not count.
-        let selector = service.selector.as_ref();
+        let service = name.and(objects.services.first());
+        let selector = service.and_then(|service| service.selector.as_ref());
         let mut selected = Selection {
             labels: selector.map(ToString::to_string).unwrap_or_default(),
             fields: ALIVE,
-            ..in_namespace(namespace)
+            ..all.clone()
         };
         let too_long = selected.is_too_long();
         if too_long {
@@ -467,28 +446,19 @@ async fn of_service(
         };
         reader.list(Kind::Pod, &selected, take).await?;
     }
-    objects.services.extend(service);
-    published(reader, settings, namespace, name, &mut objects).await?;
-    Ok(objects)
-}
-
-/// Adds the slices and Endpoints of a Service, including those of other managers.
-async fn published(
-    reader: &Reader,
-    settings: Settings,
-    namespace: &str,
-    name: &str,
-    objects: &mut Objects,
-) -> Result<(), ReadError> {
     if Kind::Slice.is_needed(settings.outputs) {
-        objects.slices = published_slices(reader, namespace, name).await?;
+        objects.slices = match name {
+            Some(name) => published_slices(reader, namespace, name).await?,
+            None => facts(reader.all(Kind::Slice, &all).await?),
+        };
     }
     if Kind::Endpoints.is_needed(settings.outputs) {
-        let found: Option<Namespaced<EndpointsFacts>> =
-            reader.get(Kind::Endpoints, Some(namespace), name).await?;
-        objects.endpoints = found.into_iter().map(|found| found.facts).collect();
+        objects.endpoints = facts(match name {
+            Some(name) => Vec::from_iter(reader.get(Kind::Endpoints, Some(namespace), name).await?),
+            None => reader.all(Kind::Endpoints, &all).await?,
+        });
     }
-    Ok(())
+    Ok(objects)
 }
 
 /// Reads the slices of a Service, including those of other managers.
@@ -499,7 +469,7 @@ pub(super) async fn published_slices(
 ) -> Result<Vec<SliceFacts>, ReadError> {
     let its = Selection {
         labels: format!("{LABEL_SERVICE_NAME}={name}"),
-        ..in_namespace(namespace)
+        ..Selection::in_namespace(namespace)
     };
     Ok(facts(reader.all(Kind::Slice, &its).await?))
 }

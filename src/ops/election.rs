@@ -95,14 +95,8 @@ impl Elector {
         listeners: LeadershipListeners,
         seed: u64,
     ) -> Self {
-        let Candidacy {
-            location,
-            identity,
-            timing,
-            clock,
-            wall,
-            stalled_after: _,
-        } = candidacy;
+        let (location, timing) = (candidacy.location, candidacy.timing);
+        let identity = candidacy.identity;
         tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "leader election started; waiting for the lease");
         let leads = (Lease::default().leads)(&[&location.name]);
         leads.set(0.0);
@@ -110,8 +104,8 @@ impl Elector {
             election: Election::new(identity.clone(), timing),
             identity,
             client: LeaseClient::new(client, location, timing.request()).reporting(listeners.outages.clone()),
-            clock,
-            wall,
+            clock: candidacy.clock,
+            wall: candidacy.wall,
             random: fastrand::Rng::with_seed(seed),
             listeners,
             leads,
@@ -239,27 +233,18 @@ impl Elector {
     /// Logs why this process no longer leads. The Lease may still name it: it could not renew it in time, because the API
     /// server did not answer, or because the process was stopped for a while.
     fn log_loss(&mut self) {
-        match self.election.holder() {
-            Some(holder) if *holder == *self.identity => {
-                self.logged_holder = None;
-                tracing::warn!(
-                    "the lease was not renewed in time; this process stops writing and becomes a standby"
-                );
-            }
-            Some(holder) if !holder.is_empty() => {
-                self.logged_holder = Some(holder.into());
-                tracing::warn!(
-                    holder,
-                    "another process has taken the lease; this process stops writing and becomes a standby"
-                );
-            }
-            _ => {
-                self.logged_holder = None;
-                tracing::warn!(
-                    "the lease was deleted, or names no holder; this process stops writing and becomes a standby"
-                );
-            }
-        }
+        let holder = self.election.holder().filter(|holder| !holder.is_empty());
+        let is_ours = holder == Some(&*self.identity);
+        self.logged_holder = holder.filter(|_| !is_ours).map(Into::into);
+        let why = match holder {
+            Some(_) if is_ours => "the lease was not renewed in time",
+            Some(_) => "another process has taken the lease",
+            None => "the lease was deleted, or names no holder",
+        };
+        tracing::warn!(
+            holder = self.logged_holder,
+            "{why}; this process stops writing and becomes a standby"
+        );
     }
 
     /// Logs which process holds the Lease, while it is another one, when that has changed.

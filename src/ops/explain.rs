@@ -50,28 +50,9 @@ pub enum ExplainError {
 }
 
 /// Reads a Service and everything that its endpoints depend on, and explains it. Writes nothing. The settings are those by
-/// which the controller computes the desired objects.
+/// which the controller computes the desired objects. With `as_served`, they are those of the controller that would serve the
+/// Service: if its annotations decide what is published for it, they are heeded even if the settings leave them out.
 pub async fn look(
-    reader: &Reader,
-    namespace: &str,
-    name: &str,
-    settings: Settings,
-) -> Result<Explanation, ExplainError> {
-    explained(reader, namespace, name, settings, false).await
-}
-
-/// Does what [`look`] does, by the controller that would serve the Service: if its annotations decide what is published for
-/// it, they are heeded even if the settings leave them out.
-pub async fn look_as_served(
-    reader: &Reader,
-    namespace: &str,
-    name: &str,
-    settings: Settings,
-) -> Result<Explanation, ExplainError> {
-    explained(reader, namespace, name, settings, true).await
-}
-
-async fn explained(
     reader: &Reader,
     namespace: &str,
     name: &str,
@@ -93,11 +74,15 @@ async fn explained(
         ..Objects::default()
     };
     let (pods, nodes) = read_pods_and_slices(reader, &namespace, facts, &mut objects).await?;
-    let endpoints_unreadable = read_endpoints(reader, &namespace, name, &mut objects).await?;
-    if endpoints_unreadable.is_some() {
-        settings.outputs.endpoints = false;
-        settings.outputs.mirrored = false;
-    }
+    let found = reader.get(Kind::Endpoints, Some(&namespace), name).await;
+    let (endpoints, endpoints_unreadable): (Option<Namespaced<EndpointsFacts>>, _) = match found {
+        // Where only annotated Services are published for, there may be no permission to read them.
+        Err(error) if error.is_forbidden() => {
+            (settings.outputs.endpoints, settings.outputs.mirrored) = (false, false);
+            (None, Some(error.to_string()))
+        }
+        found => (found?, None),
+    };
     let (nodes, mut table) = match nodes {
         Ok((known, table)) => (SeenNodes::Known(known), table),
         // Endpoints do not depend on nodes.
@@ -107,26 +92,25 @@ async fn explained(
         }
     };
     // All that is there is shown, and judged is only what an audit with these settings reads.
-    let (mut slices, mut endpoints) = (Vec::new(), Vec::new());
+    let slices = objects.slices.clone();
     if !Kind::Slice.is_needed(settings.outputs) {
-        slices = std::mem::take(&mut objects.slices);
+        objects.slices.clear();
     }
-    if !Kind::Endpoints.is_needed(settings.outputs) {
-        endpoints = std::mem::take(&mut objects.endpoints);
+    let endpoints = endpoints.map(|endpoints| endpoints.facts);
+    if Kind::Endpoints.is_needed(settings.outputs) {
+        objects.endpoints.extend(endpoints.clone());
     }
     let (_, mut wrong) = objects.take_up(&namespace, settings, &mut table);
     if matches!(nodes, SeenNodes::Unreadable(_)) && facts.custom {
         wrong.clear();
     }
-    slices.append(&mut objects.slices);
-    endpoints.append(&mut objects.endpoints);
     Ok(explain(Seen {
         namespace,
         service,
         pods,
         nodes,
         slices,
-        endpoints: endpoints.into_iter().next(),
+        endpoints,
         endpoints_unreadable,
         wrong: wrong.into_values().flatten().collect(),
         settings: asked,
@@ -142,22 +126,26 @@ async fn read_pods_and_slices(
     service: &ServiceFacts,
     objects: &mut Objects,
 ) -> Result<(Option<Pods>, Result<Nodes, String>), ReadError> {
-    let all_nodes = service.hints == HintMode::Auto;
-    if service.selector.is_some() {
-        // Published objects are read last, as when a controller starts.
-        let pods = read_pods(reader, namespace, service, objects).await?;
-        let nodes = nodes_of(reader, Some(&pods), all_nodes).await?;
+    // Published objects are read last, as when a controller starts; but without a selector, which pods matter shows only in
+    // what is published.
+    let selects = service.selector.is_some();
+    if !selects {
         objects.slices = published_slices(reader, namespace, &service.name).await?;
-        return Ok((Some(pods), nodes));
     }
-    objects.slices = published_slices(reader, namespace, &service.name).await?;
-    // Which pods matter shows only in what is published.
     let pods = if service.is_managed() {
         Some(read_pods(reader, namespace, service, objects).await?)
     } else {
         None
     };
-    let nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
+    let matching = pods.iter().flat_map(|pods| &pods.matching);
+    let names: BTreeSet<_> = matching.filter_map(|pod| pod.facts.node.clone()).collect();
+    let nodes = match nodes(reader, &names, service.hints == HintMode::Auto).await {
+        Err(error) if error.is_forbidden() => Err(error.to_string()),
+        read => Ok(read?),
+    };
+    if selects {
+        objects.slices = published_slices(reader, namespace, &service.name).await?;
+    }
     Ok((pods, nodes))
 }
 
@@ -177,24 +165,6 @@ async fn read_service(
     Err(not_found(reader, namespace, name).await)
 }
 
-/// Reads the Endpoints of the Service. Where only annotated Services are published for, there may be no permission to read
-/// them: then it returns the reason.
-async fn read_endpoints(
-    reader: &Reader,
-    namespace: &str,
-    name: &str,
-    objects: &mut Objects,
-) -> Result<Option<String>, ExplainError> {
-    let found: Result<Option<Namespaced<EndpointsFacts>>, _> =
-        reader.get(Kind::Endpoints, Some(namespace), name).await;
-    match found {
-        Ok(found) => objects.endpoints = found.into_iter().map(|found| found.facts).collect(),
-        Err(error) if error.is_forbidden() => return Ok(Some(error.to_string())),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(None)
-}
-
 /// Returns the names of the Services of a namespace that have certain labels, sorted. There is at least one.
 pub(super) async fn labelled(
     reader: &Reader,
@@ -202,9 +172,8 @@ pub(super) async fn labelled(
     labels: Option<&Selector>,
 ) -> Result<Vec<Arc<str>>, ExplainError> {
     let here = Selection {
-        namespace: Some(namespace.to_owned()),
         labels: labels.map(ToString::to_string).unwrap_or_default(),
-        ..Selection::default()
+        ..Selection::in_namespace(namespace)
     };
     let services: Vec<Namespaced<ServiceFacts>> = reader.all(Kind::Service, &here).await?;
     let mut names: Vec<_> = services.into_iter().map(|service| service.facts.name).collect();
@@ -230,10 +199,7 @@ async fn read_pods(
     service: &ServiceFacts,
     objects: &mut Objects,
 ) -> Result<Pods, ReadError> {
-    let here = Selection {
-        namespace: Some(namespace.to_owned()),
-        ..Selection::default()
-    };
+    let here = Selection::in_namespace(namespace);
     let endpoints = objects.slices.iter().flat_map(|slice| &slice.endpoints);
     let held: BTreeSet<&str> = endpoints.filter_map(|endpoint| endpoint.pod.as_deref()).collect();
     let new = || Pods::new(service.selector.clone());
@@ -250,21 +216,6 @@ async fn read_pods(
         .await?;
     objects.pods = seen.matching.iter().map(|pod| pod.facts.clone()).collect();
     Ok(seen)
-}
-
-/// Reads the nodes of pods. The inner error says why that is forbidden.
-async fn nodes_of(
-    reader: &Reader,
-    pods: Option<&Pods>,
-    all: bool,
-) -> Result<Result<Nodes, String>, ReadError> {
-    let pods = pods.into_iter().flat_map(|pods| &pods.matching);
-    let names: BTreeSet<_> = pods.filter_map(|pod| pod.facts.node.clone()).collect();
-    match nodes(reader, &names, all).await {
-        Ok(nodes) => Ok(Ok(nodes)),
-        Err(error) if error.is_forbidden() => Ok(Err(error.to_string())),
-        Err(error) => Err(error),
-    }
 }
 
 /// The zones of nodes by name, and the table in which the core looks nodes up.
@@ -305,10 +256,7 @@ async fn not_found(reader: &Reader, namespace: &str, name: &str) -> ExplainError
             "; there are Endpoints of that name, which somebody else has made"
         });
     }
-    let here = Selection {
-        namespace: Some(namespace.to_owned()),
-        ..Selection::default()
-    };
+    let here = Selection::in_namespace(namespace);
     let services: Result<Vec<Namespaced<ServiceFacts>>, _> = reader.all(Kind::Service, &here).await;
     if let Ok(services) = services {
         let names = services.iter().map(|service| &*service.facts.name);

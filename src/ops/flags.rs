@@ -12,7 +12,6 @@ mod watching;
 use crate::cluster::connect::kubeconfig::ConfigFile;
 use crate::cluster::connect::{Target, plugin_errors};
 use crate::core::golang;
-use crate::core::outputs::Outputs;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
@@ -22,12 +21,11 @@ use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
-pub(crate) use inspect::{
-    AuditArgs, Colour, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
-};
+pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, LabelSelector, LeftOver, ToolArgs};
 pub(crate) use publishing::PublishingArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 pub(crate) use top::TopArgs;
 pub(crate) use watching::WatchingArgs;
@@ -112,7 +110,15 @@ pub(crate) struct Invocation {
 
 /// Returns the definition of the command line.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    let flag = |flag: Arg| match flag.get_value_names() {
+        Some([kind]) if kind == "BOOL" => flag
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        Some([kind]) if kind == "DURATION" => flag.allow_hyphen_values(true),
+        _ => flag,
+    };
+    Cli::command().mut_subcommands(|command| command.mut_args(flag))
 }
 
 /// Returns the program's name as a user types it, from the name that it was started by.
@@ -133,7 +139,7 @@ fn program(args: &[OsString]) -> &'static str {
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let program = program(&args);
-    let mut command = Cli::command().bin_name(program);
+    let mut command = command().bin_name(program);
     // Builds it, so that it has --help too.
     command.build();
     if let Some(run) = command.find_subcommand(RUN)
@@ -155,40 +161,37 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     {
         explain.as_served = given.value_source("controllers") == Some(ValueSource::DefaultValue);
     }
-    let outputs = match &cli.command {
-        Command::Run(run) => run.publishing.outputs(),
-        Command::Audit(audit) => audit.publishing.outputs(),
-        Command::Explain(explain) => explain.publishing.outputs(),
-        Command::Top(_) | Command::Version | Command::Completion { .. } | Command::Man { .. } => Outputs::ALL,
-    };
-    if outputs.is_none() {
-        return Err(command.error(
-            ErrorKind::ValueValidation,
-            "--controllers turns off all of endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller",
-        ));
-    }
-    if let Command::Run(run) = &cli.command
-        && let Err(error) = run.election.timing()
-    {
-        let flags = "--leader-elect-lease-duration, -renew-deadline, -retry-period";
-        return Err(command.error(ErrorKind::ValueValidation, format!("{flags}: {error}")));
-    }
-    if let Command::Run(run) = &cli.command
-        && let Err(error) = run.admin.tls_files()
-    {
-        return Err(command.error(ErrorKind::ValueValidation, error));
-    }
-    if let Command::Explain(explain) = &cli.command {
-        let service = explain
-            .named()
-            .map_err(|error| command.error(ErrorKind::ValueValidation, error))?;
-        if let Some(service) = service
-            && let Err(error) = service.in_namespace(explain.namespace.as_deref())
-        {
-            return Err(command.error(ErrorKind::ValueValidation, error));
-        }
-    }
+    check(&cli.command).map_err(|error| command.error(ErrorKind::ValueValidation, error))?;
     Ok(Invocation { cli, program })
+}
+
+/// Returns an error if flags do not fit together.
+fn check(command: &Command) -> Result<(), String> {
+    let publishing = match command {
+        Command::Run(run) => {
+            let flags = "--leader-elect-lease-duration, -renew-deadline, -retry-period";
+            let timing = run.election.timing();
+            timing.map_err(|error| format!("{flags}: {error}"))?;
+            run.admin.tls_files()?;
+            &run.publishing
+        }
+        Command::Audit(audit) => &audit.tool.publishing,
+        Command::Explain(explain) => {
+            if let Some(service) = explain.named()? {
+                service.in_namespace(explain.namespace.as_deref())?;
+            }
+            &explain.tool.publishing
+        }
+        Command::Top(_) | Command::Version | Command::Completion { .. } | Command::Man { .. } => {
+            return Ok(());
+        }
+    };
+    if publishing.outputs().is_none() {
+        return Err(
+            "--controllers turns off all of endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller".to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// The name of [`Command::Run`].
@@ -293,17 +296,8 @@ pub(crate) struct RunArgs {
     /// Have the API server stop tracking which client owns which field of an object from its first update on, which
     /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice, and another
     /// controller that writes the same is noticed later and not named
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = parse_bool
-    )]
-    pub clear_managed_fields: bool,
+    #[arg(long, value_name = "BOOL", default_value = "false")]
+    pub clear_managed_fields: Switch,
 
     /// Number of threads that process changes
     ///
@@ -313,36 +307,18 @@ pub(crate) struct RunArgs {
     pub worker_threads: u16,
 
     /// How long a change to existing Endpoints waits, so that later changes can join the same write
-    #[arg(
-        long = "endpoint-updates-batch-period",
-        value_name = "DURATION",
-        default_value = "0s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub endpoint_batch: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub endpoint_updates_batch_period: Period,
 
     /// How long a change to an existing slice waits, so that later changes can join the same write
-    #[arg(
-        long = "endpointslice-updates-batch-period",
-        value_name = "DURATION",
-        default_value = "0s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub slice_batch: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub endpointslice_updates_batch_period: Period,
 
     /// How long a change to an existing slice that mirrors Endpoints waits, so that later changes can join the same write
     ///
     /// A slice that is to be deleted waits only if another slice of its Service is to be updated first.
-    #[arg(
-        long = "mirroring-endpointslice-updates-batch-period",
-        value_name = "DURATION",
-        default_value = "0s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub mirrored_batch: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub mirroring_endpointslice_updates_batch_period: Period,
 
     /// Format of the log
     #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
@@ -386,10 +362,7 @@ impl ConnectionArgs {
         if self.show_credential_plugin_stderr {
             plugin_errors::show_stderr();
         }
-        let path = self
-            .kubeconfig
-            .clone()
-            .filter(|path| !path.as_os_str().is_empty());
+        let path = given(self.kubeconfig.as_ref());
         let context = self.context.clone().filter(|name| !name.is_empty());
         // A context implies a kubeconfig, which is kubectl's default one if no file is given.
         let kubeconfig = (path.is_some() || context.is_some()).then_some(ConfigFile { path, context });
@@ -401,6 +374,11 @@ impl ConnectionArgs {
             (None, None) => Target::InCluster,
         }
     }
+}
+
+/// Returns the path in a flag, unless it is empty, which is the same as unset.
+fn given(path: Option<&PathBuf>) -> Option<PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty()).cloned()
 }
 
 /// Formats of the log.
@@ -419,8 +397,28 @@ fn parse_qps(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_bool(text: &str) -> Result<bool, &'static str> {
-    golang::parse_bool(text).ok_or("expected true or false")
+/// The value of a flag that is called like a boolean of kube-controller-manager: `--flag` or `--flag=BOOL`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Switch(pub bool);
+
+impl FromStr for Switch {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        golang::parse_bool(text).map(Self).ok_or("expected true or false")
+    }
+}
+
+/// The value of a flag that is a duration, as Go writes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Period(pub Duration);
+
+impl FromStr for Period {
+    type Err = golang::DurationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        golang::parse_duration(text).map(Self)
+    }
 }
 
 fn parse_log_level(text: &str) -> Result<String, &'static str> {

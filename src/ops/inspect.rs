@@ -2,14 +2,11 @@
 
 use super::audit::{self, AuditError};
 use super::explain::{self, ExplainError};
-use super::flags::{
-    AuditArgs, Colour, ConnectionArgs, ExplainArgs, ImpersonationArgs, LabelSelector, LeftOver, TimeoutArgs,
-};
+use super::flags::{AuditArgs, Colour, ExplainArgs, LabelSelector, LeftOver, ToolArgs};
 use super::logging::one_line;
 use crate::cluster::connect::connect_and_tell;
 use crate::cluster::read::{ReadError, Reader};
 use crate::inspect::explain::Explanation;
-use crate::inspect::findings::Verdict;
 use crate::inspect::text::fit;
 use anstream::{AutoStream, ColorChoice};
 use ratatui::crossterm::terminal;
@@ -38,13 +35,13 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
             .namespace
             .clone()
             .filter(|name| !name.is_empty() && !args.all_namespaces),
-        settings: args.publishing.settings(0),
+        settings: args.tool.publishing.settings(0),
         labels: args.selector.clone().and_then(|LabelSelector(labels)| labels),
-        settle: args.settle,
+        settle: args.tool.settle.0,
         problems: args.problems,
     };
     let report = async {
-        let opened = reader(&args.connection, &args.impersonation, args.timeout).await?;
+        let opened = reader(&args.tool).await?;
         let Opened { reader, server, .. } = opened;
         let report = audit::audit(&reader, &scope).await;
         report.map_err(|error| match error {
@@ -71,14 +68,13 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     }
     let printed = match &*args.output {
         "json" => print(&json(&report), Colour::Never),
-        _ => show(&report.to_text(), args.color),
+        _ => show(&report.to_text(), args.tool.color),
     };
     if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
     let left_over = args.left_over == LeftOver::Fail && report.left_over() > 0;
-    let left_over = left_over.then_some(Verdict::OutOfSync);
-    exit_code([report.verdict()].into_iter().chain(left_over))
+    exit_code(&[report.verdict(), Some(!left_over)])
 }
 
 /// Runs `endpointd explain`.
@@ -94,26 +90,25 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
         ("json", None) => print(&json(&explained), Colour::Never),
         _ => {
             let texts: Vec<_> = explained.iter().map(|found| found.to_text(args.all)).collect();
-            show(&texts.join("\n"), args.color)
+            show(&texts.join("\n"), args.tool.color)
         }
     };
     if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
-    exit_code(explained.iter().map(|found| found.verdict))
+    let verdicts: Vec<_> = explained.iter().map(|found| found.verdict).collect();
+    exit_code(&verdicts)
 }
 
-/// Returns the exit code for some verdicts. It matters more that something is out of sync than that something is unknown.
-fn exit_code(verdicts: impl Iterator<Item = Verdict>) -> ExitCode {
-    let mut code = ExitCode::SUCCESS;
-    for verdict in verdicts {
-        match verdict {
-            Verdict::OutOfSync => return ExitCode::from(OUT_OF_SYNC),
-            Verdict::Unknown => code = ExitCode::from(UNKNOWN),
-            Verdict::InSync => {}
-        }
+/// Returns the exit code, given what is in sync. It matters more that something is out of sync than that something is unknown.
+fn exit_code(in_sync: &[Option<bool>]) -> ExitCode {
+    if in_sync.contains(&Some(false)) {
+        ExitCode::from(OUT_OF_SYNC)
+    } else if in_sync.contains(&None) {
+        ExitCode::from(UNKNOWN)
+    } else {
+        ExitCode::SUCCESS
     }
-    code
 }
 
 /// Explains the Services that are asked for. Those that are out of sync are looked at once more after a while.
@@ -126,20 +121,16 @@ async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
         }
         None => (flag, None),
     };
-    let opened = reader(&args.connection, &args.impersonation, args.timeout).await?;
+    let opened = reader(&args.tool).await?;
     let (reader, namespace) = (opened.reader, namespace.unwrap_or(&opened.namespace));
-    let settings = args.publishing.settings(0);
+    let settings = args.tool.publishing.settings(0);
     let told = |error| match error {
         ExplainError::Read(error) => unread(&error, &opened.server),
         _ => one_line(&error),
     };
     let look = async |name: &str| {
-        let explanation = if args.as_served {
-            explain::look_as_served(&reader, namespace, name, settings).await
-        } else {
-            explain::look(&reader, namespace, name, settings).await
-        };
-        explanation.map_err(told)
+        let explanation = explain::look(&reader, namespace, name, settings, args.as_served);
+        explanation.await.map_err(told)
     };
     let names = match (name, &args.selector) {
         (Some(name), _) => vec![Arc::from(name)],
@@ -153,10 +144,10 @@ async fn explanations(args: &ExplainArgs) -> Result<Vec<Explanation>, String> {
     for name in &names {
         explained.push(look(name).await?);
     }
-    let is_wrong = |found: &Explanation| found.verdict == Verdict::OutOfSync;
+    let is_wrong = |found: &Explanation| found.verdict == Some(false);
     if explained.iter().any(is_wrong) {
         // A controller that has just seen a change takes a moment.
-        sleep(args.settle).await;
+        sleep(args.tool.settle.0).await;
         for (name, explained) in names.iter().zip(&mut explained) {
             if is_wrong(explained) {
                 *explained = look(name).await?;
@@ -185,13 +176,9 @@ fn unread(error: &ReadError, server: &str) -> String {
 }
 
 /// Returns a reader of the server that the flags select.
-async fn reader(
-    connection: &ConnectionArgs,
-    impersonation: &ImpersonationArgs,
-    timeout: TimeoutArgs,
-) -> Result<Opened, String> {
-    let target = connection.target_of_tool();
-    let impersonated = impersonation.impersonated();
+async fn reader(args: &ToolArgs) -> Result<Opened, String> {
+    let target = args.connection.target_of_tool();
+    let (impersonated, limit) = (args.impersonated(), args.limit());
     let slow = async {
         sleep(SLOW).await;
         eprintln!("waiting for the credential plugin of the kubeconfig (--request-timeout)");
@@ -199,13 +186,12 @@ async fn reader(
     };
     let (client, server) = tokio::select! {
         biased;
-        client = connect_and_tell(&target, impersonated.as_ref(), timeout.limit()) => {
+        client = connect_and_tell(&target, impersonated.as_ref(), limit) => {
             client.map_err(|error| one_line(&error))?
         }
         never = slow => match never {},
     };
     let namespace = client.default_namespace().to_owned();
-    let limit = timeout.limit();
     let said = AtomicBool::new(false);
     let told = move |what: &str| {
         // Many requests may wait at once, and for the same reason.
@@ -250,7 +236,8 @@ fn show(text: &str, colour: Colour) -> io::Result<()> {
     }
 }
 
-fn print(text: &str, colour: Colour) -> io::Result<()> {
+/// Prints a text as it is.
+pub(super) fn print(text: &str, colour: Colour) -> io::Result<()> {
     let choice = match colour {
         Colour::Auto => AutoStream::choice(&io::stdout()),
         Colour::Always => ColorChoice::AlwaysAnsi,

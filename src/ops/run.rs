@@ -210,7 +210,7 @@ pub async fn run_observed(
         handle.change_role(role);
         events.change_role(role);
     }
-    let (renewal, progress) = (mode.renewal(), mode.progress());
+    let (renewal, progress) = mode.records().unzip();
     health.set(Parts {
         root: actors.root.clone(),
         writer: handle.clone(),

@@ -22,8 +22,8 @@ use self::hot::Sort;
 use self::model::Model;
 use self::screen::Choice;
 use self::view::View;
-use super::flags::TopArgs;
-use super::inspect::naming;
+use super::flags::{Colour, TopArgs};
+use super::inspect::{naming, print};
 use super::logging::one_line;
 use crate::clock;
 use crate::cluster::connect::{PLUGIN_DEADLINE, connect_and_tell};
@@ -33,7 +33,7 @@ use crate::cluster::scrape::Scraper;
 use crate::cluster::watch::slice_changes::{SliceNews, follow};
 use crate::core::lease::Record;
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,14 +170,9 @@ async fn once(mut model: Model, mut news: mpsc::Receiver<News>) -> ExitCode {
     let now = clock::since(start);
     model.hot.advance(now);
     let text = View::of(&model, Sort::default(), "", now).to_text(PRINTED);
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A reader that closes the pipe early, such as `head`, is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: {error}");
-            return ExitCode::from(UNREAD);
-        }
-        _ => {}
+    if let Err(error) = print(&text, Colour::Never) {
+        eprintln!("error: {error}");
+        return ExitCode::from(UNREAD);
     }
     if model.failure.is_some() {
         return ExitCode::from(UNREAD);
@@ -208,12 +203,9 @@ fn give_back() {
 
 /// Shows the view until a key or a signal ends it.
 async fn live(mut model: Model, mut news: mpsc::Receiver<News>) -> io::Result<()> {
-    let mut signals = [
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::hangup())?,
-    ];
-    let [terminate, interrupt, hangup] = &mut signals;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut screen = Screen::open()?;
     let mut keyboard = Keyboard::start();
     let (start, mut choice) = (Instant::now(), Choice::default());

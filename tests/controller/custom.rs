@@ -218,7 +218,7 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
         assert_eq!(told[0].0, "OptInChanged");
         assert_eq!(told[1..], [("InvalidSelector".to_owned(), expected)]);
         assert_in_sync(&world).await;
-        let found = look(&reader(&world), NS, "s", world.options.settings)
+        let found = look(&reader(&world), NS, "s", world.options.settings, false)
             .await
             .unwrap();
         let warnings = &found.warnings;
@@ -281,7 +281,7 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     assert_eq!(pods_by(&world, BUILTIN).await, ["web"]);
     let reasons: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
     assert_eq!(reasons, ["SelectorIgnored", "OptedIn", "OtherEndpointSlices"]);
-    let warnings = look(&reader(&world), NS, "s", world.options.settings)
+    let warnings = look(&reader(&world), NS, "s", world.options.settings, false)
         .await
         .unwrap()
         .warnings;
@@ -313,7 +313,7 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
             )
             .await;
     }
-    let found = look(&reader(&world), NS, "s", world.options.settings)
+    let found = look(&reader(&world), NS, "s", world.options.settings, false)
         .await
         .unwrap();
     for says in [

@@ -17,6 +17,7 @@ async fn explain(world: &World, namespace: &str, service: &str) -> Result<Explan
         namespace,
         service,
         world.options.settings,
+        false,
     )
     .await
 }

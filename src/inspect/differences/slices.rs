@@ -1,125 +1,163 @@
-//! Differences of slices.
+//! Differences of slices, of pods and mirrored.
 
-use super::{Difference, Found, NamedEndpoint, Rank, addressed};
+use super::{Endpoint, Flat, Found, Rank, addressed, referred, set};
 use crate::core::address::Family;
-use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, is_reserved_label};
-use crate::core::hash::KeyedMap;
+use crate::core::facts::{EndpointFacts, ObjectReference, ServiceFacts, SliceFacts, is_reserved_label};
+use crate::core::mirror::reference;
+use crate::core::namespace::NamespaceState;
 use crate::inspect::published::Around;
+use std::collections::BTreeSet;
 
-/// Returns why a slice is to be created, updated or deleted, given the stored and the desired slice, its Service if there
-/// is one, and what else is published for that.
-pub(in crate::inspect) fn of(
-    stored: Option<&SliceFacts>,
-    desired: Option<&SliceFacts>,
-    service: Option<&ServiceFacts>,
+/// Describes a slice that is to be updated.
+pub(super) fn changed(
+    found: &mut Found,
+    stored: &SliceFacts,
+    desired: &SliceFacts,
+    namespace: &str,
     around: &Around<'_>,
-) -> Vec<Difference> {
-    let mut found = Found::default();
-    match (stored, desired) {
-        (Some(stored), Some(desired)) => changed(&mut found, stored, desired, around),
-        (None, Some(desired)) => absent(&mut found, desired, around),
-        (Some(stored), None) => superfluous(&mut found, stored, service, around),
-        (None, None) => {}
+) {
+    let mirrored = desired.is_mirrored();
+    let shared = shared(stored).chain(shared(desired)).collect();
+    let [is, should] = [stored, desired].map(|slice| {
+        let endpoints = slice.endpoints.iter().map(|facts| {
+            if mirrored {
+                mirrored_endpoint(facts, namespace, &shared)
+            } else {
+                endpoint_of_pod(facts, namespace, std::ptr::eq(slice, stored))
+            }
+        });
+        let labels = slice
+            .labels
+            .iter()
+            .filter(|(key, _)| mirrored || !is_reserved_label(key));
+        let annotations = slice.extras.annotations.iter().filter(|_| mirrored);
+        Flat {
+            endpoints: endpoints.collect(),
+            ports: slice.ports.iter().collect(),
+            labels: labels.collect(),
+            annotations: annotations.map(|(key, value)| (&**key, &**value)).collect(),
+            ..Flat::default()
+        }
+    });
+    found.compare(&is, &should, |extra| {
+        let other = around.elsewhere(stored, extra.pod)?;
+        Some(&other.meta.name)
+    });
+    if mirrored && !stored.meta.owner.meet(&desired.meta.owner) {
+        found.add(Rank::Metadata, "is not owned by the Endpoints");
     }
-    found.finish()
 }
 
-/// Returns the first address of an endpoint.
-fn address(endpoint: &EndpointFacts) -> &str {
-    endpoint.addresses.first().map_or("no address", |address| address)
+fn endpoint_of_pod<'a>(facts: &'a EndpointFacts, namespace: &str, is_stored: bool) -> Endpoint<'a> {
+    let pod = facts.pod.as_deref();
+    let uid = facts.pod_uid.as_ref();
+    // A stored endpoint without a pod stands for the pod with its address.
+    let by_address = !is_stored || pod.is_none();
+    let keys = [
+        pod.map(|pod| format!("{pod}/{}", uid.map(ToString::to_string).unwrap_or_default())),
+        pod.map(str::to_owned),
+        by_address.then(|| facts.addresses.join(" ")),
+    ];
+    let other = facts.target.as_deref().filter(|_| pod.is_none());
+    let target = reference(namespace, other, pod.zip(uid));
+    endpoint(facts, named(facts), pod, keys, target.as_deref())
+}
+
+/// Flattens a mirrored endpoint. Those that share an address are told apart by what they stand for.
+fn mirrored_endpoint<'a>(
+    facts: &'a EndpointFacts,
+    namespace: &str,
+    shared: &BTreeSet<String>,
+) -> Endpoint<'a> {
+    let address = facts.addresses.join(" ");
+    let stands_for = format!("{address} ({})", stands_for(facts));
+    let alone = !shared.contains(&address);
+    let name = if alone { &address } else { &stands_for }.clone();
+    let keys = [Some(stands_for), alone.then_some(address), None];
+    let pod = facts.pod.as_deref().zip(facts.pod_uid.as_ref());
+    let target = reference(namespace, facts.target.as_deref(), pod);
+    endpoint(facts, name, None, keys, target.as_deref())
+}
+
+fn endpoint<'a>(
+    facts: &EndpointFacts,
+    name: String,
+    pod: Option<&'a str>,
+    keys: [Option<String>; 3],
+    target: Option<&ObjectReference>,
+) -> Endpoint<'a> {
+    let spell = |value: Option<bool>| value.map(|value| value.to_string());
+    let is_plain = facts.pod.is_some() || facts.target.is_none();
+    let foreign = facts.has_foreign_fields && is_plain;
+    let fields = vec![
+        ("ready", spell(facts.ready)),
+        ("serving", spell(facts.serving)),
+        ("terminating", spell(facts.terminating)),
+        ("address", Some(facts.addresses.join(" "))),
+        ("target", target.map(referred)),
+        ("node", set(facts.node.as_deref())),
+        ("zone", set(facts.zone.as_deref())),
+        ("hostname", set(facts.hostname.as_deref())),
+        ("hints differ:", Some(hints(facts))),
+        (
+            "a field that is never written",
+            foreign.then(|| "there".to_owned()),
+        ),
+    ];
+    Endpoint {
+        name,
+        pod,
+        keys,
+        fields,
+        group: 0,
+    }
 }
 
 fn named(endpoint: &EndpointFacts) -> String {
-    addressed(address(endpoint), endpoint.pod.as_deref())
+    let address = endpoint.addresses.first().map_or("no address", |address| address);
+    addressed(address, endpoint.pod.as_deref())
 }
 
-fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, around: &Around<'_>) {
-    // By pod, or by addresses where there is none.
-    let key = |e: &EndpointFacts| e.pod.clone().ok_or_else(|| e.addresses.clone());
-    let mut left: KeyedMap<_, Vec<&EndpointFacts>> = KeyedMap::default();
-    for endpoint in &stored.endpoints {
-        left.entry(key(endpoint)).or_default().push(endpoint);
-    }
-    for wanted in &desired.endpoints {
-        let same = left.entry(key(wanted)).or_default();
-        let at = same.iter().position(|e| e.pod_uid == wanted.pod_uid);
-        let like = match at.or_else(|| same.len().checked_sub(1)) {
-            Some(at) => Some(same.remove(at)),
-            None => left.entry(Err(wanted.addresses.clone())).or_default().pop(),
-        };
-        if let Some(like) = like {
-            endpoint(found, like, wanted);
-        } else {
-            let text = format!("{} is missing", named(wanted));
-            found.about(Rank::Missing, wanted.pod.as_deref(), text);
-        }
-    }
-    for extra in left.into_values().flatten() {
-        let text = match around.elsewhere(stored, extra.pod.as_deref()) {
-            Some(other) => format!("{} is in {} too", named(extra), other.meta.name),
-            None => format!("{} should not be there", named(extra)),
-        };
-        found.about(Rank::Extra, extra.pod.as_deref(), text);
-    }
-    found.ports(&*stored.ports, &*desired.ports, "", None);
-    found.labels(&stored.labels, &desired.labels, |key| !is_reserved_label(key));
+/// Returns the addresses of a slice that several of its endpoints have.
+fn shared(slice: &SliceFacts) -> impl Iterator<Item = String> {
+    let mut seen = BTreeSet::new();
+    let addresses = slice
+        .endpoints
+        .iter()
+        .map(|endpoint| endpoint.addresses.join(" "));
+    addresses.filter(move |address| !seen.insert(address.clone()))
 }
 
-fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
-    let name = named(wanted);
-    let pod = wanted.pod.as_deref();
-    let of = NamedEndpoint { address: &name, pod };
-    let subject = pod.map(|pod| format!("pod {pod}"));
-    let of_it = NamedEndpoint {
-        address: subject.as_deref().unwrap_or(&name),
-        pod,
+/// Says what an endpoint stands for beside its address, as `Pod web-1`.
+fn stands_for(endpoint: &EndpointFacts) -> String {
+    let target = match (&endpoint.pod, &endpoint.target) {
+        (_, Some(target)) => format!("{} {}", target.kind, target.name),
+        (Some(pod), None) => format!("Pod {pod}"),
+        (None, None) => "no target".to_owned(),
     };
-    let addresses = [stored, wanted].map(|endpoint| endpoint.addresses.join(" "));
-    found.ranked(
-        Rank::Extra,
-        of_it,
-        "address",
-        Some(&addresses[0]),
-        Some(&addresses[1]),
-    );
-    if stored.pod_uid != wanted.pod_uid {
-        let text = format!("{name}: refers to an earlier pod of that name");
-        found.about(Rank::Endpoint, pod, text);
+    match set(endpoint.hostname.as_deref()) {
+        Some(hostname) => format!("{target}, hostname {hostname}"),
+        None => target,
     }
-    // The two are mostly wrong together, and then reported as one.
-    let both = (stored.ready, wanted.ready) == (stored.serving, wanted.serving);
-    let ready = if both { "ready and serving" } else { "ready" };
-    for (what, stored, wanted) in [
-        (ready, stored.ready, wanted.ready),
-        ("serving", stored.serving, wanted.serving),
-        ("terminating", stored.terminating, wanted.terminating),
-    ] {
-        if both && what == "serving" {
-            continue;
-        }
-        let spell = |value: Option<bool>| value.map(|value| if value { "true" } else { "false" });
-        found.field(of, what, spell(stored), spell(wanted));
-    }
-    found.field(of, "node", stored.node.as_deref(), wanted.node.as_deref());
-    found.field(of, "zone", stored.zone.as_deref(), wanted.zone.as_deref());
-    found.field(
-        of,
-        "hostname",
-        stored.hostname.as_deref(),
-        wanted.hostname.as_deref(),
-    );
-    if stored.zone_hints != wanted.zone_hints || stored.node_hints != wanted.node_hints {
-        let text = format!(
-            "{name}: hints differ: {}, should be {}",
-            hints(stored),
-            hints(wanted)
-        );
-        found.about(Rank::Endpoint, pod, text);
-    }
-    if stored.has_foreign_fields {
-        let text = format!("{name}: has fields that are never written");
-        found.about(Rank::Endpoint, pod, text);
-    }
+}
+
+/// Describes a mirrored slice that is missing.
+pub(super) fn not_mirrored(found: &mut Found, desired: &SliceFacts) {
+    let count = desired.endpoints.len();
+    let family = desired.family.map_or("", Family::as_str);
+    let text = format!("Endpoints with {count} {family} addresses of these ports are not mirrored");
+    found.add(Rank::Object, text);
+}
+
+/// Describes a mirrored slice that should not exist.
+pub(super) fn mirrored_for_nothing(found: &mut Found, stored: &SliceFacts, core: &NamespaceState) {
+    let why = match core.service(&stored.meta.service) {
+        None => "its Service does not exist",
+        Some(service) if service.selector.is_some() => "its Service has a selector",
+        Some(service) if !service.selectorless => "its Service is an ExternalName",
+        Some(_) => "the Endpoints have nothing that it would mirror, or are not to be mirrored",
+    };
+    found.add(Rank::Object, format!("{why}, so it should not exist"));
 }
 
 /// Formats hints as `zone a, node n1`, or `none`.
@@ -135,7 +173,7 @@ pub(in crate::inspect) fn hints(endpoint: &EndpointFacts) -> String {
 }
 
 /// Describes a slice that is missing.
-fn absent(found: &mut Found, desired: &SliceFacts, around: &Around<'_>) {
+pub(super) fn absent(found: &mut Found, desired: &SliceFacts, around: &Around<'_>) {
     if desired.endpoints.is_empty() {
         let family = desired.family.map_or("", Family::as_str);
         let text = format!("the empty {family} slice of a Service without endpoints is missing");
@@ -155,7 +193,7 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: &Around<'_>) {
 }
 
 /// Formats the manager of a slice as `slice web-x7k2p is managed by example.com`.
-pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
+fn managed_elsewhere(slice: &SliceFacts) -> String {
     match slice.manager() {
         Some(manager) => format!("slice {} is managed by {manager}", slice.meta.name),
         None => format!("slice {} says nobody manages it", slice.meta.name),
@@ -163,7 +201,12 @@ pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
 }
 
 /// Describes a slice that should not exist.
-fn superfluous(found: &mut Found, stored: &SliceFacts, service: Option<&ServiceFacts>, around: &Around<'_>) {
+pub(super) fn superfluous(
+    found: &mut Found,
+    stored: &SliceFacts,
+    service: Option<&ServiceFacts>,
+    around: &Around<'_>,
+) {
     let Some(service) = service else {
         found.add(Rank::Object, "left over: there is no such Service");
         return;

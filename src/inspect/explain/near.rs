@@ -14,10 +14,10 @@ const MOST: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Pods {
     /// `None` if labels do not count.
-    selector: Option<Selector>,
+    pub(super) selector: Option<Selector>,
     /// The pods that match; without a selector, all until others are taken out.
     pub matching: Vec<ObservedPod>,
-    near: Near,
+    pub(super) near: Near,
 }
 
 /// The pods that a selector does not match, of which those are kept that it nearly matches.
@@ -81,17 +81,6 @@ impl Pods {
         if !pod.facts.terminal {
             self.near.see(selector, &pod.facts.labels, &[&pod.facts.name]);
         }
-    }
-
-    /// Returns the pods that nearly match, the likeliest first, and their total number.
-    pub fn near(&mut self) -> (Vec<NearPod>, usize) {
-        self.near.pods()
-    }
-
-    /// Explains why no pod matches.
-    pub fn why_none(&self) -> Vec<String> {
-        let selector = self.selector.as_ref();
-        selector.map_or_else(Vec::new, |selector| self.near.why_none(selector))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prints an explanation as text.
 
 use super::{Explanation, NearPod, PodFinding, State};
-use crate::inspect::findings::{Verdict, table};
+use crate::inspect::findings::table;
 use crate::inspect::text::{BAD, BOLD, DIM, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
 
 /// The number of pods without anything to report, and of strays, that are shown unless all are asked for.
@@ -58,7 +58,7 @@ impl Explanation {
             out.line(2, painted(WARN, warning));
         }
         match (self.managed, self.verdict) {
-            (true, Verdict::InSync) => {
+            (true, Some(true)) => {
                 let slices = self.outputs.slices || self.outputs.custom;
                 let what = match (slices, self.outputs.endpoints && !self.endpoints_unknown) {
                     (true, true) => ": slices and Endpoints are what they should be",
@@ -68,11 +68,11 @@ impl Explanation {
                 };
                 out.line(2, painted(GOOD, "in sync").then(what));
             }
-            (_, Verdict::Unknown) => {
+            (_, None) => {
                 let unknown = painted(WARN, "cannot tell whether it is in sync");
                 out.line(2, unknown.then(": see above"));
             }
-            (_, Verdict::OutOfSync) => {
+            (_, Some(false)) => {
                 let so = "; the controller would";
                 out.line(2, painted(BAD, "OUT OF SYNC").then(so));
                 out.table(4, &table(&self.out_of_sync, false));
@@ -82,19 +82,15 @@ impl Explanation {
     }
 
     fn push_pods(&self, out: &mut Page, all: bool) {
-        let count = |state| self.pods.iter().filter(|pod| pod.state == state).count();
-        let mut counts = Vec::new();
-        for (state, text) in [
-            (State::Ready, "ready"),
-            (State::NotReady, "not ready"),
-            (State::Terminating, "terminating"),
-            (State::NotPublished, "not published"),
-        ] {
-            let count = count(state);
-            if count > 0 {
-                counts.push(format!("{count} {text}"));
-            }
-        }
+        let states = [
+            State::Ready,
+            State::NotReady,
+            State::Terminating,
+            State::NotPublished,
+        ];
+        let counts = states.map(|of| (self.pods.iter().filter(|pod| pod.state == of).count(), state(of)));
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<_> = counts.map(|(count, text)| format!("{count} {text}")).collect();
         let total = self.pods.len();
         let one = total == 1;
         let verb = match (self.selector.is_empty(), one) {

@@ -101,7 +101,10 @@ pub struct HealthHandle(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     parts: OnceLock<Parts>,
-    watchdog: Watchdog,
+    /// Whether the watchdog runs.
+    watched: AtomicBool,
+    /// The questions of the watchdog, with at most one to each actor in flight.
+    questions: Mutex<State>,
     /// The last warning about each failing endpoint and its time, so that not every probe logs it again.
     complaints: Mutex<Vec<(String, String, Instant)>>,
 }
@@ -116,7 +119,7 @@ impl HealthHandle {
     /// Asks the actors once a second whether they answer, and reports the result to the election. Never ends. Only the
     /// first call does this; any other call just waits.
     pub(in crate::ops) async fn watch_over(&self) {
-        if self.0.watchdog.runs.swap(true, Ordering::AcqRel) {
+        if self.0.watched.swap(true, Ordering::AcqRel) {
             std::future::pending::<()>().await;
         }
         let mut beats = interval(BEAT);
@@ -130,7 +133,7 @@ impl HealthHandle {
 
     fn beat(&self) {
         let parts = self.parts();
-        self.0.watchdog.beat(parts);
+        self.0.questions.lock().ask(parts);
         let verdict = self.verdict();
         if let Err(why) = &verdict {
             self.complain("watchdog", why);
@@ -142,7 +145,7 @@ impl HealthHandle {
 
     /// Returns a check for the watchdog and for each kind of actor.
     pub(super) fn checks(&self) -> Vec<Check> {
-        self.0.watchdog.checks()
+        self.0.questions.lock().checks()
     }
 
     /// Returns the first failure among the checks, if there is one.
@@ -222,13 +225,6 @@ impl HealthHandle {
     }
 }
 
-/// Asks the actors whether they answer, with at most one question to each in flight.
-#[derive(Default, Debug)]
-struct Watchdog {
-    runs: AtomicBool,
-    state: Mutex<State>,
-}
-
 #[derive(Default, Debug)]
 struct State {
     /// The time of its last run, if it has started.
@@ -278,43 +274,39 @@ impl Asked {
     }
 }
 
-impl Watchdog {
-    fn beat(&self, parts: Option<&Parts>) {
+impl State {
+    /// Asks the actors whether they answer.
+    fn ask(&mut self, parts: Option<&Parts>) {
         let now = Instant::now();
-        let mut state = self.state.lock();
-        state.beat = Some(now);
+        self.beat = Some(now);
         let Some(parts) = parts else { return };
         // The root may be gone already, in which case it need not answer.
-        state
-            .root
+        self.root
             .ask(now, |answer| drop(parts.root.cast(RootMsg::Ping(answer))));
-        state
-            .writer
+        self.writer
             .ask(now, |answer| parts.writer.send(WriterMsg::Ping(answer)));
-        state.shards.retain_mut(|(.., asked)| asked.waits());
-        if state.shards.is_empty() {
-            let random = state.random.f64();
+        self.shards.retain_mut(|(.., asked)| asked.waits());
+        if self.shards.is_empty() {
+            let random = self.random.f64();
             for (namespace, shard, inbox) in parts.router.sample(SAMPLE, random) {
                 let mut asked = Asked::default();
                 asked.ask(now, |answer| drop(shard.cast(ShardMsg::Ping(answer))));
-                state.shards.push((namespace, inbox, asked));
+                self.shards.push((namespace, inbox, asked));
             }
         }
-        state.longest = parts.router.longest_unhandled(now);
+        self.longest = parts.router.longest_unhandled(now);
     }
 
-    fn checks(&self) -> Vec<Check> {
+    fn checks(&mut self) -> Vec<Check> {
         let now = Instant::now();
-        let mut state = self.state.lock();
-        let state = &mut *state;
         let mut shards = Ok(());
-        for (namespace, inbox, asked) in &mut state.shards {
+        for (namespace, inbox, asked) in &mut self.shards {
             // A shard that works for long, but turn by turn, delays only its own namespace.
             if let Err(why) = asked.check(now, inbox.turned()) {
                 shards = Err(format!("namespace {namespace}: {why}"));
             }
         }
-        if let Some((namespace, age)) = &state.longest
+        if let Some((namespace, age)) = &self.longest
             && *age > STUCK
         {
             let age = age.as_secs();
@@ -322,7 +314,7 @@ impl Watchdog {
                 "namespace {namespace}: events have not been processed for {age} s"
             ));
         }
-        let late = state
+        let late = self
             .beat
             .map_or(Duration::ZERO, |beat| now.saturating_duration_since(beat));
         let watchdog = if late > STUCK {
@@ -332,8 +324,8 @@ impl Watchdog {
         };
         vec![
             Check::new("watchdog", watchdog),
-            Check::new("root", state.root.check(now, None)),
-            Check::new("writer", state.writer.check(now, None)),
+            Check::new("root", self.root.check(now, None)),
+            Check::new("writer", self.writer.check(now, None)),
             Check::new("shards", shards),
         ]
     }

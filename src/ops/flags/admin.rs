@@ -1,5 +1,6 @@
 //! The flags of the admin server, by kube-controller-manager's names where it has them.
 
+use super::given;
 use crate::ops::admin::TlsFiles;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,10 +52,10 @@ impl AdminArgs {
     ///
     /// When only one of the two files is given.
     pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, &'static str> {
-        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
-        match (given(&self.tls_cert_file), given(&self.tls_private_key_file)) {
-            (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        let files = [&self.tls_cert_file, &self.tls_private_key_file];
+        match files.map(|file| given(file.as_ref())) {
+            [None, None] => Ok(None),
+            [Some(certificate), Some(key)] => Ok(Some(TlsFiles { certificate, key })),
             _ => Err("--tls-cert-file and --tls-private-key-file must be given together"),
         }
     }

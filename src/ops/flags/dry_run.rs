@@ -1,8 +1,6 @@
 //! The flags of a dry run. kube-controller-manager has no such flags.
 
-use super::parse_bool;
-use crate::core::golang;
-use std::time::Duration;
+use super::{Period, Switch};
 
 /// The flags of a dry run.
 #[derive(Clone, Debug, clap::Args)]
@@ -12,26 +10,11 @@ pub(crate) struct DryRunArgs {
     ///
     /// A dry run watches slices and Endpoints, and compares each Service with what it should have. It writes no
     /// Events and takes no Lease, whatever --leader-elect says. Several processes may run so at once.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = parse_bool
-    )]
-    pub dry_run: bool,
+    #[arg(long, value_name = "BOOL", default_value = "false")]
+    pub dry_run: Switch,
 
     /// With --dry-run: how long a difference must last before it is reported, since the controllers that write take
     /// some time
-    #[arg(
-        long = "dry-run-patience",
-        value_name = "DURATION",
-        default_value = "5s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub patience: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    pub dry_run_patience: Period,
 }

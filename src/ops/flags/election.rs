@@ -1,60 +1,31 @@
 //! The flags of leader election, by kube-controller-manager's names.
 
-use super::parse_bool;
+use super::{Period, Switch};
 use crate::actors::events::WallClock;
 use crate::cluster::election::Location;
 use crate::cluster::fence::Clock;
-use crate::core::golang;
 use crate::core::leadership::election::{Timing, TimingError};
 use crate::ops::election::{Candidacy, identity};
 use crate::ops::progress::STALLED_AFTER;
-use std::time::Duration;
 
 /// The flags of leader election.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ElectionArgs {
     /// Write only while holding a Lease, so that several processes can run and one of them writes
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value = "true",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = parse_bool
-    )]
-    pub leader_elect: bool,
+    #[arg(long, value_name = "BOOL", default_value = "true")]
+    pub leader_elect: Switch,
 
     /// How long a standby waits after it has last seen the Lease change, before it takes the Lease
-    #[arg(
-        long = "leader-elect-lease-duration",
-        value_name = "DURATION",
-        default_value = "15s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub lease_duration: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    pub leader_elect_lease_duration: Period,
 
     /// How long a leader goes on writing after it sent the last renewal that was accepted
-    #[arg(
-        long = "leader-elect-renew-deadline",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub renew_deadline: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub leader_elect_renew_deadline: Period,
 
     /// How often a leader renews the Lease, and how often a standby tries to take it
-    #[arg(
-        long = "leader-elect-retry-period",
-        value_name = "DURATION",
-        default_value = "2s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub retry_period: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub leader_elect_retry_period: Period,
 
     /// Kind of the object to hold; only Leases are supported
     #[arg(
@@ -118,9 +89,13 @@ impl ElectionArgs {
     ///
     /// When the times do not fit together.
     pub(crate) fn timing(&self) -> Result<Option<Timing>, TimingError> {
-        self.leader_elect
-            .then(|| Timing::new(self.lease_duration, self.renew_deadline, self.retry_period))
-            .transpose()
+        let (Period(lease), Period(deadline), Period(retry)) = (
+            self.leader_elect_lease_duration,
+            self.leader_elect_renew_deadline,
+            self.leader_elect_retry_period,
+        );
+        let timing = self.leader_elect.0.then(|| Timing::new(lease, deadline, retry));
+        timing.transpose()
     }
 
     /// Returns the candidacy of this process, if leader election is enabled. [`super::parse`] has checked that the

@@ -1,6 +1,6 @@
 //! The flags of the read-only commands.
 
-use super::{ConnectionArgs, PublishingArgs};
+use super::{ConnectionArgs, Period, PublishingArgs};
 use crate::cluster::connect::kubeconfig::ConfigFile;
 use crate::cluster::connect::{Impersonated, Target};
 use crate::core::golang;
@@ -19,9 +19,13 @@ impl ConnectionArgs {
     }
 }
 
-/// Whose rights the read-only commands use.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct ImpersonationArgs {
+/// The flags that both read-only commands have.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ToolArgs {
+    /// How to reach the API server.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
     /// Read with the rights of this user, such as system:serviceaccount:NAMESPACE:NAME, which takes the right to
     /// impersonate it
     #[arg(long = "as", value_name = "USER")]
@@ -30,14 +34,40 @@ pub(crate) struct ImpersonationArgs {
     /// Read as a member of this group as well; may be repeated
     #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
     pub groups: Vec<String>,
+
+    /// How long the API server may be silent before a command gives up; 0 means no limit
+    ///
+    /// The time begins anew with each request, and with each part of a long answer. API servers end a request after 60
+    /// seconds themselves, so a longer wait is rarely worthwhile. After 5 seconds, a line on standard error says what is
+    /// waited for. As for kubectl, a number without a unit is in seconds.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_timeout)]
+    pub request_timeout: Duration,
+
+    /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    pub color: Colour,
+
+    /// How long to wait before what is out of sync is looked at again; only what remains is reported, since a controller
+    /// at work takes a moment
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub settle: Period,
+
+    /// The objects to publish, as for `run`.
+    #[command(flatten)]
+    pub publishing: PublishingArgs,
 }
 
-impl ImpersonationArgs {
-    /// Returns the user, if one is given.
+impl ToolArgs {
+    /// Returns the user whose rights are used, if one is given.
     pub(crate) fn impersonated(&self) -> Option<Impersonated> {
         let user = self.user.clone().filter(|user| !user.is_empty())?;
         let groups = self.groups.clone();
         Some(Impersonated { user, groups })
+    }
+
+    /// Returns how long the API server may be silent, if there is a limit.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        Some(self.request_timeout).filter(|limit| !limit.is_zero())
     }
 }
 
@@ -61,9 +91,9 @@ pub(crate) enum LeftOver {
 /// The flags of `endpointd audit`. Flags that decide what is published have the same names as for `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AuditArgs {
-    /// How to reach the API server.
+    /// What both read-only commands have.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub tool: ToolArgs,
 
     /// Check this namespace only
     #[arg(long, short = 'n', value_name = "NAME")]
@@ -76,14 +106,6 @@ pub(crate) struct AuditArgs {
     /// Check the Services with these labels only, given as for kubectl; objects of Services that are gone are left out
     #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = parse_selector)]
     pub selector: Option<LabelSelector>,
-
-    /// Whose rights to use
-    #[command(flatten)]
-    pub impersonation: ImpersonationArgs,
-
-    /// How long to wait for answers
-    #[command(flatten)]
-    pub timeout: TimeoutArgs,
 
     /// Report problems of Services that are in sync as well
     ///
@@ -101,28 +123,9 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = LeftOver::Report)]
     pub left_over: LeftOver,
 
-    /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
-    pub color: Colour,
-
     /// Format of the findings
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
     pub output: String,
-
-    /// How long to wait before differences are checked again; only those that remain are reported, since a controller
-    /// at work takes a moment
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "2s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub settle: Duration,
-
-    /// The objects to publish, as for `run`.
-    #[command(flatten)]
-    pub publishing: PublishingArgs,
 }
 
 /// The flags of `endpointd explain`.
@@ -146,36 +149,13 @@ pub(crate) struct ExplainArgs {
     #[arg(long, short = 'n', value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Whose rights to use
+    /// What both read-only commands have.
     #[command(flatten)]
-    pub impersonation: ImpersonationArgs,
-
-    /// How long to wait for answers
-    #[command(flatten)]
-    pub timeout: TimeoutArgs,
-
-    /// How to reach the API server.
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub tool: ToolArgs,
 
     /// Format of the explanation
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
     pub output: String,
-
-    /// How long to wait before a Service that is out of sync is looked at again; only what remains is reported, since a
-    /// controller at work takes a moment
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "2s",
-        value_parser = golang::parse_duration,
-        allow_hyphen_values = true
-    )]
-    pub settle: Duration,
-
-    /// The objects to publish, as for `run`.
-    #[command(flatten)]
-    pub publishing: PublishingArgs,
 
     /// True if `--controllers` was not given.
     #[arg(skip)]
@@ -184,10 +164,6 @@ pub(crate) struct ExplainArgs {
     /// Show every pod, even when many are published as they should be
     #[arg(long)]
     pub all: bool,
-
-    /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
-    pub color: Colour,
 }
 
 impl ExplainArgs {
@@ -222,31 +198,6 @@ pub(crate) enum Colour {
     Always,
     /// Never.
     Never,
-}
-
-/// How long the read-only commands wait.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct TimeoutArgs {
-    /// How long the API server may be silent before a command gives up; 0 means no limit
-    ///
-    /// The time begins anew with each request, and with each part of a long answer. API servers end a request after 60
-    /// seconds themselves, so a longer wait is rarely worthwhile. After 5 seconds, a line on standard error says what is
-    /// waited for. As for kubectl, a number without a unit is in seconds.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "60s",
-        value_parser = parse_timeout,
-        allow_hyphen_values = true
-    )]
-    pub request_timeout: Duration,
-}
-
-impl TimeoutArgs {
-    /// Returns the limit, if there is one.
-    pub(crate) fn limit(self) -> Option<Duration> {
-        Some(self.request_timeout).filter(|limit| !limit.is_zero())
-    }
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
@@ -368,10 +319,5 @@ mod tests {
         for bad in ["-1", "-1s", "soon", ""] {
             parse_timeout(bad).unwrap_err();
         }
-        let limit = |seconds| {
-            let request_timeout = Duration::from_secs(seconds);
-            TimeoutArgs { request_timeout }.limit()
-        };
-        assert_eq!((limit(0), limit(1)), (None, Some(Duration::from_secs(1))));
     }
 }

@@ -1,6 +1,6 @@
 //! The flags that decide what is published. `run`, `audit` and `explain` have them.
 
-use super::{Controllers, controllers, parse_bool};
+use super::{Controllers, Switch, controllers};
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 
@@ -48,17 +48,8 @@ pub(crate) struct PublishingArgs {
 
     /// Let the Service annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` override
     /// publishNotReadyAddresses for Endpoints, as in Kubernetes releases long before 1.36
-    #[arg(
-        long = "legacy-tolerate-unready-annotation",
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = parse_bool
-    )]
-    pub legacy_tolerate_unready: bool,
+    #[arg(long, value_name = "BOOL", default_value = "false")]
+    pub legacy_tolerate_unready_annotation: Switch,
 }
 
 impl PublishingArgs {
@@ -84,7 +75,7 @@ impl PublishingArgs {
             max_endpoints: usize::from(self.max_endpoints_per_slice),
             max_mirrored: usize::from(self.mirroring.max_per_subset),
             outputs: self.outputs(),
-            legacy_tolerate_unready: self.legacy_tolerate_unready,
+            legacy_tolerate_unready: self.legacy_tolerate_unready_annotation.0,
             clear_managed_fields: false,
             seed,
         }

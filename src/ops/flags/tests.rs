@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::outputs::Outputs;
 
 fn invoke(args: &[&str]) -> Result<Invocation, String> {
     let args = ["endpointd", "run"].iter().chain(args).map(OsString::from);
@@ -147,8 +148,12 @@ fn controllers_choose_the_outputs() {
 fn batch_periods_are_durations_of_go() {
     let args = parse(&[]).unwrap();
     assert_eq!(
-        (args.endpoint_batch, args.slice_batch, args.mirrored_batch),
-        (Duration::ZERO, Duration::ZERO, Duration::ZERO)
+        [
+            args.endpoint_updates_batch_period,
+            args.endpointslice_updates_batch_period,
+            args.mirroring_endpointslice_updates_batch_period
+        ],
+        [Period(Duration::ZERO); 3]
     );
     let args = parse(&[
         "--endpoint-updates-batch-period=500ms",
@@ -157,9 +162,12 @@ fn batch_periods_are_durations_of_go() {
         "--mirroring-endpointslice-updates-batch-period=2s",
     ]);
     let args = args.unwrap();
-    assert_eq!(args.endpoint_batch, Duration::from_millis(500));
-    assert_eq!(args.slice_batch, Duration::from_secs(60));
-    assert_eq!(args.mirrored_batch, Duration::from_secs(2));
+    assert_eq!(args.endpoint_updates_batch_period.0, Duration::from_millis(500));
+    assert_eq!(args.endpointslice_updates_batch_period.0, Duration::from_secs(60));
+    assert_eq!(
+        args.mirroring_endpointslice_updates_batch_period.0,
+        Duration::from_secs(2)
+    );
     for bad in ["-1s", "1", "1d", ""] {
         for args in [
             &[&*format!("--endpoint-updates-batch-period={bad}")][..],
@@ -173,7 +181,13 @@ fn batch_periods_are_durations_of_go() {
 #[test]
 fn bools_are_those_of_go_and_take_no_argument() {
     let flag = "--legacy-tolerate-unready-annotation";
-    assert!(!parse(&[]).unwrap().publishing.legacy_tolerate_unready);
+    assert!(
+        !parse(&[])
+            .unwrap()
+            .publishing
+            .legacy_tolerate_unready_annotation
+            .0
+    );
     for (value, on) in [
         ("", true),
         ("=true", true),
@@ -183,14 +197,19 @@ fn bools_are_those_of_go_and_take_no_argument() {
         ("=False", false),
     ] {
         let args = parse(&[&format!("{flag}{value}"), "--kube-api-burst=7"]).unwrap();
-        assert_eq!(args.publishing.legacy_tolerate_unready, on, "{value}");
+        assert_eq!(
+            args.publishing.legacy_tolerate_unready_annotation,
+            Switch(on),
+            "{value}"
+        );
         assert_eq!(args.kube_api_burst, 7);
     }
     assert!(
         !parse(&[flag, &format!("{flag}=f")])
             .unwrap()
             .publishing
-            .legacy_tolerate_unready
+            .legacy_tolerate_unready_annotation
+            .0
     );
     parse(&[flag, "false"]).unwrap_err();
     parse(&["--legacy-tolerate-unready-annotation=yes"]).unwrap_err();
@@ -344,12 +363,12 @@ fn help_and_the_version_are_no_errors() {
 #[test]
 fn a_dry_run_is_asked_for_like_a_boolean_of_upstream() {
     let dry_run = |args: &[&str]| parse(args).unwrap().dry_run;
-    assert!(!dry_run(&[]).dry_run);
-    assert!(dry_run(&["--dry-run"]).dry_run);
-    assert!(!dry_run(&["--dry-run", "--dry-run=false"]).dry_run);
-    assert_eq!(dry_run(&[]).patience, Duration::from_secs(5));
+    assert!(!dry_run(&[]).dry_run.0);
+    assert!(dry_run(&["--dry-run"]).dry_run.0);
+    assert!(!dry_run(&["--dry-run", "--dry-run=false"]).dry_run.0);
+    assert_eq!(dry_run(&[]).dry_run_patience, Period(Duration::from_secs(5)));
     assert_eq!(
-        dry_run(&["--dry-run-patience", "1m"]).patience,
+        dry_run(&["--dry-run-patience", "1m"]).dry_run_patience.0,
         Duration::from_secs(60)
     );
     parse(&["--dry-run=maybe"]).unwrap_err();

@@ -1,7 +1,7 @@
 //! The flags of `endpointd top`.
 
-use super::ConnectionArgs;
 use super::election::LeaseArgs;
+use super::{ConnectionArgs, given};
 use crate::cluster::scrape::MetricsPage;
 use crate::core::golang;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -56,12 +56,11 @@ pub(crate) struct TopArgs {
 impl TopArgs {
     /// Returns the page to read.
     pub(crate) fn page(&self) -> MetricsPage {
-        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         MetricsPage {
             url: self.metrics_url.clone(),
-            ca_file: given(&self.metrics_ca_file),
+            ca_file: given(self.metrics_ca_file.as_ref()),
             any_certificate: self.metrics_insecure_skip_tls_verify,
-            token_file: given(&self.metrics_token_file),
+            token_file: given(self.metrics_token_file.as_ref()),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) fn options(args: &RunArgs, seed: u64) -> Options {
     Options {
         settings: Settings {
-            clear_managed_fields: args.clear_managed_fields,
+            clear_managed_fields: args.clear_managed_fields.0,
             ..args.publishing.settings(seed)
         },
         pacing: Pacing {
@@ -23,9 +23,9 @@ pub(super) fn options(args: &RunArgs, seed: u64) -> Options {
             burst: args.kube_api_burst,
             in_flight: usize::from(args.max_requests_in_flight),
             watch: args.watching.limits(),
-            slice_batch: args.slice_batch,
-            endpoints_batch: args.endpoint_batch,
-            mirrored_batch: args.mirrored_batch,
+            slice_batch: args.endpointslice_updates_batch_period.0,
+            endpoints_batch: args.endpoint_updates_batch_period.0,
+            mirrored_batch: args.mirroring_endpointslice_updates_batch_period.0,
         },
         deadline: Duration::from_secs(30),
         drain: Duration::from_secs(10),
@@ -34,8 +34,8 @@ pub(super) fn options(args: &RunArgs, seed: u64) -> Options {
 
 /// Decides which process may write: this one alone, the leader of an election, or none in a dry run.
 pub(super) fn mode(args: &RunArgs, target: Target) -> RunMode {
-    if args.dry_run.dry_run {
-        let patience = args.dry_run.patience;
+    if args.dry_run.dry_run.0 {
+        let patience = args.dry_run.dry_run_patience.0;
         tracing::info!(
             patience_seconds = patience.as_secs_f64(),
             "dry run: nothing is written and no lease is taken; differences that last are logged and counted"

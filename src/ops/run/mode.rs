@@ -42,24 +42,14 @@ impl RunMode {
         }
     }
 
-    /// Creates the progress record that the election checks, if there is an election.
-    pub(super) fn progress(&self) -> Option<Progress> {
-        match self {
-            Self::Candidate(_, candidacy) => {
-                Some(Progress::new(candidacy.clock.clone(), candidacy.stalled_after))
-            }
-            Self::Alone | Self::DryRun(_) => None,
-        }
-    }
-
-    /// Creates the record of Lease renewals, if there is an election.
-    pub(super) fn renewal(&self) -> Option<Renewal> {
-        match self {
-            Self::Candidate(_, candidacy) => {
-                Some(Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()))
-            }
-            Self::Alone | Self::DryRun(_) => None,
-        }
+    /// Creates the records of Lease renewals, and of the progress that the election checks, if there is an election.
+    pub(super) fn records(&self) -> Option<(Renewal, Progress)> {
+        let Self::Candidate(_, candidacy) = self else {
+            return None;
+        };
+        let renewal = Renewal::new(candidacy.clock.clone(), candidacy.timing.lease());
+        let progress = Progress::new(candidacy.clock.clone(), candidacy.stalled_after);
+        Some((renewal, progress))
     }
 }
 

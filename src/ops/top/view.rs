@@ -210,32 +210,24 @@ fn needs_no_lease(model: &Model) -> bool {
 
 fn lease(model: &Model) -> Option<Fact> {
     let name = &model.lease_name;
-    let mut fact = match &model.lease {
+    let (alarm, pieces) = match &model.lease {
         LeaseSight::Unread => return None,
-        LeaseSight::Failed { why, .. } => fact(
-            "Lease",
-            true,
-            vec![format!("{name} cannot be read:"), why.clone()],
-        ),
-        LeaseSight::Missing => fact("Lease", true, vec![format!("{name} does not exist")]),
+        LeaseSight::Failed { why, .. } => (true, vec![format!("{name} cannot be read:"), why.clone()]),
+        LeaseSight::Missing => (true, vec![format!("{name} does not exist")]),
         LeaseSight::Seen { record, since, read } => {
             let unchanged = read.saturating_sub(*since);
             let seconds = u64::try_from(record.seconds).unwrap_or_default();
-            let seen = format!("unchanged for {}", age(unchanged));
             let expired = unchanged > Duration::from_secs(seconds);
-            match &*record.holder {
-                "" => fact("Lease", true, vec![format!("{name} is held by nobody"), seen]),
-                holder if expired => fact(
-                    "Lease",
-                    true,
-                    vec![short(holder), format!("held {name} and has let it expire"), seen],
-                ),
-                holder => fact("Lease", false, vec![short(holder), format!("holds {name}"), seen]),
-            }
+            let mut pieces = match &*record.holder {
+                "" => vec![format!("{name} is held by nobody")],
+                holder if expired => vec![short(holder), format!("held {name} and has let it expire")],
+                holder => vec![short(holder), format!("holds {name}")],
+            };
+            pieces.push(format!("unchanged for {}", age(unchanged)));
+            (expired || record.holder.is_empty(), pieces)
         }
     };
-    fact.alarm &= !needs_no_lease(model);
-    Some(fact)
+    Some(fact("Lease", alarm && !needs_no_lease(model), pieces))
 }
 
 /// Leaves out the random part of an identity, which is the host's name, an underscore and a UUID.

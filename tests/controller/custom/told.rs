@@ -64,7 +64,7 @@ async fn a_new_service_that_opts_in_is_told_and_one_that_was_there_at_the_start_
 }
 
 async fn warnings(world: &World) -> Vec<String> {
-    look(&reader(world), NS, "s", world.options.settings)
+    look(&reader(world), NS, "s", world.options.settings, false)
         .await
         .unwrap()
         .warnings

@@ -36,7 +36,10 @@ async fn found(world: &World) -> Vec<(Verb, Vec<String>)> {
 /// Returns the notes of `explain` on Service `s`.
 async fn notes(world: &World) -> Vec<String> {
     let settings = world.options.settings;
-    look(&reader(world), NS, "s", settings).await.unwrap().notes
+    look(&reader(world), NS, "s", settings, false)
+        .await
+        .unwrap()
+        .notes
 }
 
 #[tokio::test(start_paused = true)]
