@@ -126,9 +126,14 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
+        // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
+        let observes = state.publisher.writes() && state.role != Role::DryRun;
+        if observes {
+            let (queue, metrics) = (state.publisher.queue(), &state.metrics.queue);
+            metrics.waiting.set(queue.waiting() as f64);
+            metrics.in_flight.set(queue.in_flight() as f64);
+        }
         if let Some(asked) = asked {
-            // In a dry run the drift tracker reports what is out of sync, and on a standby the leader does.
-            let observes = state.publisher.writes() && state.role != Role::DryRun;
             state.metrics.refresh(&state.publisher, observes, now);
             let _ = asked.send(());
         }

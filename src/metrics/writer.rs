@@ -47,8 +47,6 @@ impl WriterMetrics {
     pub(crate) fn refresh(&mut self, publisher: &Publisher, observes: bool, now: Duration) {
         let queue = publisher.queue();
         if observes {
-            self.queue.waiting.set(queue.waiting() as f64);
-            self.queue.in_flight.set(queue.in_flight() as f64);
             self.queue.window.set(publisher.window() as f64);
             let (services, oldest) = queue.out_of_order(now);
             self.published.out_of_sync.set(services as f64);
