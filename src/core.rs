@@ -37,5 +37,4 @@ pub mod selector;
 pub mod slices;
 pub mod subsets;
 pub mod time;
-pub(crate) mod turn_queue;
 pub mod work;

@@ -186,8 +186,8 @@ impl WriterState {
 
     /// Notices that this process was busy or stopped when a timer should have fired.
     fn notice_stall(&mut self, now: Duration) {
-        if let Some(tick) = self.tick.filter(|tick| *tick + STALL < now) {
-            self.publisher.stalled(tick, now);
+        if self.tick.is_some_and(|tick| tick + STALL < now) {
+            self.publisher.stalled(now);
         }
     }
 
@@ -248,24 +248,13 @@ impl WriterState {
 
     /// Logs that writes have been held back for long, and later that they no longer are.
     fn log_throttling(&mut self, limit: Option<Limit>, now: Duration) {
-        let throttled = self.throttling.observe(limit, now);
-        if matches!(throttled, Some(Throttled::Long(..)))
-            && let Some((namespace, bytes)) = self.publisher.worst_debtor()
-        {
-            tracing::warn!(
-                %namespace,
-                kilobytes = (bytes / 1e3) as u64,
-                namespaces = self.publisher.debtors(),
-                "slices that are much larger than usual have used up the budget for watchers: their namespaces wait, this one for longest"
-            );
-        }
-        match throttled {
+        match self.throttling.observe(limit, now) {
             Some(Throttled::Long(limit, lasted)) => tracing::warn!(
                 seconds = lasted.as_secs(),
                 waiting = self.publisher.queue().waiting(),
                 reason = match limit {
                     Limit::Rate => "--kube-api-qps",
-                    Limit::Server => "the API server asks for a pause (Retry-After)",
+                    Limit::Namespace => "namespaces wait for answers, or for pauses (Retry-After)",
                     Limit::InFlight => "as many requests are in flight as may be",
                     Limit::Echoes =>
                         "endpointd's own watch has not shown earlier writes: the API server is behind with events, or that watch is late or closed",

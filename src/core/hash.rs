@@ -101,9 +101,6 @@ pub type KeyedSet<T> = HashSet<T, KeyedState>;
 /// them, so a fast hash without a key is enough.
 pub type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
 
-/// A set of such keys.
-pub(crate) type IdSet<K> = rustc_hash::FxHashSet<K>;
-
 /// A key of several tables, with its hash: it is hashed once, and not once for each table and look-up. It cannot be
 /// changed.
 #[derive(Clone, Copy)]

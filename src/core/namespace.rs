@@ -34,7 +34,7 @@ use super::inputs::Inputs;
 use super::mirror::MAX_PER_SUBSET;
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
-use super::priority::Priority;
+use super::priority::{Priority, Stage};
 use std::sync::Arc;
 
 /// Settings that do not change while the process runs.
@@ -78,6 +78,8 @@ pub struct WorkItem {
     pub exists: bool,
     /// The priority of its write.
     pub priority: Priority,
+    /// Its place among the writes of its Service.
+    pub stage: Stage,
     /// The delay because of earlier failures.
     pub retry: Retry,
     /// True if the object is only read for what is published elsewhere, so that it is not batched with later changes.
@@ -85,12 +87,13 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
-    fn new(object_name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
+    fn new(object_name: ObjectName, service: Arc<str>, object: &ObjectState, stage: Stage) -> Self {
         Self {
             object: object_name,
             service,
             exists: object.remote.is_some(),
             priority: object.priority,
+            stage,
             retry: object.retry(),
             reads: false,
         }

@@ -1,4 +1,4 @@
-//! The priority of a write. It depends on what changes for traffic.
+//! The priority of a write, and its place among those of its Service. Both depend on what changes for traffic.
 
 /// The priority of a write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,4 +23,18 @@ impl Priority {
             Self::Rest => "rest",
         }
     }
+}
+
+/// The place of a write among those of its Service. Endpoints that move to another slice are shown there before they leave their
+/// own, and so are those that take their place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stage {
+    /// The object is created.
+    Create,
+    /// An update that removes no endpoint.
+    Add,
+    /// Another update.
+    Remove,
+    /// The object is deleted.
+    Delete,
 }

@@ -5,65 +5,56 @@
 //!   Reports │    ▲ grant, outcome                                   ▲ request     │ answer
 //!           ▼    │                                                  │             ▼
 //!   ┌───────────────────────────────────────────────────────────────────────────────────┐
-//!   │ Publisher: WriteQueue (turns, priorities) · TokenBucket · Window · FanOut         │
+//!   │ Publisher: WriteQueue (turns of Services) · Echoes · WatchBudget · Window         │
 //!   └───────────────────────────────────────────────────────────────────────────────────┘
 //!           ▲ signals: the versions that our own watches have shown, and the number of nodes
 //! ```
 //!
-//! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
+//! The publisher knows objects by name only. When one has its turn and the rules let it go, the publisher grants it; the
 //! shard replies with the request, built from the state at that moment, or with nothing. Each object has at most one
 //! grant or request out. The writer actor carries the messages; [`reports::Reports`] keeps the shards' reports of
 //! each object in order, and lets namespaces take turns.
 //!
-//! [`queue`] orders the writes, and `window` learns how many of them the API server works on at once. `fan_out` limits what
-//! watchers are sent, by means of `echo` and `budget`. `pauses`, `refusals`, `promptness` and `stuck` tell what a webhook does to its
-//! namespaces from what the API server does to all.
+//! Three rules decide whether a write may go now: it needs a place, or one of the writes a second that kube-controller-manager
+//! allows itself (`places`); bytes times watchers (`budget`); and a place in the window of requests in flight (`window`), of
+//! which namespaces whose writes hang or are refused share a part (`slow`). Beside them there is only the flag
+//! `--kube-api-qps`, and the pause that an answer asks for.
 
 mod budget;
-mod echo;
-mod fan_out;
-mod pauses;
-mod promptness;
+mod places;
 pub mod queue;
-mod refusals;
 pub mod reports;
 pub mod signals;
-mod stuck;
+mod slow;
 pub mod throttling;
+mod tuning;
+mod turns;
 mod window;
 
 pub use budget::{WatchLimits, Watchers};
-pub use echo::{LATE, Resource, WriteEffect};
+pub use places::WriteEffect;
+pub use queue::Resource;
+pub use tuning::LATE;
 
 use super::backoff::Retry;
 use super::body::Request;
 use super::bucket::TokenBucket;
-use super::hash::{Hashed, HashedMap, HashedSet, IdMap, KnownState, hash_of};
+use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use super::leadership::Term;
 use super::leadership::role::RoleChange;
-use super::namespace::{BuiltRequest, WorkItem};
+use super::namespace::{BuiltRequest, Outcome, WorkItem};
 use super::object::{ObjectKey, Output};
 use super::priority::Priority;
-use fan_out::{FanOut, GrantCost};
-use pauses::Pauses;
-use promptness::Promptness;
-use queue::{Classes, ObjectQueue, Urgency};
-use refusals::Refusals;
+use budget::WatchBudget;
+use places::Echoes;
+use queue::{Due, Granted, ObjectQueue};
 use reports::{Reply, Reported};
 use signals::Signal;
-use std::sync::Arc;
+use slow::SlowLane;
 use std::time::Duration;
-use stuck::{End, Stuck};
 use throttling::Limit;
-use window::{Completed, Sign, Window};
-
-/// The part of the rate limit at which a namespace may retry refused requests (403, 422), so that ten thousand
-/// hopeless objects of one tenant do not use up what all others need.
-const REFUSED_SHARE: f64 = 0.1;
-/// The least rate of such retries, in requests per second.
-const LEAST_REFUSED_RATE: f64 = 1.0;
-/// Number of namespaces with refused requests above which those that no longer wait for their turn are dropped.
-const REFUSED_KEPT: usize = 1024;
+use tuning::TUNING;
+use window::Window;
 
 /// The limits that pace writes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,14 +98,36 @@ pub enum Load {
     /// The API server answered, but has not carried the request out, which takes another time than if it had. If the answer asks
     /// for a pause, it is that of a webhook.
     Declined,
-    /// The API server answered that it is overloaded (429, 503), or someone on the way did. It counts as overload unless the same
-    /// object's last write ended like this too, or had no answer: the failures of one object are no sign of the server's load.
+    /// The API server answered that it is overloaded (429, 503), or someone on the way did.
     Overloaded,
-    /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
-    /// same object's last write ended like this too: the failures of one object are no sign of the server's load.
+    /// No answer came, or one from a gateway (504, a time-out, a broken connection).
     Unanswered,
     /// The request was not sent, or its answer not awaited: the lease was lost.
     Unknown,
+}
+
+impl WriteEffect {
+    /// Returns the effect of a request with this outcome. An answer that is an error wrote nothing, however little it says
+    /// of the object; and a request that was not sent, or whose answer does not matter any more, counts as none.
+    pub fn of(outcome: &Outcome, load: Load) -> Self {
+        match outcome {
+            _ if load == Load::Unknown => Self::Nothing,
+            Outcome::Written(remote) => Self::Written(remote.version),
+            Outcome::Deleted(version) => Self::Deleted(*version),
+            // An answer that says it was carried out, and cannot be read, is as good as none.
+            Outcome::Unknown if matches!(load, Load::Unanswered | Load::Answered) => Self::Unknown,
+            Outcome::Unknown
+            | Outcome::Fetched { .. }
+            | Outcome::NotFound
+            | Outcome::Conflict
+            | Outcome::Exists
+            | Outcome::Foreign { .. }
+            | Outcome::Terminating
+            | Outcome::Rejected
+            | Outcome::TooLarge { .. }
+            | Outcome::Throttled => Self::Nothing,
+        }
+    }
 }
 
 /// The end of a request.
@@ -176,29 +189,32 @@ pub enum Replied {
 pub struct Publisher {
     pacing: Pacing,
     queue: ObjectQueue,
-    window: Window,
     bucket: TokenBucket,
-    fan_out: FanOut,
+    echoes: Echoes,
+    budget: WatchBudget,
+    window: Window,
+    slow: SlowLane,
     random: fastrand::Rng,
-    pauses: Pauses,
-    refusals: Refusals,
-    stuck: Stuck,
     /// True if this process may write.
     writes: bool,
     /// The present term.
     term: Term,
-    /// The term in which each object without a request yet was granted, and what was paid for it.
-    granted: HashedMap<ObjectKey, (Term, GrantCost)>,
+    /// The term in which each object without a request yet was granted.
+    granted: HashedMap<ObjectKey, Term>,
     /// True if nothing is to be granted any more.
     drains: bool,
-    /// The time at which the next retry of a refused request may go, by namespace.
+    /// When the next retry of a write that was refused with 403 or 422 may go, by namespace.
     refused: IdMap<u64, Duration>,
-    /// Objects whose last write was not answered, or refused for overload.
-    unserved: HashedSet<ObjectKey>,
     /// Objects whose request in flight only reads.
     reading: HashedSet<ObjectKey>,
-    /// Set while an object waits that could go if the window were larger.
-    held_back: bool,
+    /// The bytes that watchers are sent for each slice in flight, and whether the budget has paid for it.
+    sending: HashedMap<ObjectKey, (f64, bool)>,
+    /// The bytes that they are sent for those written since this was last taken.
+    sent: f64,
+    /// The slices that were granted since an Endpoints object was.
+    slices_in_a_row: usize,
+    /// The writes that went without a place since they were last taken, by resource.
+    beyond: [u64; 2],
 }
 
 impl Publisher {
@@ -206,22 +222,23 @@ impl Publisher {
     pub fn new(pacing: Pacing, seed: u64) -> Self {
         Self {
             pacing,
-            queue: ObjectQueue::with_hasher(KnownState::default()),
-            window: Window::new(pacing.in_flight),
+            queue: ObjectQueue::default(),
             bucket: TokenBucket::new(pacing.qps, pacing.burst),
-            fan_out: FanOut::new(pacing.watch),
+            echoes: Echoes::new(pacing.watch.places),
+            budget: WatchBudget::new(pacing.watch),
+            window: Window::new(pacing.in_flight),
+            slow: SlowLane::default(),
             random: fastrand::Rng::with_seed(seed),
-            pauses: Pauses::default(),
-            refusals: Refusals::default(),
-            stuck: Stuck::default(),
             writes: true,
             term: Term::default(),
             granted: HashedMap::default(),
             drains: false,
             refused: IdMap::default(),
-            unserved: HashedSet::default(),
             reading: HashedSet::default(),
-            held_back: false,
+            sending: HashedMap::default(),
+            sent: 0.0,
+            slices_in_a_row: 0,
+            beyond: [0; 2],
         }
     }
 
@@ -237,54 +254,54 @@ impl Publisher {
 
     /// Returns the number of places for writes of a resource whose events have not come back, and how many are held.
     pub fn places(&self, resource: Resource) -> (usize, usize) {
-        self.fan_out.places(resource)
+        self.echoes.places(resource)
     }
 
     /// Returns the number of clients that watch slices.
     pub fn watchers(&self) -> f64 {
-        self.fan_out.watchers()
+        self.budget.watchers().unwrap_or_default()
+    }
+
+    /// Returns the bytes a second that may be sent to all watchers now; infinite if nothing limits them.
+    pub fn watch_rate(&self) -> f64 {
+        self.budget.rate()
     }
 
     /// Takes the echoes that have come since the last call: the output, and the time from the answer.
     pub fn take_echoes(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
-        self.fan_out.take_heard()
+        self.echoes.take_heard()
     }
 
     /// Takes the bytes that API servers send to watchers for the slices written since the last call.
     pub fn take_sent(&mut self) -> u64 {
-        self.fan_out.take_sent()
+        std::mem::take(&mut self.sent) as u64
     }
 
     /// Takes the number of writes that went without a place since the last call, by resource, in the order of [`Resource::ALL`].
     pub fn take_beyond(&mut self) -> [u64; 2] {
-        self.fan_out.take_beyond()
-    }
-
-    /// Returns how many namespaces are in debt, because they have written slices that are much larger than usual.
-    pub fn debtors(&self) -> usize {
-        self.fan_out.debtors()
-    }
-
-    /// Returns the one of them that owes most, and how many bytes for each watcher.
-    pub fn worst_debtor(&self) -> Option<(Arc<str>, f64)> {
-        self.fan_out.worst_debtor()
+        std::mem::take(&mut self.beyond)
     }
 
     /// Takes in what our own watches have shown.
     pub fn signalled(&mut self, signal: &Signal, now: Duration) {
-        self.fan_out.signalled(signal, now);
+        match signal {
+            Signal::Opened(output, from) => self.echoes.opened(*output, *from),
+            Signal::Shown { output, version, at } => self.echoes.shown(*output, *version, *at),
+            Signal::Deleted { key, .. } => self.echoes.deleted(key),
+            Signal::Nodes(nodes) => self.budget.set_nodes(*nodes, now),
+        }
     }
 
     /// Returns when to call [`Self::next`] at the latest while echoes are awaited, even if nothing waits to be written: a call that
     /// comes later shows that this process did nothing meanwhile.
     pub fn due(&self, now: Duration) -> Option<Duration> {
-        self.fan_out.due(now)
+        self.echoes.next(now)
     }
 
-    /// Records that this process did nothing between these times, though it had to, so that its own pauses are not
+    /// Records that this process did nothing until then, though it had to, so that its own pauses are not
     /// taken for the API server's.
-    pub fn stalled(&mut self, from: Duration, to: Duration) {
-        self.fan_out.stalled(from, to);
+    pub fn stalled(&mut self, to: Duration) {
+        self.echoes.stalled(to);
     }
 
     /// Returns whether this process may write.
@@ -298,10 +315,10 @@ impl Publisher {
         self.writes = change.role.writes();
         if change.lost {
             self.queue.clear_waiting();
-            self.unserved.clear();
             self.reading.clear();
             self.refused.clear();
-            self.fan_out.clear();
+            self.sending.clear();
+            self.echoes.clear();
         }
     }
 
@@ -329,52 +346,38 @@ impl Publisher {
     /// Queues an object that a shard wants to write. It is kept while this process may not write, since the shard may
     /// have heard before the writer that it may again.
     fn wanted(&mut self, key: &Hashed<ObjectKey>, want: &WorkItem, now: Duration) {
-        let (yields, batch) = match key.object.output {
-            Output::Slice => (false, self.pacing.slice_batch),
-            Output::Endpoints if want.reads => (false, Duration::ZERO),
-            Output::Endpoints => (true, self.pacing.endpoints_batch),
-            Output::Mirrored => (false, self.pacing.mirrored_batch),
+        let batch = match key.object.output {
+            Output::Slice => self.pacing.slice_batch,
+            Output::Endpoints if want.reads => Duration::ZERO,
+            Output::Endpoints => self.pacing.endpoints_batch,
+            Output::Mirrored => self.pacing.mirrored_batch,
         };
-        let tenant = key.tenant();
-        let urgency = Urgency {
+        let namespace = key.tenant();
+        let due = Due {
+            resource: key.object.output.into(),
             priority: want.priority,
-            yields,
-            tenant,
-            group: hash_of(&(tenant, &*want.service)),
+            stage: want.stage,
+            namespace,
+            service: hash_of(&(namespace, &*want.service)),
         };
         let mut delay = want.retry.delay(self.random.f64());
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
-            // A retry takes a turn in its namespace's share of the rate, or keeps the one it has if that comes sooner.
-            let at = self.after_other_refused(urgency.tenant, now + delay);
+            // A retry takes a turn among its namespace's, or keeps the one it has if that comes sooner.
+            let next = self.refused.get(&namespace).copied().unwrap_or_default();
+            let at = next.max(now + delay);
             match self.queue.waits_until(key) {
                 Some(until) if until <= at => delay = until.saturating_sub(now),
                 _ => {
-                    self.take_turn_of_refused(urgency.tenant, at);
+                    self.refused
+                        .insert(namespace, next.max(now) + TUNING.refused_retry);
                     delay = at.saturating_sub(now);
                 }
             }
         }
         if want.exists {
-            delay = delay
-                .max(batch)
-                .max(self.fan_out.spacing(key, want.priority, now));
+            delay = delay.max(batch);
         }
-        self.queue.want(key.clone(), urgency, delay, now);
-    }
-
-    /// Returns when a retry of a refused request, due at `at`, may go, so that its namespace keeps to its share of the
-    /// rate.
-    fn after_other_refused(&self, tenant: u64, at: Duration) -> Duration {
-        self.refused.get(&tenant).map_or(at, |next| at.max(*next))
-    }
-
-    /// Records that a retry of a refused request of a namespace goes at `at`, so that the next one comes later.
-    fn take_turn_of_refused(&mut self, tenant: u64, at: Duration) {
-        if self.pacing.qps > 0.0 {
-            let rate = (self.pacing.qps * REFUSED_SHARE).max(LEAST_REFUSED_RATE);
-            self.refused
-                .insert(tenant, at + Duration::from_secs_f64(1.0 / rate));
-        }
+        self.queue.want(key.clone(), due, delay, now);
     }
 
     /// Applies a shard's report of an object; the reply in it came first.
@@ -392,21 +395,31 @@ impl Publisher {
         match reply {
             Reply::Built(built) => {
                 self.queue.built(key);
-                let Some((term, paid)) = self.granted.remove(key) else {
+                let Some(term) = self.granted.remove(key) else {
                     return Replied::Unsent;
                 };
                 if term != self.term || !self.writes {
-                    self.fan_out.nothing(key, paid, now);
+                    self.take_back(key, now);
                     return Replied::Unsent;
                 }
-                self.fan_out.built(key, paid, &built.request, now);
-                if matches!(built.request, Request::Fetch | Request::Probe) {
-                    self.reading.insert(key.clone());
-                    // However long it takes, no webhook has a part in it.
-                    self.stuck.ended(key, End::Nothing);
-                } else {
-                    self.stuck.sent(key, now);
+                let bytes = match &built.request {
+                    Request::Fetch | Request::Probe => {
+                        self.reading.insert(key.clone());
+                        self.take_back(key, now);
+                        return Replied::Send(built);
+                    }
+                    Request::Create(body) | Request::Update(body) => body.len(),
+                    Request::Delete(_) => TUNING.slice_bytes as usize,
+                };
+                if Resource::from(key.object.output) == Resource::Slices {
+                    let huge = self.budget.settle(bytes);
+                    if !huge.is_zero() {
+                        self.queue.pause(key.tenant(), now + huge);
+                    }
+                    let sent = bytes as f64 * self.watchers();
+                    self.sending.insert(key.clone(), (sent, true));
                 }
+                self.slow.sent(key, !self.queue.is_prompt(key.tenant()), now);
                 Replied::Send(built)
             }
             Reply::Nothing => {
@@ -414,23 +427,28 @@ impl Publisher {
                 Replied::Nothing
             }
             Reply::Settled => {
-                self.unserved.remove(key);
                 self.queue.settled(key);
                 Replied::Nothing
             }
         }
     }
 
+    /// Takes back what the grant of a write has cost.
+    fn take_back(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
+        if Resource::from(key.object.output) == Resource::Slices {
+            self.budget.refund();
+        }
+        self.echoes.answered(key, WriteEffect::Nothing, now);
+    }
+
     /// Ends the grant of an object for which there is nothing to send, or no shard left to ask.
     pub fn nothing(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        if let Some((_, paid)) = self.granted.remove(key) {
-            self.fan_out.nothing(key, paid, now);
+        if self.granted.remove(key).is_some() {
+            self.take_back(key, now);
         }
         self.bucket.give_back();
-        self.stuck.ended(key, End::Nothing);
         self.queue.built(key);
         self.queue.landed(key, true, now);
-        self.unserved.remove(key);
     }
 
     /// Ends a request.
@@ -442,206 +460,167 @@ impl Publisher {
             pause,
             has_shard,
         } = landing;
-        self.fan_out.answered(key, effect, now);
-        let reads = self.reading.remove(key);
         let namespace = key.tenant();
-        let end = match load {
-            _ if reads => End::Nothing,
-            Load::Answered => End::CarriedOut,
-            Load::Declined => End::Declined,
-            Load::Overloaded | Load::Unanswered => End::Refused,
-            Load::Unknown => End::Nothing,
-        };
-        let carried_out = end == End::CarriedOut;
-        // A namespace whose writes are not answered promptly, while others' are carried out, says nothing of the API server.
-        // Nor does an answer that is known to be a webhook's.
-        let was_prompt = self.stuck.namespaces().is_known_prompt(namespace);
-        let counts = load != Load::Declined && (was_prompt || !self.refusals.goes_on(now));
-        // If it has left its place, it takes one all the same, since it is answered.
-        let in_flight = self.window_taken().max(1);
-        let waited_for_webhook = self.stuck.ended(key, end);
-        match pause {
-            Some(pause) => {
-                self.pauses.asked(namespace, pause, counts, now);
-                self.queue.hold(namespace);
+        let is_write = !self.reading.remove(key);
+        let overloaded = matches!(load, Load::Overloaded | Load::Unanswered);
+        let refused = is_write && (overloaded || pause.is_some());
+        self.echoes.answered(key, effect, now);
+        if let Some((bytes, paid)) = self.sending.remove(key) {
+            match (effect == WriteEffect::Nothing, paid) {
+                (true, true) => self.budget.refund(),
+                (false, false) => self.budget.pay(),
+                (true, false) | (false, true) => {}
             }
-            None if carried_out => self.pauses.carried_out(),
-            None => {}
-        }
-        if carried_out {
-            self.refusals.carried_out(namespace, now);
-        }
-        let webhook = match load {
-            Load::Overloaded => !self.refusals.refused(namespace, now.saturating_sub(took)) || !counts,
-            // A webhook may answer with any code, such as 504.
-            Load::Unanswered => !counts,
-            Load::Answered | Load::Declined | Load::Unknown => false,
-        };
-        if !reads && matches!(load, Load::Answered | Load::Declined) {
-            self.unserved.remove(key);
-        }
-        let sign = match load {
-            Load::Overloaded | Load::Unanswered if self.unserved.insert(key.clone()) && !webhook => {
-                Some(Sign::Overloaded)
+            if effect != WriteEffect::Nothing {
+                self.sent += bytes;
             }
-            Load::Answered if !reads && !waited_for_webhook => Some(Sign::Answered),
-            Load::Answered | Load::Declined | Load::Overloaded | Load::Unanswered | Load::Unknown => None,
-        };
-        if let Some(sign) = sign {
-            let completed = Completed {
-                sign,
-                took,
-                in_flight,
-                held_back: self.held_back,
-            };
-            self.window.answered(completed, now);
         }
-        if !has_shard {
-            self.unserved.remove(key);
+        if let Some(pause) = pause {
+            self.queue.pause(namespace, now + pause.max(TUNING.place_kept));
+        }
+        if !is_write {
+            // However long it took, no webhook had a part in it.
+        } else if load == Load::Unknown {
+            self.slow.forget(key);
+        } else {
+            let was_prompt = self.queue.is_prompt(namespace);
+            let carried_out = load == Load::Answered;
+            let mut overtaken = Vec::new();
+            let is_prompt = self.slow.answered(key, carried_out, took, &mut overtaken) && !refused;
+            for hung in &overtaken {
+                self.echoes.hangs(hung);
+            }
+            if refused || is_prompt {
+                self.queue.set_slow(namespace, refused);
+            }
+            if load == Load::Overloaded {
+                self.slow.refused(now);
+            }
+            // A webhook may answer like that too, or not at all: a namespace that is slow, or was not written yet, says nothing of
+            // the server.
+            if overloaded && was_prompt {
+                self.window.overloaded(now.saturating_sub(took), now);
+            } else if carried_out && is_prompt {
+                self.window.carried_out();
+            }
         }
         self.queue.landed(key, !has_shard, now);
     }
 
-    /// Returns how many places of the window are taken.
-    fn window_taken(&self) -> usize {
-        self.queue.in_flight() - self.stuck.left(self.window.size())
-    }
-
-    /// Returns whether as many requests are in flight as may be. If all of them are stuck, one more goes all the same: only answers
-    /// make the window larger.
-    fn is_full(&self) -> bool {
-        self.window_taken() >= self.window.size() && self.queue.in_flight() > self.stuck.count()
-    }
-
     /// Returns the next thing to do. Must be called again after a grant.
     pub fn next(&mut self, now: Duration) -> Next {
-        self.held_back = false;
         if !self.writes || self.drains {
             return Next::NOTHING;
         }
-        self.window.pass(now);
-        self.fan_out.pass(now);
-        while let Some(namespace) = self.pauses.take_over(now) {
-            self.queue.release(namespace);
+        self.echoes.pass(now);
+        while let Some(key) = self.slow.pass(now) {
+            self.queue.set_slow(key.tenant(), true);
+            // Nothing is sent to watchers before it is carried out.
+            if let Some((_, paid)) = self.sending.get_mut(&key)
+                && std::mem::take(paid)
+            {
+                self.budget.refund();
+            }
+            if self.slow.hanging() <= TUNING.hanging_most {
+                self.echoes.hangs(&key);
+            }
         }
-        let long = self.window.long();
-        self.stuck.pass(long, now);
         if self.queue.waiting() == 0 {
             return Next::NOTHING;
         }
-        if self.is_full() {
-            self.held_back = self.queue.has_ready(now);
-            let times = [self.window.probes_until(), self.stuck.next(long)];
-            return Next::Wait {
-                until: times.into_iter().flatten().min(),
-                limited: self.held_back.then_some(Limit::InFlight),
-            };
-        }
-        if self.refused.len() > REFUSED_KEPT {
+        self.queue.pass(now);
+        if self.refused.len() > TUNING.namespaces_kept {
             self.refused.retain(|_, next| *next > now);
         }
-        if let Some(end) = self.pauses.all(now) {
-            return Next::Wait {
-                until: Some(end),
-                limited: self.queue.has_ready(now).then_some(Limit::Server),
-            };
-        }
-        if let Err(wait) = self.bucket.take(now) {
-            return Next::Wait {
-                until: (self.queue.waiting() > 0).then_some(now + wait),
-                limited: self.queue.has_ready(now).then_some(Limit::Rate),
-            };
-        }
-        let allowed = self.fan_out.allow(now);
-        self.queue.set_pace(self.pace(now));
-        // All that are out are stuck.
-        let alone = self.window_taken() >= self.window.size();
-        let lone = self.stuck.lone(now).filter(|_| alone);
-        let next = match (alone || self.pauses.is_on(now), lone) {
-            (false, _) => self.choose(allowed.classes, &[Promptness::Slow], now),
-            // A write that goes alone is of a namespace as prompt as any that has one.
-            (true, None) => self.choose(allowed.classes, &Promptness::ALL, now),
-            (true, Some((_, true))) => self.choose(allowed.classes, &[Promptness::Prompt], now),
-            (true, Some((_, false))) => None,
+        let may = match self.bucket.look(now) {
+            Ok(()) => Resource::ALL.map(|resource| self.may(resource, now)),
+            Err(wait) => [(Limit::Rate, Some(now + wait)); 2].map(Err),
         };
-        if let Some((key, priority, age)) = next {
-            let promptness = self.stuck.namespaces().of(key.tenant());
-            let paid = self.fan_out.granted(&key, priority, promptness, now);
-            self.granted.insert(key.clone(), (self.term, paid));
-            self.stuck.granted(&key, promptness, alone, now);
-            self.pauses.goes(now);
-            return Next::Grant { key, priority, age };
+        let window = self.window.size();
+        let (places, _) = self.echoes.places(Resource::Slices);
+        let room = if self.is_watched() {
+            window.min(places)
+        } else {
+            window
+        };
+        let slow = self.slow.held() < (room / TUNING.slow_share).max(1) && !self.is_full();
+        self.queue.set_most((window / TUNING.slow_share).max(1));
+        // Slices go first, but while they wait a part of the writes is the Endpoints'.
+        let order = if self.slices_in_a_row + 1 >= TUNING.endpoints_share {
+            [Resource::Endpoints, Resource::Slices]
+        } else {
+            Resource::ALL
+        };
+        for resource in order {
+            if may[resource as usize].is_ok()
+                && let Some(granted) = self.queue.next(resource, slow, now)
+            {
+                let Granted { key, priority, age } = granted;
+                let _ = self.bucket.take(now);
+                let (places, held) = self.echoes.places(resource);
+                self.beyond[resource as usize] += u64::from(held >= places && self.is_watched());
+                self.echoes.granted(&key, now);
+                if resource == Resource::Slices {
+                    self.budget.pay();
+                    self.slices_in_a_row = (self.slices_in_a_row + 1).min(TUNING.endpoints_share);
+                } else {
+                    self.slices_in_a_row = 0;
+                }
+                self.granted.insert(key.clone(), self.term);
+                return Next::Grant { key, priority, age };
+            }
         }
-        self.bucket.give_back();
-        let mut limits = allowed.limited.into_iter();
-        let limited = limits.find(|(classes, _)| self.queue.has_ready_in(*classes));
-        let ready = self.queue.has_ready(now);
-        let pause = self.pauses.next_end().filter(|_| ready);
-        let limited = limited
-            .map(|(_, limit)| limit)
-            .or_else(|| self.limit_of_namespaces(now))
-            .or(pause.map(|_| Limit::Server));
-        self.held_back = limited.is_none() && ready;
-        let until = self.queue.next_delayed().into_iter();
-        let more = limited.and_then(|_| self.fan_out.wake(now));
-        // Whatever holds the rest back, those that wait because requests of others hang may go when these leave their places.
-        let others_leave = [
-            self.stuck.next(long),
-            self.stuck.slow_for_all_at(now),
-            lone.map(|(until, _)| until),
+        let waits = Resource::ALL
+            .into_iter()
+            .filter(|resource| self.queue.has_ready(*resource));
+        let limits = waits.map(|resource| may[resource as usize].err());
+        // What may go and does not waits for its namespace: for a pause, or for an answer.
+        let limited = limits
+            .map(|limit| limit.map_or(Limit::Namespace, |(limit, _)| limit))
+            .max();
+        let rules = may.iter().filter_map(|may| may.err()?.1);
+        let others = [
+            self.queue.next_delayed(),
+            self.queue.next_pause(),
+            self.slow.next(),
+            self.echoes.next(now),
         ];
         Next::Wait {
-            until: until
-                .chain(self.window.probes_until())
-                .chain(more)
-                .chain(pause)
-                .chain(others_leave.into_iter().flatten().filter(|_| ready))
-                .min(),
-            limited: limited.or(self.held_back.then_some(Limit::InFlight)),
+            until: rules.chain(others.into_iter().flatten()).min(),
+            limited,
         }
     }
 
-    /// Returns the limit that holds back writes of some namespaces and lets those of others go.
-    fn limit_of_namespaces(&self, now: Duration) -> Option<Limit> {
-        if self.queue.has_ready_in(Classes::SLICES) && self.fan_out.debtors() > 0 {
-            return Some(Limit::Watchers);
-        }
-        let crowded = self.fan_out.crowded(&self.stuck, now);
-        self.queue.has_ready_in(crowded).then_some(Limit::Echoes)
+    fn is_full(&self) -> bool {
+        self.slow.taken(self.queue.in_flight()) >= self.window.size()
     }
 
-    /// Chooses the object that goes next: one of a namespace that is no slower than the first of these, where there is one, and so on.
-    fn choose(
-        &mut self,
-        classes: Classes,
-        slowest: &[Promptness],
-        now: Duration,
-    ) -> Option<(Hashed<ObjectKey>, Priority, Duration)> {
-        let window = self.window.size();
-        // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
-        // its webhook hangs.
-        let most = window.div_ceil(2);
-        let stuck = &self.stuck;
-        let (holds, owes) = (stuck.holds(window, now), self.fan_out.owes(now));
-        let crowds = self.fan_out.crowds(stuck, now);
-        slowest.iter().find_map(|slowest| {
-            let too_slow =
-                |tenant: u64| *slowest != Promptness::Slow && stuck.namespaces().of(tenant) > *slowest;
-            let held = |class: usize, tenant: u64| {
-                holds(tenant) || owes(class, tenant) || crowds(class, tenant) || too_slow(tenant)
-            };
-            self.queue.next_but(most, classes, held, now)
-        })
+    fn is_watched(&self) -> bool {
+        self.budget.watchers() != Some(0.0)
     }
 
-    /// Returns the time from one write to the next while there are more than the server or the limits allow.
-    fn pace(&self, now: Duration) -> Option<Duration> {
-        let pace = self.window.pace().max(self.fan_out.pace(now));
-        if self.pacing.qps <= 0.0 {
-            return pace;
+    /// Returns whether a write of a resource may go now, and otherwise what holds it back and until when at the latest.
+    fn may(&mut self, resource: Resource, now: Duration) -> Result<(), (Limit, Option<Duration>)> {
+        if self.is_full() {
+            let probe = self.slow.probe();
+            if probe.is_none_or(|at| now < at) {
+                return Err((Limit::InFlight, probe));
+            }
         }
-        let limit = Duration::try_from_secs_f64(1.0 / self.pacing.qps).unwrap_or(Duration::MAX);
-        Some(pace.map_or(limit, |pace| pace.max(limit)))
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let is_known = self.budget.watchers().is_some();
+        self.echoes
+            .allow(resource, is_known, now)
+            .map_err(|at| (Limit::Echoes, Some(at)))?;
+        if resource == Resource::Slices {
+            let quick = self.echoes.is_quick();
+            self.budget
+                .allow(quick, now)
+                .map_err(|at| (Limit::Watchers, Some(at)))?;
+        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use super::facts::{Manager, Owners};
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::object::{ObjectState, Phase};
-use super::priority::Priority;
+use super::priority::{Priority, Stage};
 use super::time::Time;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -319,20 +319,14 @@ impl Slice {
         self.object.remote.is_none() || self.object.rewrite || self.dirty > 0 || self.removed > 0
     }
 
-    /// Returns the slice's position in a plan: creates first, then updates that only add, then updates that also
-    /// remove, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
-    ///
-    /// The position only decides between writes of one priority, in which those of a Service go in the order in which they were
-    /// planned. The queue lets removals go before additions, whatever their positions. An endpoint that moves has the
-    /// priority of an addition in both slices, so its new slice is written first, unless an endpoint has to leave the old
-    /// one as well: that write is a removal and does not wait.
-    pub fn order(&self) -> u8 {
+    /// Returns the place of its write among those of its Service.
+    pub fn stage(&self) -> Stage {
         match self.object.phase {
-            Phase::Adopting { .. } => 0,
-            Phase::Managed if self.object.remote.is_none() => 0,
-            Phase::Managed if self.removed == 0 && self.remainders().is_empty() => 1,
-            Phase::Managed => 2,
-            _ => 3,
+            Phase::Adopting { .. } => Stage::Create,
+            Phase::Managed if self.object.remote.is_none() => Stage::Create,
+            Phase::Managed if self.removed == 0 && self.remainders().is_empty() => Stage::Add,
+            Phase::Managed => Stage::Remove,
+            _ => Stage::Delete,
         }
     }
 

@@ -48,7 +48,7 @@ impl WriterMetrics {
         let queue = publisher.queue();
         if observes {
             self.queue.window.set(publisher.window() as f64);
-            let (services, oldest) = queue.out_of_order(now);
+            let (services, oldest) = queue.out_of_sync(now);
             self.published.out_of_sync.set(services as f64);
             self.published.oldest.set(oldest.as_secs_f64());
             for resource in Resource::ALL {
@@ -56,7 +56,7 @@ impl WriterMetrics {
                 self.queue.without_echo[resource as usize].set(held as f64);
                 self.queue.without_echo_limit[resource as usize].set(limit as f64);
             }
-            self.queue.debtors.set(publisher.debtors() as f64);
+            self.queue.debtors.set(queue.paused() as f64);
             self.queue.watchers.set(publisher.watchers());
             self.count_held_back(now);
         }

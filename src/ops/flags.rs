@@ -284,9 +284,8 @@ pub(crate) struct RunArgs {
 
     /// Maximum requests in flight for slices and Endpoints, each on a connection of its own
     ///
-    /// Fewer are used if answers show that the API server works on fewer at once: what waits in endpointd instead takes
-    /// further changes along, and lets removals go first.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Half as many are used after the API server was overloaded or did not answer, and one more after each round of answers.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_requests_in_flight: u16,
 
     /// The limits on what API servers may send to the clients that watch slices.

@@ -83,7 +83,7 @@ async fn a_thousand_flips_while_writes_are_in_flight_cost_a_few_writes_a_slice()
 }
 
 #[tokio::test(start_paused = true)]
-async fn removals_overtake_additions_and_no_addition_waits_for_ever() {
+async fn of_two_writes_one_is_a_removal_and_one_the_oldest_services() {
     let mut options = cluster::options(100);
     options.settings.outputs.endpoints = false;
     (options.pacing.qps, options.pacing.burst) = (1.0, 1);
@@ -133,10 +133,8 @@ async fn removals_overtake_additions_and_no_addition_waits_for_ever() {
     assert_eq!(order.len(), 220);
     let first = order.iter().position(|(leaving, _)| *leaving).unwrap();
     assert!((3..=5).contains(&first), "some additions went before: {first}");
-    assert!(
-        order[first..first + 20].iter().all(|(leaving, _)| *leaving),
-        "all removals go before the additions that are left"
-    );
+    let leaving = order[first..first + 40].iter().filter(|(leaving, _)| *leaving);
+    assert!(leaving.count() >= 19, "every other write is a removal");
     // Without removals, the k-th addition would have gone after k seconds. They cost it twenty, less than the
     // bound of thirty.
     let start = order[0].1;
@@ -206,7 +204,7 @@ async fn a_refused_write_is_reported_once_and_retried_slowly() {
         }
         let tried = writes(&scene, before).len();
         assert!(
-            (40..=500).contains(&tried),
+            (20..=500).contains(&tried),
             "{tried} requests in ten minutes, for two objects"
         );
         let events = scene.events().await;

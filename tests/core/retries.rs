@@ -10,8 +10,8 @@ use endpointd::core::labels::Labels;
 use endpointd::core::namespace::ObjectEvent::Meta;
 use endpointd::core::namespace::{BuiltRequest, Outcome, OutputEvent, WorkItem};
 use endpointd::core::object::{Editor, ObjectName, Output};
-use endpointd::core::priority::Priority;
-use endpointd::core::publish::queue::{Classes, Urgency, WriteQueue};
+use endpointd::core::publish::queue::{Due, Granted, Resource, WriteQueue};
+use std::hash::RandomState;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const FEW: usize = 50;
 /// The model, its requests in the writer's queue, and a server that answers them as the test says.
 struct Loop {
     model: Model,
-    queue: WriteQueue<ObjectName>,
+    queue: WriteQueue<ObjectName, RandomState>,
     now: Duration,
     /// How many requests were sent of each kind.
     sent: [usize; 2],
@@ -39,15 +39,15 @@ impl Loop {
     }
 
     fn enqueue(&mut self, item: WorkItem) {
-        let urgency = Urgency {
-            tenant: 0,
-            priority: Priority::Add,
-            yields: false,
-            group: 0,
+        let due = Due {
+            resource: Resource::Slices,
+            priority: item.priority,
+            stage: item.stage,
+            namespace: 0,
+            service: 0,
         };
         // The least that the delay can be.
-        self.queue
-            .want(item.object, urgency, item.retry.delay(0.0), self.now);
+        self.queue.want(item.object, due, item.retry.delay(0.0), self.now);
     }
 
     fn plan(&mut self) {
@@ -71,7 +71,8 @@ impl Loop {
         let end = self.now + lasting;
         self.plan();
         for _ in 0..100_000 {
-            let Some((object, ..)) = self.queue.next(usize::MAX, Classes::ALL, self.now) else {
+            self.queue.pass(self.now);
+            let Some(Granted { key: object, .. }) = self.queue.next(Resource::Slices, true, self.now) else {
                 let waits = [
                     self.queue.next_delayed(),
                     self.model.state.next_look_at_deferral(),

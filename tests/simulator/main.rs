@@ -27,6 +27,8 @@ use world::{Object, SECOND, World, Writer};
 const SLICE: usize = 13_000;
 /// The rate to which the budget for watchers may grow, in bytes a second for all of them.
 const MOST: f64 = 300e6;
+/// A budget for each watcher that a flag sets: 0.4 MB/s.
+const FIXED: f64 = 0.0;
 
 /// A controller.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,9 +86,8 @@ fn flips(world: &mut World, objects: Range<usize>, rate: f64, until: Duration) {
     }
 }
 
-/// The fewest reachable endpoints of 150 and of 300 rollouts at once. The goal is 70 and 45: today a slice with removals goes before
-/// the one with the additions of the same Service.
-const REACHABLE: [usize; 2] = [40, 1];
+/// The fewest reachable endpoints of 150 and of 300 rollouts at once.
+const REACHABLE: [usize; 2] = [70, 45];
 
 #[test]
 fn rollouts_keep_endpoints_reachable() {
@@ -109,14 +110,14 @@ fn rollouts_keep_endpoints_reachable() {
     }
 }
 
-/// Watchers of a server that our own watch is not on: it has as many cores to spare as the budget takes, and not as many as the
-/// changes would. All 300 are on it, or half of them beside slices of one endpoint.
+/// Watchers of a server that our own watch is not on: it has as many cores to spare as the budget takes, and not as many as the changes
+/// would. All 300 are on it, or half of them beside slices of one endpoint. A budget that a flag sets does not grow.
 #[test]
 fn no_watch_of_another_server_is_ended() {
     let small = |number| Object::slice(number % 100, number, 700, "all");
     let small: Vec<_> = (0..3_000).map(small).collect();
     for (objects, watchers, cores, rate, budgets) in [
-        (slices(), 300, 0.72, 200.0, &[DEFAULT][..]),
+        (slices(), 300, 0.72, 200.0, &[FIXED][..]),
         (slices(), 300, 1.8, 200.0, &[DEFAULT, MOST]),
         (small, 150, 0.3, 300.0, &[DEFAULT, MOST]),
     ] {
@@ -136,10 +137,6 @@ fn no_watch_of_another_server_is_ended() {
         }
     }
 }
-
-/// Watches that are ended after the stalls: the goal is none. Today requests that were sent to find out whether the server goes
-/// on are carried out with all others once it does.
-const ENDED_AFTER_STALLS: u64 = 300;
 
 #[test]
 fn a_server_that_stalls_is_not_overrun_afterwards() {
@@ -161,7 +158,7 @@ fn a_server_that_stalls_is_not_overrun_afterwards() {
     };
     play(Who::Upstream);
     let (ended, most, in_flight, recovered) = play(OURS);
-    assert!(ended <= ENDED_AFTER_STALLS && in_flight <= 64);
+    assert!(ended == 0 && in_flight <= 64);
     assert!(most <= DEFAULT * 1.15, "{most}");
     assert!(recovered.into_iter().all(|after| after <= SECOND * 10));
 }

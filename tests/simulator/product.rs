@@ -5,6 +5,7 @@ use endpointd::core::body::{Preconditions, Request};
 use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{BuiltRequest, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
+use endpointd::core::priority::{Priority, Stage};
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WatchLimits, Watchers};
@@ -71,6 +72,11 @@ impl Product {
             service: Arc::clone(&self.services[object]),
             exists: want.exists,
             priority: want.priority,
+            stage: match want.priority {
+                _ if !want.exists => Stage::Create,
+                Priority::Remove => Stage::Remove,
+                Priority::Add | Priority::Rest => Stage::Add,
+            },
             retry: want.retry,
             reads: false,
         };

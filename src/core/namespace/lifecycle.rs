@@ -47,6 +47,7 @@ use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::Uid;
 use crate::core::object::{Editor, ObjectState, Phase, Refusal, Remote, RequestKind};
+use crate::core::priority::Stage;
 use crate::core::time::Time;
 use arrivals::Arrivals;
 use std::cmp::Ordering;
@@ -278,7 +279,7 @@ pub(super) struct Objects<T: Published> {
     arrivals: Arrivals<T::Facts>,
     /// Objects that may be due, but not before all others have been planned, by their position in a plan. Used only
     /// where more are wanted than are planned in one go.
-    last: BTreeSet<(u8, T::Id)>,
+    last: BTreeSet<(Stage, T::Id)>,
 }
 
 impl<T: Published> Default for Objects<T> {
@@ -445,9 +446,9 @@ pub(super) trait Published:
 
     /// Returns the work item that asks for the object's turn.
     fn work_item(&self) -> WorkItem;
-    /// Returns the position in a plan, lowest first.
-    fn order(&self) -> u8 {
-        0
+    /// Returns the place of its write among those of its Service.
+    fn stage(&self) -> Stage {
+        Stage::Create
     }
     /// Records that the API server has what was sent.
     fn accepted(&mut self) {}

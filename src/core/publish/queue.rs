@@ -1,99 +1,99 @@
-//! The order in which objects are written. Each class of writes (`classes`) is a queue in which namespaces take turns. `ready`
-//! chooses among the classes: by urgency, within the bounds that `patience` and `promises` set to it.
+//! The objects that are due and in flight, in the order in which they are written: Services take turns.
+//!
+//! A turn sends what is due of one Service: objects to create, updates that add endpoints, other updates, deletions. So no
+//! removal overtakes an addition of its own Service. What becomes due meanwhile waits for the next turn. Slices and Endpoints
+//! have turns of their own, and so have the namespaces of the slow lane.
 
-mod classes;
-mod patience;
-mod promises;
-mod ready;
-mod turns;
+mod services;
 
-pub use classes::Classes;
-
-use crate::core::hash::{Hashed, IdMap, KeyedState, KnownState};
+use self::services::{Lane, Namespace, Service};
+use super::tuning::TUNING;
+use super::turns::{Age, Turns, Waiting};
+use crate::core::deadlines::Deadlines;
+use crate::core::hash::{Hashed, IdMap, KnownState};
 use crate::core::object::ObjectKey;
-use crate::core::priority::Priority;
-use crate::core::turn_queue::Age;
-use classes::{ADDITIONS, ENDPOINTS_ADDITIONS, ENDPOINTS_REMOVALS, ENDPOINTS_REST, REMOVALS, REST};
-use patience::Patience;
-use ready::Ready;
-use std::collections::{BTreeSet, HashMap};
+use crate::core::priority::{Priority, Stage};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// The attributes that decide when an object's turn comes.
+/// Whether an object is a slice or an Endpoints object. They have turns of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Urgency {
+pub enum Resource {
+    /// discovery.k8s.io/v1 `EndpointSlice`, mirrored ones included.
+    Slices,
+    /// v1 Endpoints.
+    Endpoints,
+}
+
+/// What decides when an object's turn comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// Its resource.
+    pub resource: Resource,
     /// The priority of the change.
     pub priority: Priority,
-    /// True if traffic does not depend on it: Endpoints, which few still read, while kube-proxy and its like read
-    /// slices. They are written whole, and so take more changes along while there is a queue.
-    pub yields: bool,
-    /// The namespace of the object. Namespaces take turns, so that one with a hundred thousand objects does not hold
-    /// up the others.
-    pub tenant: u64,
-    /// The Service of the object. The Services of a namespace take turns too.
-    pub group: u64,
+    /// Its place among the writes of its Service.
+    pub stage: Stage,
+    /// The hash of its namespace.
+    pub namespace: u64,
+    /// The hash of its namespace and Service.
+    pub service: u64,
 }
 
-impl Urgency {
-    fn min(self, other: Self) -> Self {
-        Self {
-            priority: self.priority.min(other.priority),
-            yields: self.yields && other.yields,
-            tenant: self.tenant,
-            group: self.group,
-        }
-    }
-
-    /// Returns the class: the priority, of slices or of Endpoints.
-    fn class(self) -> usize {
-        match (self.priority, self.yields) {
-            (Priority::Remove, false) => REMOVALS,
-            (Priority::Add, false) => ADDITIONS,
-            (Priority::Remove, true) => ENDPOINTS_REMOVALS,
-            (Priority::Add, true) => ENDPOINTS_ADDITIONS,
-            (Priority::Rest, false) => REST,
-            (Priority::Rest, true) => ENDPOINTS_REST,
-        }
-    }
+/// An object whose turn has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted<K> {
+    /// The object.
+    pub key: K,
+    /// The priority of its change.
+    pub priority: Priority,
+    /// For how long it has waited.
+    pub age: Duration,
 }
 
-/// Objects that are due, each at most once, and those in flight. To want an object again never moves it back, nor its
-/// namespace: it keeps its place, and if its priority rises, it gets one among the more urgent besides. Owned by the writer.
+/// Objects that are due, each at most once, and those in flight. To want an object again never moves it back. Owned by the writer.
 #[derive(Clone, Debug)]
-pub struct WriteQueue<K, S = KeyedState> {
+pub struct WriteQueue<K, S> {
     entries: HashMap<K, Entry, S>,
-    /// Objects that may go.
-    ready: Ready<K>,
     /// Objects that may not go yet, by the time from which they may.
     delayed: BTreeSet<(Duration, u64, K)>,
-    tenants: IdMap<u64, Tenant>,
-    groups: IdMap<u64, Group>,
-    /// The groups, by the time since which they are out of sync.
+    services: IdMap<u64, Service<K>>,
+    namespaces: IdMap<u64, Namespace>,
+    /// The Services, by the time since which they are out of sync.
     oldest: BTreeSet<(Duration, u64)>,
+    /// By resource: the turns of the namespaces that are not slow, and of those that are.
+    turns: [[Turns; 2]; 2],
+    /// By resource: the turn that has begun.
+    current: [Option<CurrentTurn<K>>; 2],
+    /// By resource: true if the last turn was in the slow lane.
+    was_slow: [bool; 2],
+    /// The namespaces whose last write was answered promptly, and those that are slow since then.
+    prompt: IdMap<u64, bool>,
+    /// Namespaces that have no turn, and until when.
+    paused: Deadlines<u64>,
+    /// The most writes that a namespace may have in flight.
+    most: usize,
     sequence: u64,
-    in_flight: usize,
-    /// The number of waiting objects that do not yield, and of those that do.
-    waiting: [usize; 2],
-    /// The time from one write to the next, if it is known.
-    pace: Option<Duration>,
+    /// By resource: the objects in flight, those that may go, and those that wait in all.
+    in_flight: [usize; 2],
+    ready: [usize; 2],
+    waiting: usize,
 }
 
-/// A namespace with objects that wait or are in flight.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tenant {
-    groups: u32,
-    /// Number of its objects in flight.
-    in_flight: usize,
-}
+/// The queue of the objects that the controller writes.
+pub type ObjectQueue = WriteQueue<Hashed<ObjectKey>, KnownState>;
 
-/// The objects of one Service that wait or are in flight.
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    tenant: u64,
-    members: u32,
-    /// The time at which the first of them was wanted: since then the group is out of sync.
-    since: Duration,
+/// The place of an object in a turn.
+type Rank = (Stage, Age);
+
+#[derive(Clone, Debug)]
+struct CurrentTurn<K> {
+    namespace: u64,
+    service: u64,
+    keys: VecDeque<K>,
+    /// The number of writes that it may still send.
+    left: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,16 +101,13 @@ struct Entry {
     state: State,
     /// The time at which it was first wanted since it last went.
     since: Duration,
-    urgency: Urgency,
+    due: Due,
     sequence: u64,
-    /// The classes in which it stands while it is ready.
-    stands: Classes,
 }
 
 impl Entry {
-    /// Returns its place among the objects of its Service.
-    fn age(&self) -> Age {
-        (self.since, self.sequence)
+    fn rank(&self) -> Rank {
+        (self.due.stage, (self.since, self.sequence))
     }
 }
 
@@ -127,41 +124,24 @@ enum State {
     Answered,
 }
 
-/// Returns a test of whether a namespace may have another object of a class in flight.
-fn may(
-    tenants: &IdMap<u64, Tenant>,
-    most: usize,
-    is_held: impl Fn(usize, u64) -> bool,
-) -> impl Fn(usize, u64) -> bool {
-    move |class, tenant| {
-        let has_room = tenants.get(&tenant).is_none_or(|known| known.in_flight < most);
-        has_room && !is_held(class, tenant)
-    }
-}
-
-/// The queue of the objects that the controller writes.
-pub type ObjectQueue = WriteQueue<Hashed<ObjectKey>, KnownState>;
-
-impl<K> Default for WriteQueue<K> {
+impl<K: Clone + Eq + Hash + Ord, S: BuildHasher + Default> Default for WriteQueue<K, S> {
     fn default() -> Self {
-        Self::with_hasher(KeyedState)
-    }
-}
-
-impl<K, S> WriteQueue<K, S> {
-    /// Creates an empty queue whose objects are hashed like this.
-    pub fn with_hasher(state: S) -> Self {
         Self {
-            entries: HashMap::with_hasher(state),
-            ready: Ready::default(),
+            entries: HashMap::default(),
             delayed: BTreeSet::new(),
-            tenants: IdMap::default(),
-            groups: IdMap::default(),
+            services: IdMap::default(),
+            namespaces: IdMap::default(),
             oldest: BTreeSet::new(),
+            turns: Default::default(),
+            current: [None, None],
+            was_slow: [false; 2],
+            prompt: IdMap::default(),
+            paused: Deadlines::default(),
+            most: usize::MAX,
             sequence: 0,
-            in_flight: 0,
-            waiting: [0; 2],
-            pace: None,
+            in_flight: [0; 2],
+            ready: [0; 2],
+            waiting: 0,
         }
     }
 }
@@ -169,69 +149,59 @@ impl<K, S> WriteQueue<K, S> {
 impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
     /// Queues an object that is due `delay` from now. If it is wanted again before it went, the more urgent priority,
     /// the earlier want and the shorter delay count; if it is wanted while in flight, it comes again after that.
-    pub fn want(&mut self, key: K, mut urgency: Urgency, delay: Duration, now: Duration) {
+    pub fn want(&mut self, key: K, mut due: Due, delay: Duration, now: Duration) {
         let until = now + delay;
-        let known = self.entries.get(&key).copied();
-        if let Some(known) = known {
-            // A slice that was given to another Service is counted where it was until it has left the queue.
-            (urgency.tenant, urgency.group) = (known.urgency.tenant, known.urgency.group);
-        }
-        let Some(mut entry) = known.filter(|known| known.state != State::Answered) else {
-            if known.is_none() {
-                self.enter_group(urgency, now);
-            }
-            self.sequence += 1;
-            let mut entry = Entry {
-                state: State::Delayed { until },
-                since: now,
-                urgency,
-                sequence: self.sequence,
-                stands: Classes::NONE,
-            };
-            self.link(&key, &mut entry, now);
-            self.entries.insert(key, entry);
-            return;
+        let Some(mut entry) = self.entries.get(&key).copied() else {
+            self.enter_service(due, now);
+            return self.add(key, due, until, now);
         };
-        let more_urgent = entry.urgency.min(urgency);
+        // A slice that was given to another Service is counted where it was until it has left the queue.
+        (due.namespace, due.service) = (entry.due.namespace, entry.due.service);
+        let urgent = Due {
+            priority: due.priority.min(entry.due.priority),
+            ..due
+        };
         match entry.state {
+            State::Answered => return self.add(key, due, until, now),
             State::InFlight { again: None } => {
                 entry.state = State::InFlight { again: Some(until) };
-                (entry.urgency, entry.since) = (urgency, now);
+                (entry.due, entry.since) = (due, now);
             }
             State::InFlight { again: Some(again) } => {
-                let again = Some(until.min(again));
-                entry.state = State::InFlight { again };
-                entry.urgency = more_urgent;
+                entry.state = State::InFlight {
+                    again: Some(until.min(again)),
+                };
+                entry.due = urgent;
             }
-            State::Ready => self.rise(&key, &mut entry, more_urgent),
+            State::Ready if urgent == entry.due => return,
+            State::Ready => {
+                self.unlink(&key, entry);
+                entry.due = urgent;
+                self.link(&key, &mut entry, now);
+            }
             State::Delayed { until: before } => {
                 self.unlink(&key, entry);
                 // Never later than it was: otherwise an object that is wanted often enough would never go.
-                let until = until.min(before);
-                (entry.state, entry.urgency) = (State::Delayed { until }, more_urgent);
+                entry.state = State::Delayed {
+                    until: until.min(before),
+                };
+                entry.due = urgent;
                 self.link(&key, &mut entry, now);
             }
-            State::Answered => {}
         }
         self.entries.insert(key, entry);
     }
 
-    /// Gives an object that may go a place in a more urgent class, besides those that it has.
-    fn rise(&mut self, key: &K, entry: &mut Entry, urgency: Urgency) {
-        self.waiting[usize::from(entry.urgency.yields)] -= 1;
-        self.waiting[usize::from(urgency.yields)] += 1;
-        entry.urgency = urgency;
-        if !entry.stands.has(urgency.class()) {
-            self.stand(key, entry);
-        }
-    }
-
-    /// Gives an object a place in the class of its priority.
-    fn stand(&mut self, key: &K, entry: &mut Entry) {
-        let Urgency { tenant, group, .. } = entry.urgency;
-        let class = entry.urgency.class();
-        entry.stands = entry.stands.with(class);
-        self.ready.insert(class, tenant, group, entry.age(), key.clone());
+    fn add(&mut self, key: K, due: Due, until: Duration, now: Duration) {
+        self.sequence += 1;
+        let mut entry = Entry {
+            state: State::Delayed { until },
+            since: now,
+            due,
+            sequence: self.sequence,
+        };
+        self.link(&key, &mut entry, now);
+        self.entries.insert(key, entry);
     }
 
     /// Returns when an object that waits may go, or zero if it only waits for its turn.
@@ -244,59 +214,150 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         }
     }
 
-    /// Returns the object whose turn it is, its priority, and how long it has waited. It counts as in flight until
-    /// [`Self::landed`]. No namespace gets more than `most` in flight, and only objects of these classes go.
-    pub fn next(&mut self, most: usize, classes: Classes, now: Duration) -> Option<(K, Priority, Duration)> {
-        self.next_but(most, classes, |_, _| false, now)
-    }
-
-    /// Does the same as [`Self::next`], but a namespace has no turn in a class if the pair passes the test of `held`.
-    /// Its objects keep their places.
-    pub(super) fn next_but(
-        &mut self,
-        most: usize,
-        classes: Classes,
-        held: impl Fn(usize, u64) -> bool,
-        now: Duration,
-    ) -> Option<(K, Priority, Duration)> {
-        while let Some((until, _, key)) = self.delayed.first() {
-            if *until > now {
-                break;
-            }
-            let key = key.clone();
+    /// Lets the time pass: what was delayed may go, and namespaces whose pause is over have turns again.
+    pub fn pass(&mut self, now: Duration) {
+        while self.delayed.first().is_some_and(|(until, ..)| *until <= now) {
+            let (until, _, key) = self.delayed.pop_first().expect("the first was looked at");
             let mut entry = self.entries[&key];
-            self.unlink(&key, entry);
+            self.waiting -= 1;
+            entry.state = State::Delayed { until };
             self.link(&key, &mut entry, now);
             self.entries.insert(key, entry);
         }
-        let patience = Patience::new(self.pace, self.waiting);
-        let may = may(&self.tenants, most, held);
-        let key = self.ready.choose(classes, may, &patience, now)?;
+        while let Some(namespace) = self.paused.pop_due(now) {
+            self.settle_lane(namespace);
+        }
+    }
+
+    /// Sets the most writes that a namespace may have in flight. One in the slow lane may have one, and so may one that has not been
+    /// written yet.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Returns the object of a resource whose turn it is, and takes it as in flight until [`Self::landed`]. No slow namespace
+    /// has a turn unless `slow`.
+    pub fn next(&mut self, resource: Resource, slow: bool, now: Duration) -> Option<Granted<K>> {
+        let at = resource as usize;
+        loop {
+            if let Some(turn) = &mut self.current[at] {
+                let lane = self.namespaces.get(&turn.namespace).and_then(|it| it.lane);
+                let may = turn.left > 0 && (lane == Some(Lane::Normal) || slow && lane.is_some());
+                let ready = |key: &K| {
+                    self.entries
+                        .get(key)
+                        .is_some_and(|entry| entry.state == State::Ready)
+                };
+                let mut keys = std::iter::from_fn(|| turn.keys.pop_front());
+                if let Some(key) = keys.find(|key| ready(key)).filter(|_| may) {
+                    turn.left -= 1;
+                    return Some(self.grant(key, now));
+                }
+                self.end_turn(at, now);
+            }
+            self.begin_turn(at, slow)?;
+        }
+    }
+
+    fn begin_turn(&mut self, at: usize, slow: bool) -> Option<()> {
+        let has = |lane: Lane| !self.turns[at][lane as usize].is_empty();
+        let is_slow = slow && has(Lane::Slow) && (!self.was_slow[at] || !has(Lane::Normal));
+        let lane = if is_slow { Lane::Slow } else { Lane::Normal };
+        let (namespace, by) = self.turns[at][lane as usize].next()?;
+        self.was_slow[at] = is_slow;
+        let known = self
+            .namespaces
+            .get_mut(&namespace)
+            .expect("it has Services that wait");
+        let service = known.waiting[at].next(by).expect("it has Services that wait");
+        let turns = &mut self.turns[at][lane as usize];
+        turns.leave(namespace, &known.waiting[at]);
+        known.waiting[at].had_turn();
+        turns.enter(namespace, &mut known.waiting[at]);
+        let ready = &mut self.services.get_mut(&service).expect("it waits").ready[at];
+        ready.has_turn = true;
+        let keys = ready.objects.values().cloned().collect();
+        self.settle_place(service, at);
+        self.current[at] = Some(CurrentTurn {
+            namespace,
+            service,
+            keys,
+            left: if is_slow { 1 } else { TUNING.turn_writes },
+        });
+        Some(())
+    }
+
+    fn end_turn(&mut self, at: usize, now: Duration) {
+        let Some(CurrentTurn { service, .. }) = self.current[at].take() else {
+            return;
+        };
+        if let Some(known) = self.services.get_mut(&service) {
+            let ready = &mut known.ready[at];
+            self.sequence += 1;
+            (ready.has_turn, ready.age) = (false, (now, self.sequence));
+            self.settle_place(service, at);
+        }
+    }
+
+    fn grant(&mut self, key: K, now: Duration) -> Granted<K> {
         let entry = self.entries[&key];
         self.unlink(&key, entry);
-        self.tenants
-            .get_mut(&entry.urgency.tenant)
-            .expect("a namespace with objects is in the queue")
-            .in_flight += 1;
-        self.in_flight += 1;
-        let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
-        entry.state = State::InFlight { again: None };
-        Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
+        let Due {
+            namespace,
+            resource,
+            priority,
+            ..
+        } = entry.due;
+        self.in_flight[resource as usize] += 1;
+        if let Some(known) = self.namespaces.get_mut(&namespace) {
+            known.in_flight += 1;
+        }
+        self.settle_lane(namespace);
+        let known = self.entries.get_mut(&key).expect("what is ready is in the queue");
+        known.state = State::InFlight { again: None };
+        let age = now.saturating_sub(entry.since);
+        Granted { key, priority, age }
     }
 
-    /// Gives a namespace no turn until it is released. Its objects that may go stay in their order.
-    pub(super) fn hold(&mut self, tenant: u64) {
-        self.ready.hold(tenant);
+    /// Gives a namespace no turn until then.
+    pub fn pause(&mut self, namespace: u64, until: Duration) {
+        let until = self
+            .paused
+            .get(&namespace)
+            .map_or(until, |known| known.max(until));
+        self.paused.set(namespace, until);
+        self.settle_lane(namespace);
     }
 
-    /// Gives a namespace turns again, beginning with the next round.
-    pub(super) fn release(&mut self, tenant: u64) {
-        self.ready.release(tenant);
+    /// Returns when the next pause of a namespace ends.
+    pub fn next_pause(&self) -> Option<Duration> {
+        self.paused.next()
     }
 
-    /// Sets the time from one write to the next while objects wait for their turn.
-    pub fn set_pace(&mut self, pace: Option<Duration>) {
-        self.pace = pace;
+    /// Returns the number of namespaces that are paused.
+    pub fn paused(&self) -> usize {
+        self.paused.len()
+    }
+
+    /// Puts a namespace into the slow lane, or back.
+    pub fn set_slow(&mut self, namespace: u64, slow: bool) {
+        // At that number most of them are gone.
+        if self.prompt.len() >= TUNING.namespaces_kept {
+            self.prompt.clear();
+        }
+        if self.prompt.insert(namespace, !slow) != Some(!slow) {
+            self.settle_lane(namespace);
+        }
+    }
+
+    /// Returns whether the last write of a namespace was answered promptly.
+    pub fn is_prompt(&self, namespace: u64) -> bool {
+        self.prompt.get(&namespace) == Some(&true)
+    }
+
+    /// Returns whether the last write of a namespace was not answered promptly.
+    pub fn is_slow(&self, namespace: u64) -> bool {
+        self.prompt.get(&namespace) == Some(&false)
     }
 
     /// Records that the request of an object in flight has been built: it holds all that was wanted until now.
@@ -321,10 +382,14 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         };
         known.state = State::Answered;
         let mut entry = *known;
-        self.in_flight -= 1;
-        if let Some(tenant) = self.tenants.get_mut(&entry.urgency.tenant) {
-            tenant.in_flight -= 1;
+        let Due {
+            namespace, resource, ..
+        } = entry.due;
+        self.in_flight[resource as usize] -= 1;
+        if let Some(known) = self.namespaces.get_mut(&namespace) {
+            known.in_flight -= 1;
         }
+        self.settle_lane(namespace);
         if let Some(until) = again {
             self.sequence += 1;
             entry.sequence = self.sequence;
@@ -340,13 +405,13 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
     pub fn settled(&mut self, key: &K) {
         if let Some(Entry {
             state: State::Answered,
-            urgency,
+            due,
             ..
         }) = self.entries.get(key)
         {
-            let group = urgency.group;
+            let service = due.service;
             self.entries.remove(key);
-            self.leave_group(group);
+            self.leave_service(service);
         }
     }
 
@@ -364,7 +429,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         for (key, entry) in gone {
             self.unlink(&key, entry);
             self.entries.remove(&key);
-            self.leave_group(entry.urgency.group);
+            self.leave_service(entry.due.service);
         }
     }
 
@@ -375,12 +440,17 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
 
     /// Returns the number of objects in flight.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight.iter().sum()
+    }
+
+    /// Returns the number of objects of a resource in flight.
+    pub fn in_flight_of(&self, resource: Resource) -> usize {
+        self.in_flight[resource as usize]
     }
 
     /// Returns the number of objects that wait, including delayed ones.
     pub fn waiting(&self) -> usize {
-        self.waiting.iter().sum()
+        self.waiting
     }
 
     /// Returns the number of objects that wait and pass the test. Looks at each object.
@@ -390,14 +460,9 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         waiting.filter(|(key, _)| pass(key)).count()
     }
 
-    /// Returns whether an object waits only for its turn.
-    pub fn has_ready(&self, now: Duration) -> bool {
-        self.has_ready_in(Classes::ALL) || self.next_delayed().is_some_and(|until| until <= now)
-    }
-
-    /// Returns whether an object of these classes has become ready, and waits for its turn.
-    pub fn has_ready_in(&self, classes: Classes) -> bool {
-        self.ready.has(classes)
+    /// Returns whether an object of a resource waits only for its turn.
+    pub fn has_ready(&self, resource: Resource) -> bool {
+        self.ready[resource as usize] > 0
     }
 
     /// Returns how long the oldest object of a priority that may go has waited. Looks at each object.
@@ -405,16 +470,16 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         let ready = self
             .entries
             .values()
-            .filter(|entry| entry.state == State::Ready && entry.urgency.priority == priority);
+            .filter(|entry| entry.state == State::Ready && entry.due.priority == priority);
         let since = ready.map(|entry| entry.since).min();
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Returns the number of groups with objects that wait or are in flight, and for how long the oldest of them has
+    /// Returns the number of Services with objects that wait or are in flight, and for how long the oldest of them has
     /// been out of sync.
-    pub fn out_of_order(&self, now: Duration) -> (usize, Duration) {
+    pub fn out_of_sync(&self, now: Duration) -> (usize, Duration) {
         let oldest = self.oldest.first().map(|(since, _)| now.saturating_sub(*since));
-        (self.groups.len(), oldest.unwrap_or_default())
+        (self.services.len(), oldest.unwrap_or_default())
     }
 
     /// Returns whether nothing waits and nothing is in flight.
@@ -422,65 +487,149 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         self.entries.is_empty()
     }
 
-    fn enter_group(&mut self, Urgency { tenant, group, .. }: Urgency, now: Duration) {
-        let group = self.groups.entry(group).or_insert_with_key(|id| {
+    fn enter_service(
+        &mut self,
+        Due {
+            namespace, service, ..
+        }: Due,
+        now: Duration,
+    ) {
+        let service = self.services.entry(service).or_insert_with_key(|id| {
             self.oldest.insert((now, *id));
-            self.tenants.entry(tenant).or_default().groups += 1;
-            Group {
-                tenant,
+            self.namespaces.entry(namespace).or_default().services += 1;
+            Service {
+                namespace,
                 members: 0,
                 since: now,
+                ready: Default::default(),
             }
         });
-        group.members += 1;
+        service.members += 1;
     }
 
-    fn leave_group(&mut self, id: u64) {
-        let Some(group) = self.groups.get_mut(&id) else {
+    fn leave_service(&mut self, id: u64) {
+        let Some(service) = self.services.get_mut(&id) else {
             return;
         };
-        group.members -= 1;
-        if group.members > 0 {
+        service.members -= 1;
+        if service.members > 0 {
             return;
         }
-        let Group { tenant, since, .. } = *group;
+        let Service { namespace, since, .. } = *service;
         self.oldest.remove(&(since, id));
-        self.groups.remove(&id);
-        if let Some(known) = self.tenants.get_mut(&tenant) {
-            known.groups -= 1;
-            if known.groups == 0 {
-                self.tenants.remove(&tenant);
+        self.services.remove(&id);
+        if let Some(known) = self.namespaces.get_mut(&namespace) {
+            known.services -= 1;
+            if known.services == 0 {
+                self.namespaces.remove(&namespace);
             }
         }
     }
 
     fn link(&mut self, key: &K, entry: &mut Entry, now: Duration) {
-        self.waiting[usize::from(entry.urgency.yields)] += 1;
-        let State::Delayed { until } = entry.state else {
-            return;
-        };
-        if until > now {
+        self.waiting += 1;
+        if let State::Delayed { until } = entry.state
+            && until > now
+        {
             self.delayed.insert((until, entry.sequence, key.clone()));
             return;
         }
-        (entry.state, entry.stands) = (State::Ready, Classes::NONE);
-        self.stand(key, entry);
+        entry.state = State::Ready;
+        let at = entry.due.resource as usize;
+        self.ready[at] += 1;
+        let ready = &mut self
+            .services
+            .get_mut(&entry.due.service)
+            .expect("it has this object")
+            .ready[at];
+        if ready.objects.is_empty() {
+            ready.age = (entry.since, entry.sequence);
+        }
+        ready.objects.insert(entry.rank(), key.clone());
+        ready.by_priority[entry.due.priority as usize] += 1;
+        self.settle_place(entry.due.service, at);
     }
 
     fn unlink(&mut self, key: &K, entry: Entry) {
         match entry.state {
             State::Ready => {
-                let Urgency { tenant, group, .. } = entry.urgency;
-                for class in entry.stands.iter() {
-                    self.ready.remove(class, tenant, group, entry.age());
-                }
+                let at = entry.due.resource as usize;
+                self.ready[at] -= 1;
+                let service = self
+                    .services
+                    .get_mut(&entry.due.service)
+                    .expect("it has this object");
+                service.ready[at].objects.remove(&entry.rank());
+                service.ready[at].by_priority[entry.due.priority as usize] -= 1;
+                self.settle_place(entry.due.service, at);
             }
             State::Delayed { until } => {
                 self.delayed.remove(&(until, entry.sequence, key.clone()));
             }
             State::InFlight { .. } | State::Answered => return,
         }
-        self.waiting[usize::from(entry.urgency.yields)] -= 1;
+        self.waiting -= 1;
+    }
+
+    /// Puts a Service where it should stand among those of its namespace.
+    fn settle_place(&mut self, id: u64, at: usize) {
+        let service = self.services.get_mut(&id).expect("it has objects");
+        let ready = &mut service.ready[at];
+        let place = ready.wanted_place();
+        if place == ready.place {
+            return;
+        }
+        let before = std::mem::replace(&mut ready.place, place);
+        let known = self
+            .namespaces
+            .get_mut(&service.namespace)
+            .expect("it has a Service");
+        let waiting = &mut known.waiting[at];
+        let turns = known.lane.map(|lane| &mut self.turns[at][lane as usize]);
+        let change = |waiting: &mut Waiting| {
+            if let Some(before) = before {
+                waiting.remove(before, id);
+            }
+            if let Some(place) = place {
+                waiting.insert(place, id);
+            }
+        };
+        if let Some(turns) = turns {
+            turns.leave(service.namespace, waiting);
+            change(waiting);
+            turns.enter(service.namespace, waiting);
+        } else {
+            change(waiting);
+            let namespace = service.namespace;
+            self.settle_lane(namespace);
+        }
+    }
+
+    /// Puts a namespace into the lane where it should stand.
+    fn settle_lane(&mut self, namespace: u64) {
+        let Some(known) = self.namespaces.get_mut(&namespace) else {
+            return;
+        };
+        // One of which nothing is known may be slow.
+        let (lane, most) = match self.prompt.get(&namespace) {
+            Some(true) => (Lane::Normal, self.most),
+            Some(false) | None => (Lane::Slow, 1),
+        };
+        let may = known.in_flight < most && self.paused.get(&namespace).is_none();
+        let lane = may.then_some(lane);
+        let before = std::mem::replace(&mut known.lane, lane);
+        if lane == before {
+            return;
+        }
+        for (turns, waiting) in self.turns.iter_mut().zip(&mut known.waiting) {
+            if let Some(before) = before {
+                turns[before as usize].leave(namespace, waiting);
+            }
+            if let Some(lane) = lane {
+                waiting.had_turn();
+                turns[lane as usize].enter(namespace, waiting);
+            }
+        }
     }
 }
 

@@ -1,12 +1,9 @@
-mod crowded;
-mod huge;
-mod paused;
-
 use super::*;
 use crate::core::backoff::LONGEST;
 use crate::core::body::Request;
 use crate::core::leadership::role::Role;
 use crate::core::object::ObjectName;
+use crate::core::priority::{Priority, Stage};
 use reports::{Report, Reports, Taken};
 use std::sync::Arc;
 
@@ -35,6 +32,7 @@ fn want(key: &ObjectKey, retry: Retry) -> WorkItem {
         service: Arc::from("s"),
         exists: true,
         priority: Priority::Add,
+        stage: Stage::Add,
         retry,
         reads: false,
     }
@@ -141,7 +139,7 @@ fn a_service_whose_objects_were_settled_together_and_are_due_again_is_out_of_syn
         }
         assert!(reports.is_urgent());
         hand_on(&mut reports, &mut publisher, now);
-        assert_eq!(publisher.queue().out_of_order(now), (1, NOW), "at {second} s");
+        assert_eq!(publisher.queue().out_of_sync(now), (1, NOW), "at {second} s");
         for _ in &objects {
             let k = granted(&mut publisher, now).unwrap();
             push(&mut reports, &k, Report::Replied(Reply::Built(update())));
@@ -206,8 +204,8 @@ fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others()
             publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
         }
     }
-    // A tenth of 500 a second, for two minutes.
-    assert!((4000..=6100).contains(&sent), "{sent}");
+    // One a second, for two minutes.
+    assert!((90..=121).contains(&sent), "{sent}");
 }
 
 #[test]
@@ -230,7 +228,7 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
     );
     // Many objects that are not answered are another matter.
     for i in 0..8 {
-        let other = key("ns", &format!("other{i}"));
+        let other = key(&format!("ns{i}"), "other");
         publisher.wanted(&other, &want(&other, Retry::Now), now);
         assert_eq!(granted(&mut publisher, now), Some(other.clone()));
         publisher.replied(&other, Reply::Built(update()), now);
@@ -274,7 +272,7 @@ fn a_pause_that_is_asked_for_in_one_namespace_holds_up_no_other() {
         publisher.replied(key, Reply::Built(update()), now);
         let refused = Landing {
             pause: Some(30 * SECOND),
-            ..landing(Load::Overloaded, MS)
+            ..landing(Load::Declined, MS)
         };
         publisher.answered(key, refused, now);
     };
@@ -289,28 +287,14 @@ fn a_pause_that_is_asked_for_in_one_namespace_holds_up_no_other() {
         assert_eq!(granted(&mut publisher, now), Some(other.clone()), "{round}");
         publisher.replied(&other, Reply::Built(update()), now);
         publisher.answered(&other, landing(Load::Answered, MS), now);
-        let paused = Next::Wait {
-            until: Some(now + 30 * SECOND),
-            limited: Some(Limit::Server),
-        };
-        assert_eq!(publisher.next(now), paused, "{round}");
+        assert!(matches!(publisher.next(now), Next::Wait { .. }), "{round}");
+        assert_eq!(granted(&mut publisher, now + 29 * SECOND), None, "{round}");
         now += 30 * SECOND;
         assert_eq!(granted(&mut publisher, now), Some(refused.clone()), "{round}");
         refuse(&mut publisher, &refused, now);
         now += 30 * SECOND;
     }
     assert!(publisher.window() >= window / 2, "{}", publisher.window());
-
-    // Where all are refused, one is asked from time to time.
-    for namespace in ["a", "b", "c"] {
-        let k = key(namespace, "k");
-        publisher.wanted(&k, &want(&k, Retry::Now), now);
-        assert_eq!(granted(&mut publisher, now), Some(k.clone()));
-        refuse(&mut publisher, &k, now);
-    }
-    publisher.wanted(&other, &want(&other, Retry::Now), now);
-    assert_eq!(granted(&mut publisher, now), None);
-    assert_eq!(granted(&mut publisher, now + SECOND), Some(other));
 }
 
 #[test]
@@ -461,7 +445,7 @@ fn written_in_ten_seconds(publisher: &mut Publisher, keys: &[Hashed<ObjectKey>])
 }
 
 #[test]
-fn endpoints_had_no_limit_while_their_own_watch_told_nothing() {
+fn where_echoes_tell_nothing_writes_go_at_the_rate_of_kube_controller_manager() {
     let endpoints =
         |number: usize| ObjectKey::hashed("ns", ObjectName::endpoints(format!("e{number}").as_str().into()));
     let slice = |number: usize| key("ns", &format!("s{number}"));
@@ -475,16 +459,19 @@ fn endpoints_had_no_limit_while_their_own_watch_told_nothing() {
         },
         ..Pacing::unlimited(64)
     };
-    // Slices are limited by the budget if there is one: half of it.
-    for (keys, budget, expected) in [
-        (&endpoints, 520_000.0, 190..=202),
-        (&endpoints, 0.0, 190..=202),
-        (&slices, 0.0, 190..=202),
-        (&slices, 2_000_000.0, 900..=1_500),
+    for (keys, budget) in [
+        (&endpoints, 520_000.0),
+        (&endpoints, 0.0),
+        (&slices, 0.0),
+        (&slices, 2_000_000.0),
     ] {
         let mut publisher = Publisher::new(watch(300, budget), 0);
         let written = written_in_ten_seconds(&mut publisher, keys);
-        assert!(expected.contains(&written), "{}: {written}", keys[0].object.name);
+        assert!(
+            (200..=208).contains(&written),
+            "{}: {written}",
+            keys[0].object.name
+        );
     }
     // Without watchers, there is nothing to be limited.
     let mut publisher = Publisher::new(watch(0, 0.0), 0);
@@ -516,8 +503,8 @@ fn a_namespace_that_waits_for_those_that_hang_is_looked_at_when_they_leave_their
         .take_while(|number| hang(&mut publisher, *number, now))
         .count();
     assert!(
-        out < publisher.window(),
-        "the others share a part of the window: {out}"
+        out <= 2 * publisher.window(),
+        "no more leave their places than the window has: {out}"
     );
     let Next::Wait { until, .. } = publisher.next(now) else {
         panic!("one was held back")
@@ -541,7 +528,6 @@ fn a_slow_read_tells_nothing_of_how_promptly_writes_are_answered() {
         let built = BuiltRequest { request, changes: 0 };
         publisher.replied(&k, Reply::Built(built), NOW);
         let _ = publisher.next(20 * SECOND);
-        let promptness = publisher.stuck.namespaces().of(k.tenant());
-        assert_eq!(promptness == promptness::Promptness::Slow, slow);
+        assert_eq!(publisher.queue.is_slow(k.tenant()), slow);
     }
 }

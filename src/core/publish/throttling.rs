@@ -8,35 +8,35 @@ const LONG: Duration = Duration::from_secs(10);
 const CALM: Duration = Duration::from_secs(2);
 
 /// The limit that holds back a write that is ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Limit {
-    /// `--kube-api-qps`.
-    Rate,
-    /// A pause that the API server has asked for, by `Retry-After`.
-    Server,
-    /// Events of earlier writes have not come back on our own watch: the API server is behind with its watchers.
-    Echoes,
-    /// The bytes that may be sent to watchers each second.
-    Watchers,
+    /// What waits is of namespaces that wait for an answer, or for a pause that one asked for by `Retry-After`.
+    Namespace,
     /// The window of requests in flight is full. A write that only waits for answers is not throttled.
     InFlight,
+    /// `--kube-api-qps`.
+    Rate,
+    /// The bytes that may be sent to watchers each second.
+    Watchers,
+    /// Events of earlier writes have not come back on our own watch: the API server is behind with its watchers.
+    Echoes,
 }
 
 impl Limit {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 5] = [
-        Self::Rate,
-        Self::Server,
-        Self::Echoes,
-        Self::Watchers,
+        Self::Namespace,
         Self::InFlight,
+        Self::Rate,
+        Self::Watchers,
+        Self::Echoes,
     ];
 
     /// Returns the name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rate => "rate",
-            Self::Server => "server",
+            Self::Namespace => "namespace",
             Self::Echoes => "echoes",
             Self::Watchers => "watchers",
             Self::InFlight => "in_flight",

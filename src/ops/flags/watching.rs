@@ -36,7 +36,8 @@ pub(crate) struct WatchingArgs {
     /// Megabytes per second that one client that watches slices may have to receive and decode; 0 means no limit
     ///
     /// By default 0.4, which is 31 slices of 100 endpoints per second, from 300 clients on. Fewer may receive 120 together,
-    /// which take about one core of an API server: 100 clients 92 such slices per second each.
+    /// which take about one core of an API server: 100 clients 92 such slices per second each. Unless it is set, that
+    /// grows to 300 together while the API server keeps up.
     #[arg(long, value_name = "MB", value_parser = parse_amount)]
     pub watch_budget_per_watcher: Option<f64>,
 
@@ -44,7 +45,7 @@ pub(crate) struct WatchingArgs {
     /// writes
     ///
     /// Fewer are, down to 2, while it is late with events. An API server ends the watch of a client that it could not send
-    /// 20 events to. Without watchers the limit is 256.
+    /// 20 events to. However late it is, 20 a second are written.
     #[arg(long, value_name = "N", default_value_t = WatchLimits::PLACES, value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub max_writes_without_echo: u16,
 }

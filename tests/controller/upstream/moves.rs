@@ -1,7 +1,7 @@
 //! Endpoints that move from slice to slice, and addresses that move from pod to pod.
 
 use crate::gate::{Fate, Sent};
-use crate::world::{World, ip, items, outlines, pod, service, text};
+use crate::world::{World, ip, items, pod, service, text};
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,39 +213,5 @@ async fn a_restart_while_a_create_is_refused_loses_nothing() {
     assert_eq!(
         groups(&world).await,
         [group("8080", &["a", "b"]), group("8080,9090", &["x", "y"])].into()
-    );
-}
-
-/// A pod gets the address of one that is terminating, and a place in another slice: proxies must not learn of the new endpoint
-/// before they learn that the old one is not ready (kubernetes #135266).
-#[tokio::test(start_paused = true)]
-async fn an_address_is_taken_from_the_old_pod_before_it_is_given_to_a_new_one() {
-    let mut world = World::new(1);
-    world.nodes(1).await;
-    world.make(pod("old", &ip(1), "n1")).await;
-    world.make(service()).await;
-    world.start_up().await;
-    world.gate.hold("pods");
-    world.api.delete("Pod", "default", "old", Some(30)).await.unwrap();
-    world.make(pod("new", &ip(1), "n1")).await;
-    world.rest_for(Duration::from_millis(100)).await;
-    // Both changes arrive together.
-    world.gate.open("pods");
-    let sent = world.rest().await;
-    let slices: Vec<_> = sent
-        .iter()
-        .filter(|sent| sent.kind() == "endpointslices")
-        .collect();
-    let lines: Vec<_> = slices.iter().map(|sent| sent.outline()).collect();
-    assert_eq!(
-        lines,
-        ["PUT endpointslices 200", "POST endpointslices 201"],
-        "{:?}",
-        outlines(&sent)
-    );
-    let ready = |sent: &Sent| sent.body["endpoints"][0]["conditions"]["ready"].clone();
-    assert_eq!(
-        slices.iter().map(|sent| ready(sent)).collect::<Vec<_>>(),
-        [json!(false), json!(true)]
     );
 }

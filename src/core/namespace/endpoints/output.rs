@@ -88,7 +88,7 @@ impl Published for Endpoints {
 
     fn work_item(&self) -> WorkItem {
         let object = ObjectName::endpoints(self.name.clone());
-        let item = WorkItem::new(object, self.name.clone(), &self.object);
+        let item = WorkItem::new(object, self.name.clone(), &self.object, self.stage());
         if self.object.phase != Phase::Unmanaged {
             return item;
         }

@@ -11,6 +11,7 @@ use crate::core::compact::table::Named as _;
 use crate::core::namespace::WorkItem;
 use crate::core::namespace::context::Context;
 use crate::core::object::{Editor, ObjectState, Phase, RequestKind};
+use crate::core::priority::Stage;
 use crate::core::work::TurnBudget;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -20,8 +21,6 @@ use std::ops::Range;
 const MOST_OUTDATED: u8 = 3;
 /// The most objects of a kind that are planned in one go.
 const MOST_PLANNED: usize = 1024;
-/// The lowest position in a plan ([`Published::order`]) at which a write removes endpoints.
-const FIRST_THAT_REMOVES: u8 = 2;
 
 /// The operations on objects of any kind.
 pub(in crate::core::namespace) trait Lifecycle: Publishing {
@@ -470,7 +469,7 @@ fn has_many_to_plan<T: Published>(objects: &Objects<T>) -> bool {
 }
 
 /// Does what [`Lifecycle::plan_due`] does, for some of very many objects: those that only add endpoints come first, and those
-/// that remove some follow when none of the former is left, for the reason that [`crate::core::slices::Slice::order`] gives.
+/// that remove some follow when none of the former is left, for the reason that [`crate::core::slices::Slice::stage`] gives.
 fn plan_some<P: Publishing>(desk: &mut P, items: &mut Vec<WorkItem>) {
     let objects = objects_mut(desk);
     let mut some: Vec<Id<P>> = Vec::with_capacity(MOST_PLANNED);
@@ -482,8 +481,8 @@ fn plan_some<P: Publishing>(desk: &mut P, items: &mut Vec<WorkItem>) {
             let Some(id) = objects.wanted.pop_first() else {
                 break;
             };
-            match objects.known.get(id).map(P::Entry::order) {
-                Some(order) if order >= FIRST_THAT_REMOVES => drop(objects.last.insert((order, id))),
+            match objects.known.get(id).map(P::Entry::stage) {
+                Some(stage) if stage >= Stage::Remove => drop(objects.last.insert((stage, id))),
                 Some(_) => some.push(id),
                 None => {}
             }
@@ -497,11 +496,9 @@ fn add_due<P: Publishing>(desk: &P, wanted: impl Iterator<Item = Id<P>>, items: 
     let due = wanted.filter_map(|id| {
         let entry = objects(desk).get(id)?;
         let waits = entry.as_ref().flight.is_none() && desk.is_due(entry);
-        waits.then(|| (entry.order(), entry.work_item()))
+        waits.then(|| entry.work_item())
     });
     let mut due: SmallVec<[_; 4]> = due.collect();
-    due.sort_unstable_by(|(a, item), (b, other)| {
-        a.cmp(b).then_with(|| item.object.name.cmp(&other.object.name))
-    });
-    items.extend(due.into_iter().map(|(_, item)| item));
+    due.sort_unstable_by(|a, b| (a.stage, &a.object.name).cmp(&(b.stage, &b.object.name)));
+    items.extend(due);
 }

@@ -15,7 +15,7 @@ use crate::core::namespace::lifecycle::{
 use crate::core::namespace::{WorkItem, fresh_name};
 use crate::core::object::{ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
-use crate::core::priority::Priority;
+use crate::core::priority::{Priority, Stage};
 use std::sync::Arc;
 
 /// A slice that mirrors Endpoints, owned by its namespace's state.
@@ -121,7 +121,7 @@ impl Published for MirroredSlice {
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::mirrored(self.name.clone());
-        let item = WorkItem::new(name, self.service_name.clone(), &self.object);
+        let item = WorkItem::new(name, self.service_name.clone(), &self.object, self.stage());
         // A delete has no later changes to take along, but may have to come after an update that has.
         let batched = self.object.phase != Phase::Deleting || !self.at_once;
         WorkItem {
@@ -131,11 +131,11 @@ impl Published for MirroredSlice {
     }
 
     /// Returns the slice's position in a plan: slices are created before others are deleted.
-    fn order(&self) -> u8 {
+    fn stage(&self) -> Stage {
         match self.object.phase {
-            Phase::Managed if self.object.remote.is_none() => 0,
-            Phase::Managed => 1,
-            _ => 2,
+            Phase::Managed if self.object.remote.is_none() => Stage::Create,
+            Phase::Managed => Stage::Remove,
+            _ => Stage::Delete,
         }
     }
 

@@ -514,16 +514,8 @@ impl Placement<'_> {
             mut changed,
             ..
         } = evaluation;
-        changed.sort_by_cached_key(|&id| (self.slices[id].order(), self.slices[id].name.clone()));
+        changed.sort_by_cached_key(|&id| (self.slices[id].stage(), self.slices[id].name.clone()));
         changed.dedup();
-        let slices = || changed.iter().map(|&id| &self.slices[id]);
-        // Where endpoints may have moved, the slice that adds them is as urgent as the one that removes them:
-        // otherwise it would be written later.
-        let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
-        let most_urgent = slices()
-            .map(|slice| slice.object.priority)
-            .min()
-            .filter(|_| adds && removes);
         let unwritten = self.services.is_unwritten(service);
         for &id in &changed {
             let differs = match self.slices[id].object.phase {
@@ -532,7 +524,6 @@ impl Placement<'_> {
             };
             let slice = &mut self.slices[id];
             slice.touched = false;
-            slice.object.priority = most_urgent.unwrap_or(slice.object.priority);
             self.services.table[service].moves.slices += u32::from(differs);
             if slice.object.phase == Phase::Managed && (differs || !slice.remainders().is_empty()) {
                 // While the first write of a new Service waits, upstream would have written the earlier change, and then this

@@ -16,7 +16,7 @@ use crate::core::namespace::lifecycle::{
 use crate::core::namespace::services::{Service, auto_hint, desired};
 use crate::core::namespace::{Placement, WorkItem};
 use crate::core::object::{ObjectName, ObjectState, Phase, RequestKind};
-use crate::core::priority::Priority;
+use crate::core::priority::{Priority, Stage};
 use crate::core::slices::Slice;
 use crate::core::time::Time;
 use smallvec::SmallVec;
@@ -88,11 +88,11 @@ impl Published for Slice {
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::slice(self.name.clone());
-        WorkItem::new(name, self.service_name.clone(), &self.object)
+        WorkItem::new(name, self.service_name.clone(), &self.object, self.stage())
     }
 
-    fn order(&self) -> u8 {
-        Slice::order(self)
+    fn stage(&self) -> Stage {
+        Slice::stage(self)
     }
 
     fn accepted(&mut self) {

@@ -1,579 +1,305 @@
-use super::patience::PART_OF_BACKLOG;
 use super::*;
 
-const SECOND: Duration = Duration::from_secs(1);
+type Queue = WriteQueue<String, std::hash::RandomState>;
+
 const NOW: Duration = Duration::ZERO;
+const SECOND: Duration = Duration::from_secs(1);
 
-/// Each object of the tests that do not care is a group of its own.
-fn of(priority: Priority, group: u64) -> Urgency {
-    Urgency {
-        priority,
-        yields: false,
-        tenant: 0,
-        group,
+/// A removal by an update of a slice of a Service, in a namespace with the same number.
+fn of(service: u64) -> Due {
+    Due {
+        resource: Resource::Slices,
+        priority: Priority::Remove,
+        stage: Stage::Remove,
+        namespace: service,
+        service,
     }
 }
 
-trait WorkItemExt {
-    fn want_one(&mut self, key: &'static str, priority: Priority, delay: Duration, now: Duration);
-}
-
-impl WorkItemExt for WriteQueue<&'static str> {
-    fn want_one(&mut self, key: &'static str, priority: Priority, delay: Duration, now: Duration) {
-        let group = key
-            .bytes()
-            .fold(7, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
-        self.want(key, of(priority, group), delay, now);
+/// A queue in which the namespaces of these numbers were written before.
+fn queue() -> Queue {
+    let mut queue = Queue::default();
+    for namespace in (0..200).chain([777]) {
+        queue.set_slow(namespace, false);
     }
+    queue
 }
 
-fn drain(queue: &mut WriteQueue<&'static str>, now: Duration) -> Vec<&'static str> {
-    std::iter::from_fn(|| queue.next(usize::MAX, Classes::ALL, now).map(|(key, ..)| key)).collect()
+fn take(queue: &mut Queue, now: Duration) -> Option<String> {
+    queue.pass(now);
+    queue.next(Resource::Slices, true, now).map(|granted| granted.key)
+}
+
+fn drain(queue: &mut Queue, now: Duration) -> Vec<String> {
+    std::iter::from_fn(|| take(queue, now)).collect()
 }
 
 #[test]
-fn urgent_lanes_go_first_and_the_oldest_of_a_lane() {
-    let mut queue = WriteQueue::default();
-    queue.want_one("labels", Priority::Rest, NOW, NOW);
-    queue.want_one("add", Priority::Add, NOW, NOW);
-    queue.want_one("late removal", Priority::Remove, NOW, SECOND);
-    queue.want_one("removal", Priority::Remove, NOW, NOW);
+fn a_turn_sends_creates_then_additions_then_removals_then_deletions() {
+    let mut queue = queue();
+    let stages = [
+        (Stage::Delete, Priority::Rest),
+        (Stage::Remove, Priority::Remove),
+        (Stage::Add, Priority::Add),
+        (Stage::Create, Priority::Add),
+    ];
+    for (at, (stage, priority)) in stages.into_iter().enumerate() {
+        let due = Due {
+            priority,
+            stage,
+            ..of(1)
+        };
+        queue.want(format!("{stage:?}"), due, NOW, SECOND * at as u32);
+    }
     assert_eq!(
-        drain(&mut queue, SECOND),
-        ["removal", "late removal", "add", "labels"]
+        drain(&mut queue, 9 * SECOND),
+        ["Create", "Add", "Remove", "Delete"]
     );
 }
 
 #[test]
-fn those_that_yield_let_what_traffic_waits_for_go_first_for_a_while() {
-    let mut queue = WriteQueue::default();
-    let yielding = |priority| Urgency {
-        priority,
-        yields: true,
-        tenant: 0,
-        group: 0,
-    };
-    queue.want("endpoints", yielding(Priority::Remove), NOW, NOW);
-    queue.want("more endpoints", yielding(Priority::Add), NOW, NOW);
-    queue.want_one("labels", Priority::Rest, NOW, NOW);
-    queue.want_one("removal", Priority::Remove, NOW, SECOND);
-    queue.want_one("addition", Priority::Add, NOW, SECOND);
-    queue.want_one("much later", Priority::Add, NOW, 11 * SECOND);
-    queue.want_one("removed much later", Priority::Remove, NOW, 41 * SECOND);
-    let order = drain(&mut queue, 41 * SECOND);
+fn what_becomes_due_during_a_turn_waits_for_the_next() {
+    let mut queue = queue();
+    for key in ["a", "b"] {
+        queue.want(key.to_owned(), of(1), NOW, NOW);
+    }
+    queue.want("other".to_owned(), of(2), NOW, NOW);
+    assert_eq!(take(&mut queue, NOW).as_deref(), Some("a"));
+    queue.want(
+        "first".to_owned(),
+        Due {
+            stage: Stage::Create,
+            ..of(1)
+        },
+        NOW,
+        SECOND,
+    );
+    assert_eq!(drain(&mut queue, SECOND), ["b", "other", "first"]);
+}
+
+#[test]
+fn a_large_service_goes_behind_the_others_after_eight_writes() {
+    let mut queue = queue();
+    for slice in 0..50 {
+        queue.want(format!("big-{slice:02}"), of(1), NOW, NOW);
+    }
+    for service in 2..5 {
+        queue.want(format!("small-{service}"), of(service), NOW, SECOND);
+    }
+    let order = drain(&mut queue, SECOND);
+    assert_eq!(order.len(), 53);
     assert_eq!(
-        order,
-        [
-            "removal",
-            "addition",
-            "endpoints",
-            "removed much later",
-            "much later",
-            "more endpoints",
-            "labels",
-        ]
+        order[7..12],
+        ["big-07", "small-2", "small-3", "small-4", "big-08"]
     );
 }
 
 #[test]
-fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
-    let mut queue = WriteQueue::default();
+fn removals_go_first_and_of_two_turns_one_is_the_oldest_services() {
+    let mut queue = queue();
+    for service in 0..10 {
+        let adds = Due {
+            priority: Priority::Add,
+            ..of(service)
+        };
+        queue.want(format!("add-{service}"), adds, NOW, NOW);
+        queue.want(format!("remove-{service}"), of(100 + service), NOW, SECOND);
+    }
+    let order = drain(&mut queue, SECOND);
+    let removals = order[..10].iter().filter(|key| key.starts_with("remove")).count();
+    assert_eq!(removals, 5, "{order:?}");
+    assert_eq!(order[..4], ["add-0", "remove-0", "add-1", "remove-1"]);
+}
+
+#[test]
+fn a_namespace_with_ten_thousand_services_waits_for_the_others_as_they_wait_for_it() {
+    let mut queue = queue();
+    for service in 0..10_000 {
+        let due = Due {
+            namespace: 777,
+            ..of(1000 + service)
+        };
+        queue.want(format!("hot-{service}"), due, NOW, NOW);
+    }
+    for service in 0..10 {
+        queue.want(format!("quiet-{service}"), of(service), NOW, SECOND);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, SECOND)).take(42).collect();
+    let quiet = order.iter().filter(|key| key.starts_with("quiet")).count();
+    assert_eq!(
+        quiet, 10,
+        "of two turns one goes by age, and of the others one to each namespace: {order:?}"
+    );
+}
+
+#[test]
+fn a_slow_namespace_has_one_write_in_flight_and_none_while_the_lane_is_full() {
+    let mut queue = queue();
+    for key in ["a", "b", "c"] {
+        queue.want(key.to_owned(), of(1), NOW, NOW);
+    }
+    assert_eq!(take(&mut queue, NOW).as_deref(), Some("a"));
+    queue.set_slow(1, true);
+    assert_eq!(take(&mut queue, NOW), None, "one is in flight");
+    queue.landed(&"a".to_owned(), true, NOW);
+    assert_eq!(queue.next(Resource::Slices, false, NOW), None);
+    assert_eq!(drain(&mut queue, NOW), ["b"]);
+    queue.set_slow(1, false);
+    assert_eq!(drain(&mut queue, NOW), ["c"]);
+}
+
+#[test]
+fn a_namespace_that_was_not_written_yet_has_one_write_in_flight() {
+    let mut queue = Queue::default();
+    for key in ["a", "b", "c"] {
+        queue.want(key.to_owned(), of(1), NOW, NOW);
+    }
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.set_slow(1, false);
+    assert_eq!(drain(&mut queue, NOW), ["b", "c"]);
+}
+
+#[test]
+fn slow_namespaces_take_turns_with_the_others() {
+    let mut queue = queue();
+    for namespace in 0..10 {
+        queue.set_slow(namespace, namespace < 5);
+        for key in ["a", "b"] {
+            queue.want(format!("{namespace}-{key}"), of(namespace), NOW, NOW);
+        }
+    }
+    let order = drain(&mut queue, NOW);
+    let slow: Vec<_> = order.iter().take(6).filter(|key| key.as_str() < "5").collect();
+    assert_eq!((order.len(), slow.len()), (15, 2), "{order:?}");
+}
+
+#[test]
+fn a_paused_namespace_has_no_turn_until_its_pause_is_over() {
+    let mut queue = queue();
+    queue.want("a".to_owned(), of(1), NOW, NOW);
+    queue.pause(1, SECOND);
+    queue.want("b".to_owned(), of(1), NOW, NOW);
+    queue.want("c".to_owned(), of(2), NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["c"]);
+    assert_eq!(
+        (queue.next_pause(), queue.has_ready(Resource::Slices)),
+        (Some(SECOND), true)
+    );
+    assert_eq!(drain(&mut queue, SECOND), ["a", "b"]);
+    assert_eq!(queue.paused(), 0);
+}
+
+#[test]
+fn no_namespace_has_more_in_flight_than_it_may() {
+    let mut queue = queue();
+    queue.set_most(2);
+    for key in ["a", "b", "c"] {
+        queue.want(key.to_owned(), of(1), NOW, NOW);
+    }
+    queue.want("d".to_owned(), of(2), NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a", "b", "d"]);
+    queue.landed(&"b".to_owned(), true, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["c"]);
+}
+
+#[test]
+fn when_nothing_may_wait_what_is_in_flight_still_lands_and_that_is_all() {
+    let mut queue = queue();
     for (key, delay) in [
         ("flies", NOW),
         ("flies again", NOW),
         ("ready", NOW),
         ("late", SECOND),
     ] {
-        queue.want_one(key, Priority::Add, delay, NOW);
+        queue.want(key.to_owned(), of(1), delay, NOW);
     }
-    assert_eq!(queue.next(usize::MAX, Classes::ALL, NOW).unwrap().0, "flies");
-    assert_eq!(
-        queue.next(usize::MAX, Classes::ALL, NOW).unwrap().0,
-        "flies again"
-    );
-    queue.want_one("flies again", Priority::Add, NOW, NOW);
+    assert_eq!(take(&mut queue, NOW).as_deref(), Some("flies"));
+    assert_eq!(take(&mut queue, NOW).as_deref(), Some("flies again"));
+    queue.want("flies again".to_owned(), of(1), NOW, NOW);
     queue.clear_waiting();
     assert_eq!((queue.waiting(), queue.in_flight()), (0, 2));
-    assert_eq!(queue.next(usize::MAX, Classes::ALL, 10 * SECOND), None);
+    assert_eq!(take(&mut queue, 10 * SECOND), None);
     for key in ["flies", "flies again"] {
-        queue.landed(&key, false, SECOND);
-        queue.settled(&key);
+        queue.landed(&key.to_owned(), false, SECOND);
+        queue.settled(&key.to_owned());
     }
     assert!(queue.is_idle());
-    assert_eq!(queue.out_of_order(SECOND).0, 0);
-    queue.want_one("ready", Priority::Add, NOW, SECOND);
+    assert_eq!(queue.out_of_sync(SECOND).0, 0);
+    queue.want("ready".to_owned(), of(1), NOW, SECOND);
     assert_eq!(drain(&mut queue, SECOND), ["ready"]);
 }
 
 #[test]
-fn age_makes_urgent() {
-    let mut queue = WriteQueue::default();
-    queue.want_one("labels", Priority::Rest, NOW, NOW);
-    let late = 61 * SECOND;
-    queue.want_one("removal", Priority::Remove, NOW, late);
-    assert_eq!(drain(&mut queue, late), ["labels", "removal"]);
-}
-
-#[test]
-fn wanting_twice_is_wanting_once_at_the_more_urgent_lane() {
-    let mut queue = WriteQueue::default();
-    queue.want_one("a", Priority::Rest, NOW, NOW);
-    queue.want_one("b", Priority::Add, NOW, NOW);
-    queue.want_one("a", Priority::Remove, NOW, SECOND);
-    queue.want_one("a", Priority::Rest, NOW, SECOND);
-    assert_eq!(queue.waiting(), 2);
-    assert_eq!(drain(&mut queue, SECOND), ["a", "b"]);
-}
-
-#[test]
-fn one_on_its_way_and_again_after_it() {
-    let mut queue = WriteQueue::default();
-    queue.want_one("a", Priority::Add, NOW, NOW);
+fn one_that_is_wanted_in_flight_comes_again_unless_that_was_before_it_was_built() {
+    let mut queue = queue();
+    let a = "a".to_owned();
+    queue.want(a.clone(), of(1), NOW, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.want_one("a", Priority::Add, NOW, NOW);
-    queue.want_one("a", Priority::Add, NOW, NOW);
-    assert_eq!(
-        (queue.next(usize::MAX, Classes::ALL, NOW), queue.in_flight()),
-        (None, 1)
-    );
-    queue.landed(&"a", true, NOW);
+    queue.want(a.clone(), of(1), NOW, NOW);
+    queue.want(a.clone(), of(1), NOW, NOW);
+    assert_eq!((take(&mut queue, NOW), queue.in_flight()), (None, 1));
+    queue.landed(&a, true, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.landed(&"a", true, NOW);
+    queue.want(a.clone(), of(1), NOW, NOW);
+    queue.built(&a);
+    queue.landed(&a, true, NOW);
     assert!(queue.is_idle());
 }
 
 #[test]
-fn wanting_often_does_not_put_off() {
-    let mut queue = WriteQueue::default();
-    for tenth in 0..20 {
+fn to_want_an_object_often_does_not_put_it_off_and_makes_it_more_urgent() {
+    let mut queue = queue();
+    let adds = Due {
+        priority: Priority::Add,
+        ..of(1)
+    };
+    for tenth in 0..10 {
         let now = SECOND * tenth / 10;
-        queue.want_one("a", Priority::Add, SECOND, now);
-        if let Some((key, ..)) = queue.next(usize::MAX, Classes::ALL, now) {
-            assert_eq!((key, now), ("a", SECOND), "as the first wish had it");
-            return;
-        }
+        queue.want("a".to_owned(), adds, SECOND, now);
+        assert_eq!(take(&mut queue, now), None);
     }
-    panic!("it never went");
+    queue.want("a".to_owned(), of(1), SECOND, SECOND);
+    queue.pass(SECOND);
+    let granted = queue.next(Resource::Slices, true, SECOND).unwrap();
+    assert_eq!((granted.priority, granted.age), (Priority::Remove, SECOND));
 }
 
 #[test]
-fn what_was_wanted_before_the_request_was_built_is_in_it() {
-    let mut queue = WriteQueue::default();
-    queue.want_one("a", Priority::Add, NOW, NOW);
-    assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.want_one("a", Priority::Add, NOW, NOW);
-    queue.built(&"a");
-    queue.landed(&"a", true, NOW);
-    assert!(queue.is_idle());
-}
-
-#[test]
-fn a_delay_is_kept_unless_wanted_without() {
-    let mut queue = WriteQueue::default();
-    queue.want_one("a", Priority::Add, SECOND, NOW);
-    assert_eq!(
-        (queue.next(usize::MAX, Classes::ALL, NOW), queue.next_delayed()),
-        (None, Some(SECOND))
-    );
-    assert_eq!(drain(&mut queue, SECOND), ["a"]);
-    queue.want_one("a", Priority::Add, SECOND, SECOND);
-    queue.landed(&"a", true, SECOND);
-    assert_eq!(
-        (queue.next(usize::MAX, Classes::ALL, SECOND), queue.next_delayed()),
-        (None, Some(2 * SECOND))
-    );
-    queue.want_one("a", Priority::Add, NOW, SECOND);
-    assert_eq!(drain(&mut queue, SECOND), ["a"]);
-    queue.landed(&"a", true, SECOND);
-    queue.landed(&"a", true, SECOND);
-    assert_eq!((queue.in_flight(), queue.waiting()), (0, 0));
-}
-
-#[test]
-fn services_of_one_lane_take_turns() {
-    let mut queue = WriteQueue::default();
-    for slice in 0..100u32 {
-        queue.want(format!("big-{slice:02}"), of(Priority::Add, 1), NOW, NOW);
+fn an_object_that_changes_its_service_stays_in_the_first_until_it_has_left() {
+    let mut queue = queue();
+    let a = "a".to_owned();
+    for (service, settled) in [(1, false), (2, false), (3, true)] {
+        queue.want(a.clone(), of(service), NOW, NOW);
+        assert_eq!(drain(&mut queue, NOW), ["a"]);
+        queue.landed(&a, settled, NOW);
     }
-    queue.want("small".to_owned(), of(Priority::Add, 2), NOW, SECOND);
-    queue.want("other-0".to_owned(), of(Priority::Add, 3), NOW, SECOND);
-    queue.want("other-1".to_owned(), of(Priority::Add, 3), NOW, SECOND);
-    let order: Vec<_> =
-        std::iter::from_fn(|| queue.next(usize::MAX, Classes::ALL, SECOND).map(|(key, ..)| key)).collect();
-    assert_eq!(order[..5], ["big-00", "small", "other-0", "big-01", "other-1"]);
-    assert_eq!(order.len(), 103);
-    assert!(order[5..].is_sorted(), "and of one Service the oldest goes first");
+    assert_eq!(queue.out_of_sync(SECOND), (0, NOW));
 }
 
 #[test]
-fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
-    let mut queue = WriteQueue::default();
-    for slice in 0..50u32 {
-        queue.want(format!("add-{slice:02}"), of(Priority::Add, 1), NOW, NOW);
-    }
-    queue.want("remove".to_owned(), of(Priority::Remove, 1), NOW, SECOND);
-    assert_eq!(queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0, "remove");
-    // The same object, wanted more urgently, changes its priority.
-    queue.want("add-49".to_owned(), of(Priority::Remove, 1), NOW, SECOND);
-    assert_eq!(queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0, "add-49");
-    assert_eq!(queue.waiting(), 49);
-}
-
-#[test]
-fn an_object_that_changes_its_service_stays_in_its_group_until_it_has_left() {
-    let mut queue = WriteQueue::default();
-    queue.want("a", of(Priority::Add, 1), NOW, NOW);
-    assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.want("a", of(Priority::Add, 2), NOW, NOW);
-    queue.landed(&"a", false, NOW);
-    assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.landed(&"a", false, NOW);
-    queue.want("a", of(Priority::Add, 3), NOW, NOW);
-    assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.landed(&"a", true, NOW);
-    assert_eq!(queue.out_of_order(SECOND), (0, NOW));
-}
-
-#[test]
-fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
-    let mut queue = WriteQueue::default();
-    queue.want("a", of(Priority::Add, 1), NOW, NOW);
-    queue.want("b", of(Priority::Add, 1), NOW, SECOND);
-    queue.want("c", of(Priority::Add, 2), NOW, 2 * SECOND);
-    assert_eq!(queue.out_of_order(5 * SECOND), (2, 5 * SECOND));
+fn a_service_is_out_of_sync_until_the_last_of_its_objects_is_settled() {
+    let mut queue = queue();
+    let [a, b, c] = ["a", "b", "c"].map(str::to_owned);
+    queue.want(a.clone(), of(1), NOW, NOW);
+    queue.want(b.clone(), of(1), NOW, SECOND);
+    queue.want(c.clone(), of(2), NOW, 2 * SECOND);
+    assert_eq!(queue.out_of_sync(5 * SECOND), (2, 5 * SECOND));
     drain(&mut queue, 5 * SECOND);
-    queue.landed(&"a", false, 5 * SECOND);
-    queue.landed(&"b", false, 5 * SECOND);
-    queue.settled(&"a");
-    queue.settled(&"c");
+    queue.landed(&a, false, 5 * SECOND);
+    queue.landed(&b, false, 5 * SECOND);
+    queue.settled(&a);
+    queue.settled(&c);
     assert_eq!(
-        queue.out_of_order(6 * SECOND),
+        queue.out_of_sync(6 * SECOND),
         (2, 6 * SECOND),
-        "c is on its way, b unclear"
+        "c is in flight, b unclear"
     );
     // A failed write is wanted again: the Service is no younger for it.
-    queue.want("b", of(Priority::Add, 1), SECOND, 6 * SECOND);
-    assert_eq!(queue.out_of_order(8 * SECOND), (2, 8 * SECOND));
+    queue.want(b.clone(), of(1), SECOND, 6 * SECOND);
+    assert_eq!(queue.out_of_sync(8 * SECOND), (2, 8 * SECOND));
     drain(&mut queue, 8 * SECOND);
-    queue.landed(&"b", true, 8 * SECOND);
-    assert_eq!(queue.out_of_order(8 * SECOND), (1, 6 * SECOND));
-    queue.landed(&"c", true, 8 * SECOND);
-    assert_eq!(queue.out_of_order(9 * SECOND), (0, NOW));
+    queue.landed(&b, true, 8 * SECOND);
+    assert_eq!(queue.out_of_sync(8 * SECOND), (1, 6 * SECOND));
+    queue.landed(&c, true, 8 * SECOND);
     assert!(queue.is_idle());
-}
-
-/// Returns a queue on which one namespace has a backlog of so many objects that have waited since the start.
-fn flooded(count: u32, priority: Priority) -> WriteQueue<String> {
-    let mut queue = WriteQueue::default();
-    for object in 0..count {
-        let urgency = Urgency {
-            tenant: 1,
-            ..of(priority, 100 + u64::from(object))
-        };
-        queue.want(format!("flood-{object:04}"), urgency, NOW, NOW);
-    }
-    queue
-}
-
-fn small(tenant: u64, priority: Priority) -> Urgency {
-    Urgency {
-        tenant,
-        ..of(priority, tenant)
-    }
-}
-
-#[test]
-fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it() {
-    let mut queue = flooded(1000, Priority::Add);
-    queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
-    queue.want("b".to_owned(), small(3, Priority::Add), NOW, SECOND);
-    let first: Vec<_> = (0..4)
-        .map(|_| queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0)
-        .collect();
-    assert_eq!(first, ["flood-0000", "a", "b", "flood-0001"]);
-    // One that comes and goes does not get ahead of one that waits.
-    for round in 0..10 {
-        queue.landed(&"a".to_owned(), true, SECOND);
-        queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
-        let pair = [
-            queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0,
-            queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0,
-        ];
-        assert!(pair.contains(&"a".to_owned()), "{round}: {pair:?}");
-        assert!(
-            pair.iter().any(|key| key.starts_with("flood")),
-            "{round}: {pair:?}"
-        );
-    }
-}
-
-#[test]
-fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
-    for priority in [Priority::Add, Priority::Rest] {
-        let mut queue = flooded(1000, priority);
-        let late = 300 * SECOND;
-        assert!(
-            queue
-                .next(usize::MAX, Classes::ALL, late)
-                .unwrap()
-                .0
-                .starts_with("flood")
-        );
-        for removal in 0..20u64 {
-            queue.want(
-                format!("removal-{removal}"),
-                small(2 + removal, Priority::Remove),
-                NOW,
-                late,
-            );
-        }
-        let order: Vec<_> = (0..40)
-            .map(|_| queue.next(usize::MAX, Classes::ALL, late).unwrap().0)
-            .collect();
-        let removals = order.iter().filter(|key| key.starts_with("removal")).count();
-        assert_eq!(removals, 20, "every other turn: {order:?}");
-    }
-}
-
-#[test]
-fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
-    let mut queue = flooded(10, Priority::Add);
-    let late = 31 * SECOND;
-    for removal in 0..100u64 {
-        queue.want(
-            format!("removal-{removal}"),
-            small(2, Priority::Remove),
-            NOW,
-            late,
-        );
-    }
-    let order: Vec<_> = (0..20)
-        .map(|_| queue.next(usize::MAX, Classes::ALL, late).unwrap().0)
-        .collect();
-    assert_eq!(
-        order.iter().filter(|key| key.starts_with("flood")).count(),
-        10,
-        "{order:?}"
-    );
-}
-
-#[test]
-fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
-    let mut queue = flooded(10_000, Priority::Remove);
-    queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
-    queue.want("b".to_owned(), small(3, Priority::Rest), NOW, SECOND);
-    let order: Vec<_> = (0..6)
-        .map(|_| queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0)
-        .collect();
-    assert!(
-        order.contains(&"a".to_owned()) && order.contains(&"b".to_owned()),
-        "{order:?}"
-    );
-    // Nor does a removal wait for many namespaces that add.
-    let mut queue = WriteQueue::default();
-    for tenant in 10..1000 {
-        queue.want(format!("add-{tenant}"), small(tenant, Priority::Add), NOW, NOW);
-    }
-    for removal in 0..10 {
-        queue.want(
-            format!("removal-{removal}"),
-            small(2, Priority::Remove),
-            NOW,
-            SECOND,
-        );
-    }
-    let order: Vec<_> = (0..20)
-        .map(|_| queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0)
-        .collect();
-    let removals = order.iter().filter(|key| key.starts_with("removal")).count();
-    assert_eq!(removals, 10, "every other turn: {order:?}");
-}
-
-#[test]
-fn no_namespace_has_more_on_its_way_than_it_may() {
-    let mut queue = flooded(100, Priority::Remove);
-    for _ in 0..4 {
-        assert!(queue.next(4, Classes::ALL, NOW).is_some());
-    }
-    assert_eq!(queue.next(4, Classes::ALL, NOW), None);
-    queue.want("a".to_owned(), small(2, Priority::Rest), NOW, NOW);
-    assert_eq!(queue.next(4, Classes::ALL, NOW).unwrap().0, "a");
-    queue.landed(&"flood-0000".to_owned(), true, NOW);
-    assert!(queue.next(4, Classes::ALL, NOW).is_some());
-    assert_eq!(queue.next(4, Classes::ALL, NOW), None);
-}
-
-#[test]
-fn a_namespace_that_has_as_many_on_its_way_as_it_may_has_had_its_turn() {
-    let mut queue = WriteQueue::default();
-    for tenant in 1..=3u64 {
-        for object in 0..60 {
-            let urgency = Urgency {
-                tenant,
-                ..of(Priority::Add, tenant)
-            };
-            queue.want(format!("{tenant} {object:02}"), urgency, NOW, NOW);
-        }
-    }
-    let mut turns = [0; 4];
-    for _ in 0..60 {
-        let (key, ..) = queue.next(1, Classes::ALL, NOW).unwrap();
-        turns[usize::from(key.as_bytes()[0] - b'0')] += 1;
-        queue.landed(&key, true, NOW);
-    }
-    assert_eq!(turns, [0, 20, 20, 20]);
-}
-
-#[test]
-fn additions_are_overtaken_for_a_part_of_the_time_that_the_backlog_takes() {
-    let first = |pace: Option<Duration>, removal: Duration| {
-        let mut queue = flooded(40, Priority::Add);
-        queue.set_pace(pace);
-        let urgency = Urgency {
-            tenant: 1,
-            ..of(Priority::Remove, 7)
-        };
-        queue.want("removal".to_owned(), urgency, NOW, removal);
-        queue.next(usize::MAX, Classes::ALL, removal).unwrap().0
-    };
-    // Forty additions and the removal take some four seconds.
-    let pace = Some(SECOND / 10);
-    let part = SECOND * 41 / 10 / PART_OF_BACKLOG;
-    assert_eq!(first(pace, part.saturating_sub(SECOND / 100)), "removal");
-    assert_eq!(first(pace, part + SECOND / 100), "flood-0000");
-    // However slow the pace, and if it is not known, for thirty seconds.
-    for pace in [None, Some(10 * SECOND)] {
-        assert_eq!(first(pace, 29 * SECOND), "removal");
-        assert_eq!(first(pace, 31 * SECOND), "flood-0000");
-    }
-}
-
-#[test]
-fn a_namespace_that_is_held_in_some_classes_goes_in_others_and_keeps_its_places() {
-    let mut queue = WriteQueue::default();
-    let tenant = |tenant: u64, priority: Priority| Urgency {
-        tenant,
-        ..of(priority, tenant)
-    };
-    queue.want("held add", tenant(1, Priority::Add), NOW, NOW);
-    queue.want("held remove", tenant(1, Priority::Remove), NOW, NOW);
-    queue.want("other add", tenant(2, Priority::Add), NOW, NOW);
-    queue.want("held rest", tenant(1, Priority::Rest), NOW, NOW);
-    let mut next = |is_held: bool| {
-        let held = |class, tenant| is_held && tenant == 1 && Classes::SLICE_OTHERS.has(class);
-        let next = queue.next_but(64, Classes::ALL, held, NOW);
-        next.map(|(key, ..)| key)
-    };
-    assert_eq!(next(true), Some("held remove"));
-    assert_eq!(next(true), Some("other add"));
-    assert_eq!(next(true), None);
-    assert_eq!([next(false), next(false)], [Some("held add"), Some("held rest")]);
-}
-
-/// To find the next object takes no longer if thousands of namespaces have no turn, and they come back in the order of their
-/// objects' times.
-#[test]
-fn namespaces_that_are_held_cost_nothing_and_come_back() {
-    let mut queue = WriteQueue::default();
-    let namespace = |tenant: u64| Urgency {
-        tenant,
-        ..of(Priority::Remove, tenant)
-    };
-    for tenant in 0..3000 {
-        if tenant % 2 == 0 {
-            queue.hold(tenant);
-        }
-        queue.want(tenant, namespace(tenant), NOW, NOW);
-        queue.hold(tenant);
-    }
-    queue.want(5000, namespace(5000), NOW, SECOND);
-    let looked_at = std::cell::Cell::new(0);
-    let held = |_: usize, _: u64| {
-        looked_at.set(looked_at.get() + 1);
-        false
-    };
-    let next = queue.next_but(1, Classes::ALL, held, SECOND);
-    assert_eq!(next.map(|(key, ..)| key), Some(5000));
-    assert!(looked_at.get() < 10, "{} namespaces", looked_at.get());
-    assert!(queue.has_ready(SECOND) && queue.next(1, Classes::ALL, SECOND).is_none());
-
-    // What is wanted more urgently, settled or wanted anew meanwhile is as it was.
-    queue.want(7, namespace(7), NOW, SECOND);
-    for tenant in 0..3000 {
-        queue.release(tenant);
-    }
-    let order: Vec<_> =
-        std::iter::from_fn(|| queue.next(1, Classes::ALL, SECOND).map(|(key, ..)| key)).collect();
-    assert!(order.into_iter().eq(0..3000));
-}
-
-#[test]
-fn after_the_loss_of_a_zone_slices_have_three_quarters_of_the_writes() {
-    let mut queue = WriteQueue::default();
-    let urgency = |service: u64, yields| Urgency {
-        priority: Priority::Remove,
-        yields,
-        tenant: service / 5,
-        group: service,
-    };
-    // In each namespace of five Services, a removal comes at a time, faster than all can be written: 600 slices and as many Endpoints
-    // a second, where 1,000 can be.
-    let (mut of_slices, mut longest, mut written) = (0, NOW, 0);
-    for write in 0..5_000 {
-        let now = SECOND / 1_000 * write;
-        let mut wanted = |service: u64| {
-            for yields in [false, true] {
-                queue.want((service, yields), urgency(service, yields), NOW, now);
-            }
-        };
-        if write * 6 / 10 != (write + 1) * 6 / 10 {
-            wanted(u64::from(write * 6 / 10) * 2_003 % 10_000);
-        }
-        let Some(((service, yields), _, age)) = queue.next(64, Classes::ALL, now) else {
-            continue;
-        };
-        written += 1;
-        queue.landed(&(service, yields), true, now);
-        if !yields {
-            of_slices += 1;
-            longest = longest.max(age);
-        }
-    }
-    assert!(written > 4_990, "{written}");
-    assert!(of_slices > 2_990, "{of_slices}");
-    assert!(longest < SECOND / 50, "{longest:?}");
-}
-
-#[test]
-fn a_namespace_that_floods_slices_does_not_hold_up_the_endpoints_of_others() {
-    for others in [1, 100, 1_000] {
-        let mut queue = WriteQueue::default();
-        let urgency = |tenant: u64, yields| Urgency {
-            priority: Priority::Add,
-            yields,
-            tenant,
-            group: tenant,
-        };
-        // Each of the flood's thousand slices is due again as soon as it has gone.
-        for slice in 0..1_000_u64 {
-            queue.want((0, slice), urgency(0, false), NOW, NOW);
-        }
-        let mut longest = NOW;
-        for write in 0..10_000 {
-            let now = SECOND / 500 * write;
-            // A third of all writes are of others.
-            if write % 3 == 0 {
-                let tenant = 1 + u64::from(write / 3) % others;
-                queue.want((tenant, u64::from(write)), urgency(tenant, true), NOW, now);
-            }
-            let (key, _, age) = queue.next(64, Classes::ALL, now).unwrap();
-            queue.landed(&key, true, now);
-            if key.0 == 0 {
-                queue.want(key, urgency(0, false), NOW, now);
-            } else {
-                longest = longest.max(age);
-            }
-        }
-        assert!(longest < SECOND / 20, "{others}: {longest:?}");
-    }
 }

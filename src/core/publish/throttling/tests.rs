@@ -31,8 +31,8 @@ fn ten_seconds_are_reported_once_and_their_end_once() {
     );
     // The next time is reported anew.
     assert_eq!(
-        observed(&mut throttling, Some(Limit::Server), 120_000..140_000),
-        [(130_000, Throttled::Long(Limit::Server, ms(10_000)))]
+        observed(&mut throttling, Some(Limit::Namespace), 120_000..140_000),
+        [(130_000, Throttled::Long(Limit::Namespace, ms(10_000)))]
     );
 }
 
@@ -68,11 +68,11 @@ fn short_waits_are_no_throttling_however_often() {
 #[test]
 fn what_was_observed_last_holds_until_the_next_time() {
     let mut throttling = Throttling::default();
-    let server = Some(Limit::Server);
+    let server = Some(Limit::Namespace);
     assert_eq!(throttling.observe(server, ms(0)), None);
     assert_eq!(
         throttling.observe(server, ms(30_000)),
-        Some(Throttled::Long(Limit::Server, ms(30_000)))
+        Some(Throttled::Long(Limit::Namespace, ms(30_000)))
     );
     assert_eq!(throttling.observe(server, ms(60_000)), None);
     assert_eq!(throttling.due(), None);
