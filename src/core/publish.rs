@@ -521,9 +521,6 @@ impl Publisher {
             {
                 self.budget.refund();
             }
-            if self.slow.hanging() <= TUNING.hanging_most {
-                self.echoes.hangs(&key);
-            }
         }
         if self.queue.waiting() == 0 {
             return Next::NOTHING;

@@ -98,11 +98,6 @@ impl SlowLane {
         self.slow.len() + self.refused.len()
     }
 
-    /// Returns how many writes hang of which it is not known whether others go on.
-    pub(super) fn hanging(&self) -> usize {
-        self.hanging.len()
-    }
-
     /// Returns how many places of the window are taken while so many requests are in flight.
     pub(super) fn taken(&self, in_flight: usize) -> usize {
         let left =

@@ -62,97 +62,65 @@ pub enum Throttled {
 #[derive(Clone, Default, Debug)]
 pub struct Throttling(Option<Period>);
 
-/// A time in which writes are held back, with breaks that are shorter than [`CALM`] and less than half of it.
+/// A time in which writes are held back, with breaks that are shorter than [`CALM`].
 #[derive(Clone, Copy, Debug)]
 struct Period {
     since: Duration,
-    /// The time of the last observation, and whether a write was held back then. That holds until the next one.
+    /// The time of the last observation, and what has held a write back since then.
     observed: Duration,
-    held_back: bool,
-    /// True if a limit held a write back, rather than answers that were awaited.
-    throttled: bool,
-    /// The time in which writes were held back, the part of it in which a limit held them back, and the time in which none was.
+    limit: Option<Limit>,
+    /// When a write was last held back.
     held: Duration,
+    /// The time in which a limit held a write back, rather than answers that were awaited.
     limited: Duration,
-    free: Duration,
-    /// The time since a write was last held back.
-    calm: Duration,
     reported: bool,
 }
 
 impl Throttling {
     /// Records what holds back a write from now on, if anything does.
     pub fn observe(&mut self, limit: Option<Limit>, now: Duration) -> Option<Throttled> {
-        let mut over = None;
-        if let Some(period) = &mut self.0
-            && period.is_over_at(now)
-        {
-            let lasted = now.saturating_sub(period.calm).saturating_sub(period.since);
-            over = period.reported.then_some(Throttled::Over(lasted));
-            self.0 = None;
-        }
+        let throttles = limit.is_some_and(Limit::throttles);
         let Some(period) = &mut self.0 else {
-            // Only a write that could go without a limit begins a period; one that waits for answers can lengthen it.
-            self.0 = limit
-                .filter(|limit| limit.throttles())
-                .map(|_| Period::beginning(now));
-            return over;
+            self.0 = throttles.then_some(Period {
+                since: now,
+                observed: now,
+                limit,
+                held: now,
+                limited: Duration::ZERO,
+                reported: false,
+            });
+            return None;
         };
-        period.held_back = limit.is_some();
-        period.throttled = limit.is_some_and(Limit::throttles);
-        if period.held_back {
-            period.calm = Duration::ZERO;
+        if period.limit.is_some() || limit.is_some() {
+            period.held = now;
         }
-        let lasted = now.saturating_sub(period.since);
-        // Where answers are slow, a limit that holds writes back for a moment now and then is not the reason.
-        let mostly = period.limited * 2 > period.held;
-        let limit =
-            limit.filter(|limit| limit.throttles() && mostly && !period.reported && lasted >= LONG)?;
+        if period.limit.is_some_and(Limit::throttles) {
+            period.limited += now.saturating_sub(period.observed);
+        }
+        (period.observed, period.limit) = (now, limit);
+        let lasted = period.held.saturating_sub(period.since);
+        // Moments now and then are not worth a line.
+        let mostly = period.limited * 2 >= lasted;
+        if now.saturating_sub(period.held) >= CALM || !(mostly || period.reported || lasted < LONG) {
+            let reported = period.reported;
+            self.0 = None;
+            let begun = self.observe(limit, now);
+            return begun.or(reported.then_some(Throttled::Over(lasted)));
+        }
+        let limit = limit.filter(|_| throttles && !period.reported && lasted >= LONG)?;
         period.reported = true;
         Some(Throttled::Long(limit, lasted))
     }
 
     /// Returns when [`Self::observe`] has to be called at the latest, so that the end of a reported period is noticed.
     pub fn due(&self) -> Option<Duration> {
-        let period = self.0.filter(|period| period.reported && !period.held_back)?;
-        Some(period.observed + CALM.saturating_sub(period.calm))
+        let period = self.0.filter(|period| period.reported && period.limit.is_none())?;
+        Some(period.held + CALM)
     }
 
     /// Forgets that writes were held back, since this process writes no more.
     pub fn clear(&mut self) {
         self.0 = None;
-    }
-}
-
-impl Period {
-    fn beginning(now: Duration) -> Self {
-        Self {
-            since: now,
-            observed: now,
-            held_back: true,
-            throttled: true,
-            held: Duration::ZERO,
-            limited: Duration::ZERO,
-            free: Duration::ZERO,
-            calm: Duration::ZERO,
-            reported: false,
-        }
-    }
-
-    /// Counts the time since the last observation, and returns whether the period has ended.
-    fn is_over_at(&mut self, now: Duration) -> bool {
-        let passed = now.saturating_sub(self.observed);
-        self.observed = now;
-        if self.held_back {
-            self.held += passed;
-            if self.throttled {
-                self.limited += passed;
-            }
-        } else {
-            self.free += passed;
-            self.calm += passed;
-        }
-        self.calm >= CALM || self.free > self.held
     }
 }
 
