@@ -161,7 +161,7 @@ impl Router {
     }
 
     /// Tells the writer which objects were deleted, since the answer to a delete has no version to wait for.
-    fn signal_deletions(&self, deliveries: &[Delivery], at: Instant) {
+    fn signal_deletions(&self, deliveries: &[Delivery]) {
         let gone = deliveries.iter().filter_map(|delivery| {
             let event = match &delivery.change {
                 Change::Output(event) if event.is_gone() => event,
@@ -176,8 +176,7 @@ impl Router {
         let mut gone = gone.peekable();
         // Most deliveries have none, and need not lock the mailbox.
         if gone.peek().is_some() {
-            let at = self.writer.at(at);
-            self.writer.signal(gone.map(|key| Signal::Deleted { key, at }));
+            self.writer.signal(gone.map(Signal::Deleted));
         }
     }
 
@@ -312,8 +311,8 @@ impl WatchHandler for Router {
         })
     }
 
-    fn deliver(&self, deliveries: Vec<Delivery>, at: Instant) {
-        self.signal_deletions(&deliveries, at);
+    fn deliver(&self, deliveries: Vec<Delivery>) {
+        self.signal_deletions(&deliveries);
         if deliveries.len() == 1 {
             // Most reads of a watch have a single event.
             for Delivery { namespace, change } in deliveries {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::actors::root::{Root, RootState};
 use crate::core::facts::PodFacts;
-use crate::core::namespace::{ObjectEvent, OutputEvent, PendingLists};
+use crate::core::namespace::PendingLists;
 use crate::core::outputs::Outputs;
 use ractor::Actor;
 use std::time::Duration;
@@ -59,28 +59,25 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 #[tokio::test(start_paused = true)]
 async fn a_shard_is_made_when_its_namespace_matters_and_retired_when_nothing_is_left() {
     let (router, _root) = router().await;
-    router.deliver(vec![gone("a", "p")], Instant::now());
+    router.deliver(vec![gone("a", "p")]);
     assert_eq!(router.shards(), 0, "what is gone from nowhere makes no shard");
-    router.deliver(
-        vec![applied("a", "p"), applied("b", "p"), applied("a", "q")],
-        Instant::now(),
-    );
+    router.deliver(vec![applied("a", "p"), applied("b", "p"), applied("a", "q")]);
     assert_eq!(router.shards(), 2);
-    router.deliver(vec![gone("a", "p"), gone("a", "q")], Instant::now());
+    router.deliver(vec![gone("a", "p"), gone("a", "q")]);
     until("a is retired", || router.shards() == 1).await;
     assert!(router.shard("a").is_none() && router.shard("b").is_some());
-    router.deliver(vec![applied("a", "p")], Instant::now());
+    router.deliver(vec![applied("a", "p")]);
     assert_eq!(router.shards(), 2, "and made again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_comes_after_the_report_keeps_the_shard() {
     let (router, _root) = router().await;
-    router.deliver(vec![applied("a", "p")], Instant::now());
+    router.deliver(vec![applied("a", "p")]);
     let shard = router.shard("a").unwrap();
     // The shard has not run yet. A report as of this delivery is in order; one more event makes it stale.
-    router.deliver(vec![gone("a", "p")], Instant::now());
-    router.deliver(vec![applied("a", "q")], Instant::now());
+    router.deliver(vec![gone("a", "p")]);
+    router.deliver(vec![applied("a", "q")]);
     let inbox = router.shards.get("a").unwrap().inbox.clone();
     router.retire("a", &inbox, 2);
     assert_eq!(router.shards(), 1, "the third delivery is not lost");
@@ -118,10 +115,7 @@ async fn two_tasks_never_make_two_shards_of_one_namespace() {
             let router = router.clone();
             tokio::task::spawn_blocking(move || {
                 for i in 0..200 {
-                    router.deliver(
-                        vec![applied(&format!("ns-{}", i % 20), &format!("p-{task}"))],
-                        Instant::now(),
-                    );
+                    router.deliver(vec![applied(&format!("ns-{}", i % 20), &format!("p-{task}"))]);
                 }
             })
         })
@@ -146,7 +140,7 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
         namespace: "a".into(),
         change: Change::Pod(on, 0),
     };
-    router.deliver(vec![on, applied("b", "p")], Instant::now());
+    router.deliver(vec![on, applied("b", "p")]);
     // The pod must have been applied before its node is looked at.
     sleep(Duration::from_millis(1)).await;
     router.node_applied(
@@ -171,7 +165,7 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
 async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     let (router, _root) = router().await;
     assert!(!router.has_applied(Kind::Pod), "nothing has been listed");
-    router.deliver(vec![applied("a", "p"), applied("b", "p")], Instant::now());
+    router.deliver(vec![applied("a", "p"), applied("b", "p")]);
     router.begin_list(Kind::Pod);
     router.end_list(Kind::Pod, 0, 1, Demand::of(0));
     let start = Instant::now();
@@ -180,7 +174,7 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     until("they are done", || router.has_applied(Kind::Pod)).await;
     assert_eq!(router.longest_unhandled(Instant::now()), None);
     // Later events do not matter, except that the kind is no longer followed.
-    router.deliver(vec![applied("a", "q")], Instant::now());
+    router.deliver(vec![applied("a", "q")]);
     assert!(router.has_applied(Kind::Pod));
     router.end_list(Kind::Slice, 1, 1, Demand::of(0));
     until("empty lists are applied too", || router.has_applied(Kind::Slice)).await;
@@ -191,32 +185,13 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     assert_eq!(router.sample(1, 0.0).len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_echo_of_a_delete_came_when_it_had_been_decoded() {
-    let (router, _root) = router().await;
-    sleep(Duration::from_secs(1)).await;
-    let arrived = Instant::now();
-    // Other tasks run before it is handed on.
-    sleep(Duration::from_millis(300)).await;
-    let slice = Delivery {
-        namespace: "a".into(),
-        change: Change::Output(OutputEvent::Slice(ObjectEvent::Gone("s".into(), 9))),
-    };
-    router.deliver(vec![slice], arrived);
-    let signals = router.writer.take_signals();
-    let [Signal::Deleted { at, .. }] = &*signals else {
-        panic!("{signals:?}");
-    };
-    assert_eq!(*at, router.writer.at(arrived));
-}
-
 #[tokio::test]
 async fn a_namespace_to_which_much_happens_lets_others_have_their_turn() {
     const PODS: u64 = 50_000;
     let (router, _root) = router().await;
     let pods = (0..PODS).map(|number| applied("large", &format!("pod-{number}")));
-    router.deliver(pods.collect(), Instant::now());
-    router.deliver(vec![applied("small", "pod")], Instant::now());
+    router.deliver(pods.collect());
+    router.deliver(vec![applied("small", "pod")]);
     let has_applied = |namespace| router.shards.get(namespace).unwrap().inbox.has_applied(1);
     while !has_applied("small") {
         assert!(

@@ -208,8 +208,7 @@ impl WriterState {
             if self.tell_granted(&granted, now) {
                 self.metrics.held_back(now, limited);
                 self.log_throttling(limited, now);
-                let due = [until, self.throttling.due(), self.publisher.due(now)];
-                if let Some(until) = due.into_iter().flatten().min() {
+                if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
                     self.wake_at(until, now, myself);
                 }
                 if self.handle.await_echoes(limited == Some(Limit::Echoes)) {
@@ -254,8 +253,7 @@ impl WriterState {
                 waiting = self.publisher.queue().waiting(),
                 reason = match limit {
                     Limit::Rate => "--kube-api-qps",
-                    Limit::Namespace => "namespaces wait for answers, or for pauses (Retry-After)",
-                    Limit::InFlight => "as many requests are in flight as may be",
+                    Limit::Namespace | Limit::InFlight => "answers are awaited",
                     Limit::Echoes =>
                         "endpointd's own watch has not shown earlier writes: the API server is behind with events, or that watch is late or closed",
                     Limit::Watchers => "--watch-budget or --watch-budget-per-watcher",

@@ -17,7 +17,7 @@ use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
 use self::serving::{Shown, Work, serve};
-use self::sources::{Item, Seen};
+use self::sources::Item;
 use super::cause::Cause;
 use super::codec::{NamedNode, Namespaced};
 use super::http::Form;
@@ -248,11 +248,7 @@ impl<L: Item, W: Item> OneKind<L, W> {
         reader.metrics.alive();
         reader.complain(&shown.errors);
         reader.metrics.watched.increment(shown.items.len() as u64);
-        let seen = Seen {
-            epoch: self.epoch,
-            at,
-        };
-        W::hand_on(&*reader.handler, self.kind(), shown.items, seen);
+        W::hand_on(&*reader.handler, self.kind(), shown.items, self.epoch);
         let shown = Shown::until(shown.version.as_deref(), shown.end);
         if let (Some(version), Some(output)) = (shown.version, self.kind().output()) {
             reader.handler.shown(output, version, at);

@@ -207,8 +207,8 @@ pub struct Publisher {
     refused: IdMap<u64, Duration>,
     /// Objects whose request in flight only reads.
     reading: HashedSet<ObjectKey>,
-    /// The bytes that watchers are sent for each slice in flight, and whether the budget has paid for it.
-    sending: HashedMap<ObjectKey, (f64, bool)>,
+    /// The bytes that watchers are sent for each slice in flight, and what the budget has paid for it.
+    sending: HashedMap<ObjectKey, (f64, f64)>,
     /// The bytes that they are sent for those written since this was last taken.
     sent: f64,
     /// The slices that were granted since an Endpoints object was.
@@ -262,11 +262,6 @@ impl Publisher {
         self.budget.watchers().unwrap_or_default()
     }
 
-    /// Returns the bytes a second that may be sent to all watchers now; infinite if nothing limits them.
-    pub fn watch_rate(&self) -> f64 {
-        self.budget.rate()
-    }
-
     /// Takes the echoes that have come since the last call: the output, and the time from the answer.
     pub fn take_echoes(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
         self.echoes.take_heard()
@@ -287,15 +282,9 @@ impl Publisher {
         match signal {
             Signal::Opened(output, from) => self.echoes.opened(*output, *from),
             Signal::Shown { output, version, at } => self.echoes.shown(*output, *version, *at),
-            Signal::Deleted { key, .. } => self.echoes.deleted(key),
+            Signal::Deleted(key) => self.echoes.deleted(key),
             Signal::Nodes(nodes) => self.budget.set_nodes(*nodes, now),
         }
-    }
-
-    /// Returns when to call [`Self::next`] at the latest while echoes are awaited, even if nothing waits to be written: a call that
-    /// comes later shows that this process did nothing meanwhile.
-    pub fn due(&self, now: Duration) -> Option<Duration> {
-        self.echoes.next(now)
     }
 
     /// Records that this process did nothing until then, though it had to, so that its own pauses are not
@@ -412,14 +401,15 @@ impl Publisher {
                     Request::Delete(_) => TUNING.slice_bytes as usize,
                 };
                 if Resource::from(key.object.output) == Resource::Slices {
-                    let huge = self.budget.settle(bytes);
+                    let (cost, huge) = self.budget.settle(bytes);
                     if !huge.is_zero() {
                         self.queue.pause(key.tenant(), now + huge);
                     }
                     let sent = bytes as f64 * self.watchers();
-                    self.sending.insert(key.clone(), (sent, true));
+                    self.sending.insert(key.clone(), (sent, cost));
                 }
-                self.slow.sent(key, !self.queue.is_prompt(key.tenant()), now);
+                self.slow
+                    .sent(key, self.queue.is_prompt(key.tenant()) != Some(true), now);
                 Replied::Send(built)
             }
             Reply::Nothing => {
@@ -436,7 +426,7 @@ impl Publisher {
     /// Takes back what the grant of a write has cost.
     fn take_back(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
         if Resource::from(key.object.output) == Resource::Slices {
-            self.budget.refund();
+            self.budget.pay(-self.budget.usual());
         }
         self.echoes.answered(key, WriteEffect::Nothing, now);
     }
@@ -466,12 +456,9 @@ impl Publisher {
         let refused = is_write && (overloaded || pause.is_some());
         self.echoes.answered(key, effect, now);
         if let Some((bytes, paid)) = self.sending.remove(key) {
-            match (effect == WriteEffect::Nothing, paid) {
-                (true, true) => self.budget.refund(),
-                (false, false) => self.budget.pay(),
-                (true, false) | (false, true) => {}
-            }
-            if effect != WriteEffect::Nothing {
+            if effect == WriteEffect::Nothing {
+                self.budget.pay(-paid);
+            } else {
                 self.sent += bytes;
             }
         }
@@ -483,7 +470,7 @@ impl Publisher {
         } else if load == Load::Unknown {
             self.slow.forget(key);
         } else {
-            let was_prompt = self.queue.is_prompt(namespace);
+            let was_prompt = self.queue.is_prompt(namespace) == Some(true);
             let carried_out = load == Load::Answered;
             let mut overtaken = Vec::new();
             let is_prompt = self.slow.answered(key, carried_out, took, &mut overtaken) && !refused;
@@ -515,15 +502,13 @@ impl Publisher {
         self.echoes.pass(now);
         while let Some(key) = self.slow.pass(now) {
             self.queue.set_slow(key.tenant(), true);
-            // Nothing is sent to watchers before it is carried out.
-            if let Some((_, paid)) = self.sending.get_mut(&key)
-                && std::mem::take(paid)
-            {
-                self.budget.refund();
-            }
         }
         if self.queue.waiting() == 0 {
-            return Next::NOTHING;
+            // A call that comes later shows that this process did nothing meanwhile.
+            return Next::Wait {
+                until: self.echoes.next(now),
+                limited: None,
+            };
         }
         self.queue.pass(now);
         if self.refused.len() > TUNING.namespaces_kept {
@@ -558,7 +543,7 @@ impl Publisher {
                 self.beyond[resource as usize] += u64::from(held >= places && self.is_watched());
                 self.echoes.granted(&key, now);
                 if resource == Resource::Slices {
-                    self.budget.pay();
+                    self.budget.pay(self.budget.usual());
                     self.slices_in_a_row = (self.slices_in_a_row + 1).min(TUNING.endpoints_share);
                 } else {
                     self.slices_in_a_row = 0;

@@ -350,12 +350,9 @@ impl Process {
             WatchEvent::MirroredGone(name, version) => (Output::Mirrored, Some(&**name), *version),
         };
         let at = self.now;
-        let deleted = gone.map(|name| Signal::Deleted {
-            key: key(ObjectName {
-                output,
-                name: name.into(),
-            }),
-            at,
+        let deleted = gone.map(|name| {
+            let name = name.into();
+            Signal::Deleted(key(ObjectName { output, name }))
         });
         let shown = Signal::Shown { output, version, at };
         for _ in 0..times {

@@ -97,9 +97,7 @@ impl Writer for Product {
     fn next(&mut self, objects: &[Object], now: Duration) -> Result<usize, Option<Duration>> {
         let key = match self.publisher.next(now) {
             Next::Grant { key, .. } => key,
-            Next::Wait { until, .. } => {
-                return Err(until.into_iter().chain(self.publisher.due(now)).min());
-            }
+            Next::Wait { until, .. } => return Err(until),
         };
         let number = self.numbers[&key];
         let object = &objects[number];

@@ -18,9 +18,8 @@ pub(crate) trait WatchHandler: Send + Sync {
     /// with them as they arrive, and need not be kept.
     fn inputs_listed(&self) -> BoxFuture<'_, ()>;
 
-    /// Hands each shard its changes all at once. Creates shards for namespaces that need one now. `at` is when the bytes that show
-    /// the changes arrived.
-    fn deliver(&self, deliveries: Vec<Delivery>, at: Instant);
+    /// Hands each shard its changes all at once. Creates shards for namespaces that need one now.
+    fn deliver(&self, deliveries: Vec<Delivery>);
 
     /// Applies a node from a list or a watch.
     fn node_applied(&self, name: &Arc<str>, facts: NodeFacts, capacity: &NodeCapacity, epoch: u8);

@@ -4,7 +4,7 @@ use super::event_stream::EventStream;
 use super::events::{Bookmark, take_events};
 use super::handler::WatchHandler;
 use super::reader::Reader;
-use super::sources::{DeletedAt, Item, Seen};
+use super::sources::{DeletedAt, Item};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::{self, Undecodable};
 use crate::cluster::http::{self, Form};
@@ -64,7 +64,7 @@ impl<T: Item> Listing<T> {
         reader.metrics.alive();
         self.objects += items.len();
         match self.passing {
-            Some(epoch) => T::hand_on(&*reader.handler, reader.source.kind, items, Seen::now(epoch)),
+            Some(epoch) => T::hand_on(&*reader.handler, reader.source.kind, items, epoch),
             None => self.keep(items),
         }
     }
@@ -80,9 +80,8 @@ impl<T: Item> Listing<T> {
     pub(super) fn hand_on(self, handler: &dyn WatchHandler, kind: Kind, epoch: u8) {
         if self.passing.is_none() {
             handler.begin_list(kind);
-            let seen = Seen::now(epoch);
             for part in self.kept {
-                T::hand_on(handler, kind, part, seen);
+                T::hand_on(handler, kind, part, epoch);
             }
         }
     }

@@ -6,7 +6,6 @@ use crate::cluster::http::Form;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::namespace::{EndpointsEvent, Kind, ObjectEvent, OutputEvent, SliceEvent};
-use tokio::time::Instant;
 
 /// The pods that lists show: none in a terminal phase. A watch must not leave these out, since it would show a pod that
 /// leaves a field selection as it was before.
@@ -65,38 +64,21 @@ impl Source {
     }
 }
 
-/// The list or watch that shows objects.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    /// The number of the list.
-    pub(super) epoch: u8,
-    /// When the bytes that show them arrived.
-    pub(super) at: Instant,
-}
-
-impl Seen {
-    /// Creates the value for a part of a list that was just read.
-    pub(super) fn now(epoch: u8) -> Self {
-        let at = Instant::now();
-        Self { epoch, at }
-    }
-}
-
 /// Marks an object as deleted, as of a version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeletedAt(pub(super) u64);
 
 /// An object of a list or a watch.
 pub(super) trait Item: Decode {
-    /// Hands on objects of a kind in order, each with whether it was deleted.
-    fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen);
+    /// Hands on objects of a kind in order, each with whether it was deleted. `epoch` is the number of the list that they are of, or follow.
+    fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, epoch: u8);
 }
 
 impl Item for NamedNode {
-    fn hand_on(handler: &dyn WatchHandler, _: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen) {
+    fn hand_on(handler: &dyn WatchHandler, _: Kind, items: Vec<(Self, Option<DeletedAt>)>, epoch: u8) {
         for (node, gone) in items {
             match gone {
-                None => handler.node_applied(&node.name, node.facts, &node.capacity, seen.epoch),
+                None => handler.node_applied(&node.name, node.facts, &node.capacity, epoch),
                 Some(_) => handler.node_gone(&node.name),
             }
         }
@@ -107,12 +89,12 @@ impl<T: Changing> Item for Namespaced<T>
 where
     Self: Decode,
 {
-    fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, seen: Seen) {
+    fn hand_on(handler: &dyn WatchHandler, kind: Kind, items: Vec<(Self, Option<DeletedAt>)>, epoch: u8) {
         let deliveries = items.into_iter().map(|(item, gone)| Delivery {
             namespace: item.namespace,
-            change: item.facts.change(kind, gone, seen.epoch),
+            change: item.facts.change(kind, gone, epoch),
         });
-        handler.deliver(deliveries.collect(), seen.at);
+        handler.deliver(deliveries.collect());
     }
 }
 

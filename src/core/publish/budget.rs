@@ -3,7 +3,7 @@
 //! An API server spends time on each event for each watcher, and each watcher receives and decodes it. So a write costs its size
 //! times the number of watchers, from one budget. Its base is what an operator can compute from the flags and the number of
 //! Nodes. It grows where there is room: while it is used up and echoes are quick. Our own watch shows nothing of the API servers
-//! that we do not write to, so it grows to a fixed amount for all watchers and no further, and falls back at the first late echo.
+//! that we do not write to, so it grows to a fixed amount for all watchers and no further, and falls back at an echo that is not quick.
 //!
 //! The size of an object is known only when its request has been built. So a write pays for a usual slice when it is granted,
 //! and the difference when it is built. What a huge one costs beyond [`Tuning::write_slices`](super::tuning::Tuning) delays its
@@ -123,7 +123,7 @@ impl WatchBudget {
     }
 
     /// Returns the bytes a second that may be sent to all watchers now.
-    pub(super) fn rate(&self) -> f64 {
+    fn rate(&self) -> f64 {
         self.base() + self.grown
     }
 
@@ -142,14 +142,14 @@ impl WatchBudget {
         if !quick || now.saturating_sub(self.was_used_up) >= TUNING.growth_kept {
             self.grown = 0.0;
         } else if self.used_up {
-            // A limit for each watcher that the operator has set is one.
-            let total = if self.limits.few > 0.0 {
-                limit(self.limits.total)
+            // A limit for each watcher that a flag sets is not exceeded.
+            let most = if self.limits.few > 0.0 {
+                TUNING.grown_bytes.min(limit(self.limits.total))
             } else {
                 0.0
             };
-            let most = (TUNING.grown_bytes.min(total) - base).max(0.0);
-            self.grown = (self.grown + passed * base * TUNING.growth).min(most);
+            let growth = passed * base * TUNING.growth;
+            self.grown = (self.grown + growth).min((most - base).max(0.0));
         }
         let rate = self.rate();
         let usual = self.usual();
@@ -169,30 +169,30 @@ impl WatchBudget {
         Err(now + wait + Duration::from_micros(1))
     }
 
-    fn usual(&self) -> f64 {
+    /// Returns what a usual slice costs, in bytes times watchers.
+    pub(super) fn usual(&self) -> f64 {
         TUNING.slice_bytes * self.watchers().unwrap_or_default()
     }
 
-    /// Pays for a usual slice.
-    pub(super) fn pay(&mut self) {
-        self.left -= self.usual();
+    /// Pays for a write, or less than nothing for one that is not sent or was not carried out.
+    pub(super) fn pay(&mut self, cost: f64) {
+        self.left -= cost;
     }
 
-    /// Takes back what was paid for a write that is not sent, or was not carried out.
-    pub(super) fn refund(&mut self) {
-        self.left += self.usual();
-    }
-
-    /// Pays the difference for a write of this size. Returns for how long its namespace has to wait, because it is huge.
-    pub(super) fn settle(&mut self, bytes: usize) -> Duration {
-        let Some(watchers) = self.watchers().filter(|watchers| *watchers > 0.0) else {
-            return Duration::ZERO;
-        };
+    /// Pays the difference for a write of this size, after a usual slice was paid. Returns what it costs in all, and for how long its
+    /// namespace has to wait, because it is huge.
+    pub(super) fn settle(&mut self, bytes: usize) -> (f64, Duration) {
+        let watchers = self.watchers().unwrap_or_default();
+        if watchers <= 0.0 {
+            return (0.0, Duration::ZERO);
+        }
         let bytes = (bytes as f64).max(TUNING.event_bytes);
         let most = TUNING.write_slices * TUNING.slice_bytes;
-        self.left -= (bytes.min(most) - TUNING.slice_bytes) * watchers;
+        let cost = bytes.min(most) * watchers;
+        self.left -= cost - self.usual();
         let excess = (bytes - most).max(0.0) * watchers;
-        Duration::try_from_secs_f64(excess / self.rate()).unwrap_or(TUNING.nodes_outlived)
+        let huge = Duration::try_from_secs_f64(excess / self.rate()).unwrap_or(TUNING.nodes_outlived);
+        (cost, huge)
     }
 }
 
@@ -219,13 +219,13 @@ mod tests {
     fn written(budget: &mut WatchBudget, quick: bool, seconds: u32) -> u32 {
         let (mut now, mut written) = (budget.last, 0);
         while budget.allow(quick, now).is_ok() {
-            budget.pay();
+            budget.pay(budget.usual());
         }
         let end = now + seconds * SECOND;
         while now < end {
             match budget.allow(quick, now) {
                 Ok(()) => {
-                    budget.pay();
+                    budget.pay(budget.usual());
                     written += 1;
                 }
                 Err(at) => now = at,
@@ -281,8 +281,8 @@ mod tests {
     fn a_huge_slice_delays_its_namespace_and_small_ones_count_as_more() {
         let mut budget = budget(300, 120e6);
         assert_eq!(budget.allow(true, SECOND), Ok(()));
-        assert_eq!(budget.settle(50_000), Duration::ZERO);
-        let delay = budget.settle(1_500_000).as_secs_f64();
+        assert_eq!(budget.settle(50_000).1, Duration::ZERO);
+        let delay = budget.settle(1_500_000).1.as_secs_f64();
         assert!((3.0..4.0).contains(&delay), "{delay}");
         let left = budget.left;
         let _ = budget.settle(100);

@@ -110,8 +110,7 @@ struct Held {
     output: Output,
     ends: Duration,
     /// When it was answered, and with which version.
-    answered: Option<Duration>,
-    version: Option<u64>,
+    answered: Option<(Duration, u64)>,
 }
 
 impl Held {
@@ -120,7 +119,6 @@ impl Held {
             output,
             ends: now + TUNING.place_kept,
             answered: None,
-            version: None,
         }
     }
 }
@@ -208,8 +206,9 @@ impl Echoes {
         // A write that has a place may find it empty.
         let _ = self.places[Resource::from(output) as usize].bucket.take(now);
         if self.out.is_empty() && self.held.is_empty() {
-            // Nothing compares with earlier ones.
+            // So that states in which nothing is out are the same for a search through all of them.
             self.number = 0;
+            self.deleted.clear();
         }
         self.number += 1;
         let out = Out {
@@ -247,8 +246,7 @@ impl Echoes {
                 stream.unshown.insert((version, number));
                 Held {
                     ends: now + TUNING.echo_lost,
-                    answered: Some(now),
-                    version: Some(version),
+                    answered: Some((now, version)),
                     ..without_echo
                 }
             }
@@ -272,7 +270,7 @@ impl Echoes {
     fn free(&mut self, number: u64) -> Option<Held> {
         let held = self.held.remove(&number)?;
         self.ends.remove(&(held.ends, number));
-        if let Some(version) = held.version {
+        if let Some((_, version)) = held.answered {
             self.streams[held.output as usize]
                 .unshown
                 .remove(&(version, number));
@@ -301,7 +299,7 @@ impl Echoes {
             && of <= version
         {
             if let Some(Held {
-                answered: Some(answered),
+                answered: Some((answered, _)),
                 ..
             }) = self.free(number)
             {
@@ -330,7 +328,12 @@ impl Echoes {
         while let Some(&(ends, number)) = self.ends.first()
             && ends <= now
         {
-            self.free(number);
+            // An echo that never comes is as late as it was awaited.
+            if let Some(held) = self.free(number)
+                && let Some((answered, _)) = held.answered
+            {
+                self.heard.push((held.output, ends.saturating_sub(answered)));
+            }
         }
         for output in Output::ALL {
             if let Some(answered) = self.oldest(output)
@@ -345,7 +348,7 @@ impl Echoes {
     /// Returns when the write of an output was answered that has waited longest for its echo.
     fn oldest(&self, output: Output) -> Option<Duration> {
         let (_, number) = self.streams[output as usize].unshown.first()?;
-        self.held.get(number)?.answered
+        self.held.get(number)?.answered.map(|(answered, _)| answered)
     }
 
     /// Returns when to let the time pass at the latest: a place becomes free, or an echo late.

@@ -75,9 +75,10 @@ pub struct WriteQueue<K, S> {
     /// The most writes that a namespace may have in flight.
     most: usize,
     sequence: u64,
-    /// By resource: the objects in flight, those that may go, and those that wait in all.
-    in_flight: [usize; 2],
+    in_flight: usize,
+    /// By resource: the objects that may go.
     ready: [usize; 2],
+    /// The objects that wait, including delayed ones.
     waiting: usize,
 }
 
@@ -91,9 +92,8 @@ type Rank = (Stage, Age);
 struct CurrentTurn<K> {
     namespace: u64,
     service: u64,
+    /// What it sends.
     keys: VecDeque<K>,
-    /// The number of writes that it may still send.
-    left: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher + Default> Default for WriteQueu
             paused: Deadlines::default(),
             most: usize::MAX,
             sequence: 0,
-            in_flight: [0; 2],
+            in_flight: 0,
             ready: [0; 2],
             waiting: 0,
         }
@@ -242,7 +242,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         loop {
             if let Some(turn) = &mut self.current[at] {
                 let lane = self.namespaces.get(&turn.namespace).and_then(|it| it.lane);
-                let may = turn.left > 0 && (lane == Some(Lane::Normal) || slow && lane.is_some());
+                let may = lane == Some(Lane::Normal) || slow && lane.is_some();
                 let ready = |key: &K| {
                     self.entries
                         .get(key)
@@ -250,7 +250,6 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
                 };
                 let mut keys = std::iter::from_fn(|| turn.keys.pop_front());
                 if let Some(key) = keys.find(|key| ready(key)).filter(|_| may) {
-                    turn.left -= 1;
                     return Some(self.grant(key, now));
                 }
                 self.end_turn(at, now);
@@ -276,13 +275,13 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         turns.enter(namespace, &mut known.waiting[at]);
         let ready = &mut self.services.get_mut(&service).expect("it waits").ready[at];
         ready.has_turn = true;
-        let keys = ready.objects.values().cloned().collect();
+        let most = if is_slow { 1 } else { TUNING.turn_writes };
+        let keys = ready.objects.values().take(most).cloned().collect();
         self.settle_place(service, at);
         self.current[at] = Some(CurrentTurn {
             namespace,
             service,
             keys,
-            left: if is_slow { 1 } else { TUNING.turn_writes },
         });
         Some(())
     }
@@ -303,12 +302,9 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         let entry = self.entries[&key];
         self.unlink(&key, entry);
         let Due {
-            namespace,
-            resource,
-            priority,
-            ..
+            namespace, priority, ..
         } = entry.due;
-        self.in_flight[resource as usize] += 1;
+        self.in_flight += 1;
         if let Some(known) = self.namespaces.get_mut(&namespace) {
             known.in_flight += 1;
         }
@@ -350,14 +346,9 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         }
     }
 
-    /// Returns whether the last write of a namespace was answered promptly.
-    pub fn is_prompt(&self, namespace: u64) -> bool {
-        self.prompt.get(&namespace) == Some(&true)
-    }
-
-    /// Returns whether the last write of a namespace was not answered promptly.
-    pub fn is_slow(&self, namespace: u64) -> bool {
-        self.prompt.get(&namespace) == Some(&false)
+    /// Returns whether the last write of a namespace was answered promptly, or `None` if it is not known.
+    pub fn is_prompt(&self, namespace: u64) -> Option<bool> {
+        self.prompt.get(&namespace).copied()
     }
 
     /// Records that the request of an object in flight has been built: it holds all that was wanted until now.
@@ -382,10 +373,8 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         };
         known.state = State::Answered;
         let mut entry = *known;
-        let Due {
-            namespace, resource, ..
-        } = entry.due;
-        self.in_flight[resource as usize] -= 1;
+        let namespace = entry.due.namespace;
+        self.in_flight -= 1;
         if let Some(known) = self.namespaces.get_mut(&namespace) {
             known.in_flight -= 1;
         }
@@ -440,12 +429,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
 
     /// Returns the number of objects in flight.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.iter().sum()
-    }
-
-    /// Returns the number of objects of a resource in flight.
-    pub fn in_flight_of(&self, resource: Resource) -> usize {
-        self.in_flight[resource as usize]
+        self.in_flight
     }
 
     /// Returns the number of objects that wait, including delayed ones.

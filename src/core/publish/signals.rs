@@ -29,12 +29,7 @@ pub enum Signal {
         at: Duration,
     },
     /// Our own watch has shown that this object was deleted.
-    Deleted {
-        /// The object.
-        key: Hashed<ObjectKey>,
-        /// When the bytes arrived that show it.
-        at: Duration,
-    },
+    Deleted(Hashed<ObjectKey>),
     /// The number of nodes of the cluster.
     Nodes(usize),
 }
@@ -74,8 +69,8 @@ impl Signals {
                     return;
                 }
             }
-            Signal::Deleted { .. } if known.len() >= MOST => return,
-            Signal::Shown { .. } | Signal::Deleted { .. } => {}
+            Signal::Deleted(_) if known.len() >= MOST => return,
+            Signal::Shown { .. } | Signal::Deleted(_) => {}
         }
         known.push(signal);
     }
@@ -108,7 +103,7 @@ impl Signal {
     fn output(&self) -> Option<Output> {
         match self {
             Self::Opened(output, _) | Self::Shown { output, .. } => Some(*output),
-            Self::Deleted { key, .. } => Some(key.object.output),
+            Self::Deleted(key) => Some(key.object.output),
             Self::Nodes(_) => None,
         }
     }
@@ -133,10 +128,8 @@ mod tests {
         for version in 0..100_000 {
             signals.push(shown(version));
             let name = format!("s{version}").as_str().into();
-            signals.push(Signal::Deleted {
-                key: ObjectKey::hashed("ns", ObjectName::slice(name)),
-                at: Duration::ZERO,
-            });
+            let key = ObjectKey::hashed("ns", ObjectName::slice(name));
+            signals.push(Signal::Deleted(key));
             signals.push(Signal::Nodes(version as usize));
         }
         let taken = signals.take();

@@ -530,6 +530,6 @@ fn a_slow_read_tells_nothing_of_how_promptly_writes_are_answered() {
         let built = BuiltRequest { request, changes: 0 };
         publisher.replied(&k, Reply::Built(built), NOW);
         let _ = publisher.next(20 * SECOND);
-        assert_eq!(publisher.queue.is_slow(k.tenant()), slow);
+        assert_eq!(publisher.queue.is_prompt(k.tenant()), slow.then_some(false));
     }
 }

@@ -7,7 +7,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// How long nothing is held back before that counts as the end. A writer at its limit is free for moments all the time.
 const CALM: Duration = Duration::from_secs(2);
 
-/// The limit that holds back a write that is ready.
+/// The limit that holds back a write that is ready. If several do, the last of them counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Limit {
     /// What waits is of namespaces that wait for an answer, or for a pause that one asked for by `Retry-After`.
@@ -18,7 +18,8 @@ pub enum Limit {
     Rate,
     /// The bytes that may be sent to watchers each second.
     Watchers,
-    /// Events of earlier writes have not come back on our own watch: the API server is behind with its watchers.
+    /// Events of earlier writes have not come back on our own watch: the API server is behind with its watchers, or that
+    /// watch is late or closed.
     Echoes,
 }
 
@@ -43,9 +44,9 @@ impl Limit {
         }
     }
 
-    /// Returns whether this counts as throttling.
+    /// Returns whether this counts as throttling. Answers that are awaited do not, nor does what single namespaces wait for.
     pub fn throttles(self) -> bool {
-        self != Self::InFlight
+        !matches!(self, Self::InFlight | Self::Namespace)
     }
 }
 
@@ -114,7 +115,9 @@ impl Throttling {
 
     /// Returns when [`Self::observe`] has to be called at the latest, so that the end of a reported period is noticed.
     pub fn due(&self) -> Option<Duration> {
-        let period = self.0.filter(|period| period.reported && period.limit.is_none())?;
+        let period = self
+            .0
+            .filter(|period| period.reported && period.limit.is_none())?;
         Some(period.held + CALM)
     }
 

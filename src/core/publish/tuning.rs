@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// An echo that takes longer than this is late: half of the places are taken away, and the budget falls back to its base.
+/// An echo that takes longer than this is late: half of the places are taken away.
 pub const LATE: Duration = Duration::from_millis(250);
 
 /// The constants of the three rules and of the order of writes.
@@ -34,7 +34,7 @@ pub(super) struct Tuning {
     pub grown_bytes: f64,
     /// The part of its base by which the budget grows in a second.
     pub growth: f64,
-    /// The budget grows only while echoes are quicker than this.
+    /// The budget grows only while echoes are no slower than this, and falls back to its base otherwise.
     pub quick: Duration,
     /// A budget that was not used up for this long falls back to its base.
     pub growth_kept: Duration,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 struct Handler(Mutex<Vec<Option<Vec<String>>>>);
 
 impl WatchHandler for Handler {
-    fn deliver(&self, deliveries: Vec<Delivery>, _: Instant) {
+    fn deliver(&self, deliveries: Vec<Delivery>) {
         let names = deliveries.into_iter().map(|delivery| match delivery.change {
             Change::Pod(facts, 7) => facts.name.into(),
             other => panic!("{other:?} is not in the list"),

@@ -31,8 +31,8 @@ fn ten_seconds_are_reported_once_and_their_end_once() {
     );
     // The next time is reported anew.
     assert_eq!(
-        observed(&mut throttling, Some(Limit::Namespace), 120_000..140_000),
-        [(130_000, Throttled::Long(Limit::Namespace, ms(10_000)))]
+        observed(&mut throttling, Some(Limit::Watchers), 120_000..140_000),
+        [(130_000, Throttled::Long(Limit::Watchers, ms(10_000)))]
     );
 }
 
@@ -68,13 +68,13 @@ fn short_waits_are_no_throttling_however_often() {
 #[test]
 fn what_was_observed_last_holds_until_the_next_time() {
     let mut throttling = Throttling::default();
-    let server = Some(Limit::Namespace);
-    assert_eq!(throttling.observe(server, ms(0)), None);
+    let watchers = Some(Limit::Watchers);
+    assert_eq!(throttling.observe(watchers, ms(0)), None);
     assert_eq!(
-        throttling.observe(server, ms(30_000)),
-        Some(Throttled::Long(Limit::Namespace, ms(30_000)))
+        throttling.observe(watchers, ms(30_000)),
+        Some(Throttled::Long(Limit::Watchers, ms(30_000)))
     );
-    assert_eq!(throttling.observe(server, ms(60_000)), None);
+    assert_eq!(throttling.observe(watchers, ms(60_000)), None);
     assert_eq!(throttling.due(), None);
     assert_eq!(throttling.observe(None, ms(61_000)), None);
     // No write is due for an hour, but the caller looks in time.
