@@ -1,5 +1,5 @@
-//! Far more changes at once than the server takes writes: memory stays bounded, what must stop receiving traffic goes
-//! first, and the end is right.
+//! Far more changes at once than the server takes writes: memory stays bounded, at least every other turn is that of something that must
+//! stop receiving traffic, and the end is right.
 #![allow(
     clippy::unwrap_used,
     reason = "clippy does not see that helpers of a test are tests"
@@ -269,11 +269,11 @@ async fn overload() {
     assert!(!controller.is_finished());
     assert_eq!(report.endpoints, NAMESPACES * SERVICES * PODS, "{report}");
 
-    assert_removals_first(&cluster.server.requests()[before..]);
+    assert_removals_have_turns(&cluster.server.requests()[before..]);
 }
 
-/// The writes of slices are few, and those that take traffic away come first.
-fn assert_removals_first(requests: &[RequestRecord]) {
+/// The writes of slices are few, and at least half of them take traffic away as long as there are such.
+fn assert_removals_have_turns(requests: &[RequestRecord]) {
     let writes = requests.iter().filter(|r| r.method != "GET" && r.applied);
     let slices: Vec<&str> = writes
         .clone()
@@ -294,11 +294,11 @@ fn assert_removals_first(requests: &[RequestRecord]) {
     let early = slices[..last_removal]
         .iter()
         .filter(|name| name.starts_with("additions"));
-    // Additions that went before any removal was known.
+    // Some additions went before any removal was known.
     let early = early.count();
     assert!(
-        early <= 2 * IN_FLIGHT,
-        "{early} additions went before the last removal"
+        early <= last_removal / 2 + 2 * IN_FLIGHT,
+        "{early} additions went before the last removal, of {last_removal} writes"
     );
     assert_eq!(
         writes
