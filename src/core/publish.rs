@@ -408,8 +408,7 @@ impl Publisher {
                     let sent = bytes as f64 * self.watchers();
                     self.sending.insert(key.clone(), (sent, cost));
                 }
-                self.slow
-                    .sent(key, self.queue.is_prompt(key.tenant()) != Some(true), now);
+                self.slow.sent(key, now);
                 Replied::Send(built)
             }
             Reply::Nothing => {
@@ -429,6 +428,7 @@ impl Publisher {
             self.budget.pay(-self.budget.usual());
         }
         self.echoes.answered(key, WriteEffect::Nothing, now);
+        self.slow.forget(key);
     }
 
     /// Ends the grant of an object for which there is nothing to send, or no shard left to ask.
@@ -490,6 +490,10 @@ impl Publisher {
             } else if carried_out && is_prompt {
                 self.window.carried_out();
             }
+            if carried_out {
+                // What refused others may be over: changes need not queue up behind their retries.
+                self.refused.remove(&namespace);
+            }
         }
         self.queue.landed(key, !has_shard, now);
     }
@@ -503,6 +507,7 @@ impl Publisher {
         while let Some(key) = self.slow.pass(now) {
             self.queue.set_slow(key.tenant(), true);
         }
+        self.queue.pass(now);
         if self.queue.waiting() == 0 {
             // A call that comes later shows that this process did nothing meanwhile.
             return Next::Wait {
@@ -510,7 +515,6 @@ impl Publisher {
                 limited: None,
             };
         }
-        self.queue.pass(now);
         if self.refused.len() > TUNING.namespaces_kept {
             self.refused.retain(|_, next| *next > now);
         }
@@ -519,13 +523,6 @@ impl Publisher {
             Err(wait) => [(Limit::Rate, Some(now + wait)); 2].map(Err),
         };
         let window = self.window.size();
-        let (places, _) = self.echoes.places(Resource::Slices);
-        let room = if self.is_watched() {
-            window.min(places)
-        } else {
-            window
-        };
-        let slow = self.slow.held() < (room / TUNING.slow_share).max(1) && !self.is_full();
         self.queue.set_most((window / TUNING.slow_share).max(1));
         // Slices go first, but while they wait a part of the writes is the Endpoints'.
         let order = if self.slices_in_a_row + 1 >= TUNING.endpoints_share {
@@ -534,14 +531,22 @@ impl Publisher {
             Resource::ALL
         };
         for resource in order {
+            let (places, held) = self.echoes.places(resource);
+            let room = if self.is_watched() {
+                window.min(places)
+            } else {
+                window
+            };
+            let slow = self.slow.held() < (room / TUNING.slow_share).max(1);
             if may[resource as usize].is_ok()
                 && let Some(granted) = self.queue.next(resource, slow, now)
             {
                 let Granted { key, priority, age } = granted;
                 let _ = self.bucket.take(now);
-                let (places, held) = self.echoes.places(resource);
                 self.beyond[resource as usize] += u64::from(held >= places && self.is_watched());
                 self.echoes.granted(&key, now);
+                let is_prompt = self.queue.is_prompt(key.tenant()) == Some(true);
+                self.slow.granted(&key, !is_prompt, now);
                 if resource == Resource::Slices {
                     self.budget.pay(self.budget.usual());
                     self.slices_in_a_row = (self.slices_in_a_row + 1).min(TUNING.endpoints_share);

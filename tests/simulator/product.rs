@@ -9,7 +9,7 @@ use endpointd::core::priority::{Priority, Stage};
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::signals::Signal;
 use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, WatchLimits, Watchers};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub(crate) struct Product {
     keys: Vec<Hashed<ObjectKey>>,
     services: Vec<Arc<str>>,
     numbers: HashMap<Hashed<ObjectKey>, usize>,
+    /// What was granted in one turn of the writer: then the shards are asked.
+    granted: VecDeque<Hashed<ObjectKey>>,
 }
 
 /// The limits for watchers: those of the flags, with so many bytes a second for all where there are few.
@@ -50,7 +52,7 @@ impl Product {
             qps: 500.0,
             burst: 1000,
             watch,
-            ..Pacing::unlimited(64)
+            ..Pacing::unlimited(16)
         };
         let mut publisher = Publisher::new(pacing, 1);
         for output in [Output::Slice, Output::Endpoints] {
@@ -62,6 +64,7 @@ impl Product {
             services: objects.iter().map(service_name).collect(),
             numbers: keys.iter().cloned().zip(0..).collect(),
             keys,
+            granted: VecDeque::new(),
         }
     }
 
@@ -95,9 +98,17 @@ impl Writer for Product {
     }
 
     fn next(&mut self, objects: &[Object], now: Duration) -> Result<usize, Option<Duration>> {
-        let key = match self.publisher.next(now) {
-            Next::Grant { key, .. } => key,
-            Next::Wait { until, .. } => return Err(until),
+        let mut wait = None;
+        if self.granted.is_empty() {
+            loop {
+                match self.publisher.next(now) {
+                    Next::Grant { key, .. } => self.granted.push_back(key),
+                    Next::Wait { until, .. } => break wait = until,
+                }
+            }
+        }
+        let Some(key) = self.granted.pop_front() else {
+            return Err(wait);
         };
         let number = self.numbers[&key];
         let object = &objects[number];

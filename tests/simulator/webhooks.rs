@@ -51,7 +51,7 @@ const WEBHOOKS: [(&str, u32, f64, Answer); 5] = [
         "429 and Retry-After",
         0,
         1e3,
-        answer(Load::Overloaded, Duration::from_millis(2), Some(SECOND)),
+        answer(Load::Declined, Duration::from_millis(2), Some(SECOND)),
     ),
 ];
 

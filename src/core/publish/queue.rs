@@ -1,7 +1,7 @@
 //! The objects that are due and in flight, in the order in which they are written: Services take turns.
 //!
 //! A turn sends what is due of one Service: objects to create, updates that add endpoints, other updates, deletions. So no
-//! removal overtakes an addition of its own Service. What becomes due meanwhile waits for the next turn. Slices and Endpoints
+//! removal is sent before an addition of its own Service that was due as early. What becomes due meanwhile waits for the next round. Slices and Endpoints
 //! have turns of their own, and so have the namespaces of the slow lane.
 
 mod services;
@@ -86,7 +86,7 @@ pub struct WriteQueue<K, S> {
 pub type ObjectQueue = WriteQueue<Hashed<ObjectKey>, KnownState>;
 
 /// The place of an object in a turn.
-type Rank = (Stage, Age);
+type Rank = (u64, Stage, Age);
 
 #[derive(Clone, Debug)]
 struct CurrentTurn<K> {
@@ -103,11 +103,13 @@ struct Entry {
     since: Duration,
     due: Due,
     sequence: u64,
+    /// What became ready in an earlier round of its Service goes first, so that endless additions do not hold up a removal.
+    round: u64,
 }
 
 impl Entry {
     fn rank(&self) -> Rank {
-        (self.due.stage, (self.since, self.sequence))
+        (self.round, self.due.stage, (self.since, self.sequence))
     }
 }
 
@@ -199,6 +201,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
             since: now,
             due,
             sequence: self.sequence,
+            round: 0,
         };
         self.link(&key, &mut entry, now);
         self.entries.insert(key, entry);
@@ -276,7 +279,9 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         let ready = &mut self.services.get_mut(&service).expect("it waits").ready[at];
         ready.has_turn = true;
         let most = if is_slow { 1 } else { TUNING.turn_writes };
-        let keys = ready.objects.values().take(most).cloned().collect();
+        let turn = ready.objects.iter().take(most);
+        let keys = turn.clone().map(|(_, key)| key.clone()).collect();
+        ready.round = turn.last().map_or(ready.round, |((round, ..), _)| *round);
         self.settle_place(service, at);
         self.current[at] = Some(CurrentTurn {
             namespace,
@@ -518,6 +523,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
             self.delayed.insert((until, entry.sequence, key.clone()));
             return;
         }
+        let is_new = entry.state != State::Ready;
         entry.state = State::Ready;
         let at = entry.due.resource as usize;
         self.ready[at] += 1;
@@ -528,6 +534,9 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
             .ready[at];
         if ready.objects.is_empty() {
             ready.age = (entry.since, entry.sequence);
+        }
+        if is_new {
+            entry.round = ready.round + 1;
         }
         ready.objects.insert(entry.rank(), key.clone());
         ready.by_priority[entry.due.priority as usize] += 1;

@@ -31,22 +31,26 @@ pub(super) struct SlowLane {
     refused: VecDeque<Duration>,
     /// Seconds that an answer usually takes.
     usual: f64,
-    /// When a write was last sent.
-    sent: Duration,
+    /// When a write was last granted.
+    granted: Duration,
 }
 
 impl SlowLane {
-    /// Records that a write is sent.
-    pub(super) fn sent(&mut self, key: &Hashed<ObjectKey>, is_slow: bool, now: Duration) {
-        self.out.set(key.clone(), now);
-        self.sent = now;
+    /// Records that a write is granted.
+    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, is_slow: bool, now: Duration) {
+        self.granted = now;
         if is_slow {
             self.slow.insert(key.clone());
         }
     }
 
+    /// Records that a write is sent. Before that, it waits for its shard.
+    pub(super) fn sent(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
+        self.out.set(key.clone(), now);
+    }
+
     /// Records that the write of an object was answered, and whether it was carried out. Adds those that it has overtaken to a list.
-    /// Returns whether the answer was prompt: no slower than those of writes that were sent later.
+    /// Returns whether the answer was prompt: the write did not hang, and none that was sent later was carried out before.
     pub(super) fn answered(
         &mut self,
         key: &Hashed<ObjectKey>,
@@ -65,7 +69,7 @@ impl SlowLane {
                 overtaken.push(key);
             }
         }
-        carried_out || !hung
+        !hung
     }
 
     /// Forgets a write. Returns when it was sent, if none that was sent later has been carried out.
@@ -93,9 +97,10 @@ impl SlowLane {
         Some(key)
     }
 
-    /// Returns how many places of the window slow namespaces hold.
+    /// Returns how many places slow namespaces hold, among them very many writes that hang.
     pub(super) fn held(&self) -> usize {
-        self.slow.len() + self.refused.len()
+        let hung = self.overtaken.len() + self.hanging.len();
+        self.slow.len() + self.refused.len() + hung.saturating_sub(TUNING.overtaken_most / 2)
     }
 
     /// Returns how many places of the window are taken while so many requests are in flight.
@@ -107,7 +112,7 @@ impl SlowLane {
 
     /// Returns when a write goes though the window is full, if requests hang.
     pub(super) fn probe(&self) -> Option<Duration> {
-        (self.hanging.len() > 0).then_some(self.sent + TUNING.probe_every)
+        (self.hanging.len() > 0).then_some(self.granted + TUNING.probe_every)
     }
 
     /// Returns when the next write begins to hang, or a refused one gives its place back.
@@ -117,7 +122,7 @@ impl SlowLane {
     }
 
     fn hangs_after(&self) -> Duration {
-        Duration::from_secs_f64(self.usual * TUNING.hangs_after).max(TUNING.hangs_least)
+        Duration::from_secs_f64(self.usual * TUNING.hangs_after).clamp(TUNING.hangs_least, TUNING.probe_every)
     }
 }
 
@@ -138,13 +143,15 @@ mod tests {
     fn a_write_that_hangs_leaves_its_place_once_a_later_one_is_answered() {
         let mut lane = SlowLane::default();
         let (hangs, other) = (key("a"), key("b"));
-        lane.sent(&hangs, false, at(1000));
+        lane.granted(&hangs, false, at(1000));
+        lane.sent(&hangs, at(1000));
         assert_eq!((lane.next(), lane.pass(at(1099))), (Some(at(1100)), None));
         assert_eq!(lane.pass(at(1100)), Some(hangs.clone()));
         assert_eq!(lane.pass(at(1100)), None);
         assert_eq!(lane.taken(1), 0);
         assert_eq!(lane.probe(), Some(at(2000)));
-        lane.sent(&other, false, at(2000));
+        lane.granted(&other, false, at(2000));
+        lane.sent(&other, at(2000));
         assert!(lane.answered(&other, true, at(9), &mut Vec::new()));
         assert_eq!((lane.taken(1), lane.probe()), (0, None));
         assert!(!lane.answered(&hangs, true, at(4000), &mut Vec::new()));
@@ -153,7 +160,8 @@ mod tests {
     #[test]
     fn a_write_that_the_server_refuses_keeps_its_place_for_a_second() {
         let mut lane = SlowLane::default();
-        lane.sent(&key("a"), true, at(0));
+        lane.granted(&key("a"), true, at(0));
+        lane.sent(&key("a"), at(0));
         assert_eq!(lane.held(), 1);
         assert!(lane.answered(&key("a"), false, at(5), &mut Vec::new()));
         lane.refused(at(5));

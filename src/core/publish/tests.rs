@@ -200,7 +200,7 @@ fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others()
         while let Some(key) = granted(&mut publisher, now) {
             sent += 1;
             publisher.replied(&key, Reply::Built(update()), now);
-            publisher.answered(&key, landing(Load::Answered, NOW), now);
+            publisher.answered(&key, landing(Load::Declined, NOW), now);
             publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
         }
     }
@@ -532,4 +532,29 @@ fn a_slow_read_tells_nothing_of_how_promptly_writes_are_answered() {
         let _ = publisher.next(20 * SECOND);
         assert_eq!(publisher.queue.is_prompt(k.tenant()), slow.then_some(false));
     }
+}
+
+#[test]
+fn a_server_that_hangs_is_asked_once_a_second_whatever_waits() {
+    let mut publisher = Publisher::new(pacing(0.0, 16), 0);
+    let keys: Vec<_> = (0..1_000)
+        .map(|number| key(&format!("ns{number}"), "k"))
+        .collect();
+    for key in &keys {
+        publisher.queue.set_slow(key.tenant(), false);
+        publisher.wanted(key, &want(key, Retry::Now), NOW);
+    }
+    let mut in_flight = Vec::new();
+    for tick in 0..600 {
+        let now = MS * 10 * tick;
+        // The shards reply when the writer has granted all that it may.
+        let granted: Vec<_> = std::iter::from_fn(|| granted(&mut publisher, now)).collect();
+        for key in granted {
+            publisher.replied(&key, Reply::Built(update()), now);
+        }
+        in_flight.push(publisher.queue().in_flight());
+    }
+    let full = 16 + TUNING.hanging_most;
+    assert_eq!(in_flight[99], full);
+    assert!(in_flight[599] <= full + 6, "{}", in_flight[599]);
 }

@@ -43,6 +43,8 @@ pub(super) struct ReadyObjects<K> {
     /// Where the Service stands among those of its namespace; nothing during its turn.
     pub(super) place: Option<Place>,
     pub(super) has_turn: bool,
+    /// The round of the last object that had a turn.
+    pub(super) round: u64,
 }
 
 impl<K> Default for ReadyObjects<K> {
@@ -53,6 +55,7 @@ impl<K> Default for ReadyObjects<K> {
             age: (Duration::ZERO, 0),
             place: None,
             has_turn: false,
+            round: 0,
         }
     }
 }

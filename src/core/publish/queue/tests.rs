@@ -303,3 +303,27 @@ fn a_service_is_out_of_sync_until_the_last_of_its_objects_is_settled() {
     queue.landed(&c, true, 8 * SECOND);
     assert!(queue.is_idle());
 }
+
+#[test]
+fn endless_additions_do_not_hold_up_a_removal() {
+    let mut queue = queue();
+    queue.set_most(8);
+    let add = Due {
+        priority: Priority::Add,
+        stage: Stage::Add,
+        ..of(1)
+    };
+    queue.want("removal".to_owned(), of(1), NOW, NOW);
+    for number in 0..20 {
+        queue.want(format!("addition-{number}"), add, NOW, NOW);
+    }
+    let removed = (0..1_000).position(|write| {
+        let now = SECOND * write;
+        let key = take(&mut queue, now).unwrap();
+        // It is answered, and the next pod is ready meanwhile.
+        queue.want(key.clone(), add, NOW, now);
+        queue.landed(&key, false, now);
+        key == "removal"
+    });
+    assert_eq!(removed, Some(20), "after the additions that were due as early");
+}
