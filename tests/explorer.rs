@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The defects that `tests/mutations` puts back.
-const MUTATIONS: usize = 26;
+const MUTATIONS: usize = 35;
 
 /// A case, by its name.
 type Search = (
