@@ -602,9 +602,9 @@ impl Publisher {
             .allow(resource, is_known, now)
             .map_err(|at| (Limit::Echoes, Some(at)))?;
         if resource == Resource::Slices {
-            let quick = self.echoes.is_quick();
+            let pace = self.echoes.pace();
             self.budget
-                .allow(quick, now)
+                .allow(pace, now)
                 .map_err(|at| (Limit::Watchers, Some(at)))?;
         }
         Ok(())

@@ -3,12 +3,13 @@
 //! An API server spends time on each event for each watcher, and each watcher receives and decodes it. So a write costs its size
 //! times the number of watchers, from one budget. Its base is what an operator can compute from the flags and the number of
 //! Nodes. It grows where there is room: while it is used up and echoes are quick. Our own watch shows nothing of the API servers
-//! that we do not write to, so it grows to a fixed amount for all watchers and no further, and falls back at an echo that is not quick.
+//! that we do not write to, so it grows to a fixed amount for all watchers and no further, and falls back at the first late echo.
 //!
 //! The size of an object is known only when its request has been built. So a write pays for a usual slice when it is granted,
 //! and the difference when it is built. What a huge one costs beyond [`Tuning::write_slices`](super::tuning::Tuning) delays its
 //! namespace instead of all others.
 
+use super::places::EchoPace;
 use super::tuning::TUNING;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -127,8 +128,8 @@ impl WatchBudget {
         self.base() + self.grown
     }
 
-    /// Returns whether a write may go as far as this rule goes, or when it may. `quick` says whether echoes are quick.
-    pub(super) fn allow(&mut self, quick: bool, now: Duration) -> Result<(), Duration> {
+    /// Returns whether a write may go as far as this rule goes, or when it may. `pace` is that of echoes.
+    pub(super) fn allow(&mut self, pace: EchoPace, now: Duration) -> Result<(), Duration> {
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
         while self.nodes.front().is_some_and(|(until, _)| *until <= now) {
@@ -139,9 +140,9 @@ impl WatchBudget {
             self.left = f64::INFINITY;
             return Ok(());
         }
-        if !quick || now.saturating_sub(self.was_used_up) >= TUNING.growth_kept {
+        if pace == EchoPace::Late || now.saturating_sub(self.was_used_up) >= TUNING.growth_kept {
             self.grown = 0.0;
-        } else if self.used_up {
+        } else if self.used_up && pace == EchoPace::Quick {
             // A limit for each watcher that a flag sets is not exceeded.
             let most = if self.limits.few > 0.0 {
                 TUNING.grown_bytes.min(limit(self.limits.total))
@@ -216,14 +217,14 @@ mod tests {
     }
 
     /// Returns how many slices of 100 endpoints go in so many seconds, from when the budget is used up.
-    fn written(budget: &mut WatchBudget, quick: bool, seconds: u32) -> u32 {
+    fn written(budget: &mut WatchBudget, pace: EchoPace, seconds: u32) -> u32 {
         let (mut now, mut written) = (budget.last, 0);
-        while budget.allow(quick, now).is_ok() {
+        while budget.allow(pace, now).is_ok() {
             budget.pay(budget.usual());
         }
         let end = now + seconds * SECOND;
         while now < end {
-            match budget.allow(quick, now) {
+            match budget.allow(pace, now) {
                 Ok(()) => {
                     budget.pay(budget.usual());
                     written += 1;
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn the_base_is_what_the_operator_computes() {
         for (nodes, expected) in [(100, 92), (300, 31), (5_000, 31), (10_000, 15)] {
-            let written = written(&mut budget(nodes, 120e6), false, 10);
+            let written = written(&mut budget(nodes, 120e6), EchoPace::Late, 10);
             assert!(written.abs_diff(expected * 10) <= 10, "{nodes} nodes: {written}");
         }
     }
@@ -245,25 +246,25 @@ mod tests {
     #[test]
     fn it_grows_while_it_is_used_up_and_echoes_are_quick_and_never_beyond_a_fixed_amount() {
         let mut few = budget(300, 120e6);
-        written(&mut few, true, 60);
+        written(&mut few, EchoPace::Quick, 60);
         assert!((few.rate() - TUNING.grown_bytes).abs() < 1e3, "{}", few.rate());
         let base = few.base();
-        let _ = few.allow(false, few.last);
+        let _ = few.allow(EchoPace::Late, few.last);
         assert!((few.rate() - base).abs() < 1.0, "the first late echo ends that");
         let mut many = budget(5_000, 120e6);
-        written(&mut many, true, 60);
+        written(&mut many, EchoPace::Quick, 60);
         assert!(many.grown < 1.0);
         let mut by_flag = budget(300, 0.0);
-        written(&mut by_flag, true, 60);
+        written(&mut by_flag, EchoPace::Quick, 60);
         assert!(by_flag.grown < 1.0, "a limit that was set is one");
     }
 
     #[test]
     fn what_is_not_used_up_for_ten_seconds_is_lost() {
         let mut budget = budget(300, 120e6);
-        written(&mut budget, true, 10);
+        written(&mut budget, EchoPace::Quick, 10);
         assert!(budget.grown > 0.0);
-        let _ = budget.allow(true, budget.last + 11 * SECOND);
+        let _ = budget.allow(EchoPace::Quick, budget.last + 11 * SECOND);
         assert!(budget.grown < 1.0);
     }
 
@@ -271,16 +272,16 @@ mod tests {
     fn deleted_nodes_count_for_ten_minutes() {
         let mut budget = budget(300, 120e6);
         budget.set_nodes(10, SECOND);
-        let _ = budget.allow(true, 600 * SECOND);
+        let _ = budget.allow(EchoPace::Quick, 600 * SECOND);
         assert_eq!(budget.watchers(), Some(300.0));
-        let _ = budget.allow(true, 601 * SECOND);
+        let _ = budget.allow(EchoPace::Quick, 601 * SECOND);
         assert_eq!(budget.watchers(), Some(10.0));
     }
 
     #[test]
     fn a_huge_slice_delays_its_namespace_and_small_ones_count_as_more() {
         let mut budget = budget(300, 120e6);
-        assert_eq!(budget.allow(true, SECOND), Ok(()));
+        assert_eq!(budget.allow(EchoPace::Quick, SECOND), Ok(()));
         assert_eq!(budget.settle(50_000).1, Duration::ZERO);
         let delay = budget.settle(1_500_000).1.as_secs_f64();
         assert!((3.0..4.0).contains(&delay), "{delay}");

@@ -60,6 +60,17 @@ pub enum WriteEffect {
     Nothing,
 }
 
+/// How the echoes of writes come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum EchoPace {
+    /// The last one was quick, and all places have come back since one was late.
+    Quick,
+    /// All places have come back since one was late.
+    Usual,
+    /// One was late, or none comes.
+    Late,
+}
+
 /// The places of both resources. Owned by the publisher, which passes in the time.
 #[derive(Clone, Debug)]
 pub(super) struct Echoes {
@@ -80,7 +91,7 @@ pub(super) struct Echoes {
     stalled: Duration,
     /// The echoes since they were last taken, with the times that they took.
     heard: Vec<(Output, Duration)>,
-    /// The last echo was quick, and none that is awaited is late.
+    /// The last echo was quick.
     quick: bool,
 }
 
@@ -178,9 +189,16 @@ impl Echoes {
         served.peek().is_none() || !served.all(|stream| stream.open)
     }
 
-    /// Returns whether the last echo was quick, and none that is awaited is late.
-    pub(super) fn is_quick(&self) -> bool {
-        self.quick && !self.is_blind(Resource::Slices)
+    /// Returns how echoes of slices come.
+    pub(super) fn pace(&self) -> EchoPace {
+        let places = &self.places[Resource::Slices as usize];
+        if self.is_blind(Resource::Slices) || places.size < places.most {
+            EchoPace::Late
+        } else if self.quick {
+            EchoPace::Quick
+        } else {
+            EchoPace::Usual
+        }
     }
 
     /// Returns whether a write may go as far as this rule goes, or when it may if nothing is shown before.
@@ -339,7 +357,6 @@ impl Echoes {
             if let Some(answered) = self.oldest(output)
                 && now.saturating_sub(answered.max(self.stalled)) > LATE
             {
-                self.quick = false;
                 self.shrink(output, answered, now);
             }
         }
@@ -465,7 +482,7 @@ mod tests {
             echoes.take_heard();
         }
         assert_eq!(echoes.places(Resource::Slices), (2, 0));
-        assert!(!echoes.is_quick());
+        assert_eq!(echoes.pace(), EchoPace::Late);
         for tick in 0..60 {
             let now = at(5_000 + 100 * tick);
             echoes.granted(&key(version), now);
@@ -474,7 +491,7 @@ mod tests {
             version += 1;
         }
         assert_eq!(echoes.places(Resource::Slices), (8, 0));
-        assert!(echoes.is_quick());
+        assert_eq!(echoes.pace(), EchoPace::Quick);
     }
 
     #[test]

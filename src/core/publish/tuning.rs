@@ -34,7 +34,7 @@ pub(super) struct Tuning {
     pub grown_bytes: f64,
     /// The part of its base by which the budget grows in a second.
     pub growth: f64,
-    /// The budget grows only while echoes are no slower than this, and falls back to its base otherwise.
+    /// The budget grows only while echoes are no slower than this.
     pub quick: Duration,
     /// A budget that was not used up for this long falls back to its base.
     pub growth_kept: Duration,
