@@ -62,8 +62,8 @@ pub struct WriteQueue<K, S> {
     namespaces: IdMap<u64, Namespace>,
     /// The Services, by the time since which they are out of sync.
     oldest: BTreeSet<(Duration, u64)>,
-    /// By resource: the turns of the namespaces that are not slow, and of those that are.
-    turns: [[Turns; 2]; 2],
+    /// By resource and lane: the turns of namespaces.
+    turns: [[Turns; 3]; 2],
     /// By resource: the turn that has begun.
     current: [Option<CurrentTurn<K>>; 2],
     /// By resource: true if the last turn was in the slow lane.
@@ -263,8 +263,9 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
 
     fn begin_turn(&mut self, at: usize, slow: bool) -> Option<()> {
         let has = |lane: Lane| !self.turns[at][lane as usize].is_empty();
-        let is_slow = slow && has(Lane::Slow) && (!self.was_slow[at] || !has(Lane::Normal));
-        let lane = if is_slow { Lane::Slow } else { Lane::Normal };
+        let waits = [Lane::New, Lane::Slow].into_iter().find(|lane| has(*lane));
+        let waits = waits.filter(|_| slow && (!self.was_slow[at] || !has(Lane::Normal)));
+        let (is_slow, lane) = (waits.is_some(), waits.unwrap_or(Lane::Normal));
         let (namespace, by) = self.turns[at][lane as usize].next()?;
         self.was_slow[at] = is_slow;
         let known = self
@@ -603,10 +604,10 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         let Some(known) = self.namespaces.get_mut(&namespace) else {
             return;
         };
-        // One of which nothing is known may be slow.
         let (lane, most) = match self.prompt.get(&namespace) {
             Some(true) => (Lane::Normal, self.most),
-            Some(false) | None => (Lane::Slow, 1),
+            Some(false) => (Lane::Slow, 1),
+            None => (Lane::New, 1),
         };
         let may = known.in_flight < most && self.paused.get(&namespace).is_none();
         let lane = may.then_some(lane);

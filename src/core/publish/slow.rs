@@ -50,7 +50,7 @@ impl SlowLane {
     }
 
     /// Records that the write of an object was answered, and whether it was carried out. Adds those that it has overtaken to a list.
-    /// Returns whether the answer was prompt: the write did not hang, and none that was sent later was carried out before.
+    /// Returns whether the answer was prompt: no slower than those of writes that were sent later.
     pub(super) fn answered(
         &mut self,
         key: &Hashed<ObjectKey>,
@@ -69,7 +69,7 @@ impl SlowLane {
                 overtaken.push(key);
             }
         }
-        !hung
+        carried_out || !hung
     }
 
     /// Forgets a write. Returns when it was sent, if none that was sent later has been carried out.

@@ -20,6 +20,8 @@ pub(super) struct Namespace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lane {
     Normal,
+    /// Nothing is known of the namespace yet.
+    New,
     Slow,
 }
 
