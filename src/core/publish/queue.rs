@@ -317,6 +317,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         self.settle_lane(namespace);
         let known = self.entries.get_mut(&key).expect("what is ready is in the queue");
         known.state = State::InFlight { again: None };
+        known.round = 0;
         let age = now.saturating_sub(entry.since);
         Granted { key, priority, age }
     }
@@ -553,8 +554,13 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
                     .services
                     .get_mut(&entry.due.service)
                     .expect("it has this object");
-                service.ready[at].objects.remove(&entry.rank());
-                service.ready[at].by_priority[entry.due.priority as usize] -= 1;
+                let ready = &mut service.ready[at];
+                ready.objects.remove(&entry.rank());
+                ready.by_priority[entry.due.priority as usize] -= 1;
+                if ready.objects.is_empty() {
+                    // Nothing is left of earlier rounds.
+                    ready.round = 0;
+                }
                 self.settle_place(entry.due.service, at);
             }
             State::Delayed { until } => {
