@@ -537,7 +537,8 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         if ready.objects.is_empty() {
             ready.age = (entry.since, entry.sequence);
         }
-        if is_new {
+        // Rounds have begun anew if it is alone.
+        if is_new || ready.objects.is_empty() {
             entry.round = ready.round + 1;
         }
         ready.objects.insert(entry.rank(), key.clone());

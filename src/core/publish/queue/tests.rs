@@ -327,3 +327,23 @@ fn endless_additions_do_not_hold_up_a_removal() {
     });
     assert_eq!(removed, Some(20), "after the additions that were due as early");
 }
+
+#[test]
+fn what_is_left_alone_and_becomes_urgent_keeps_its_stage() {
+    let mut queue = queue();
+    let add = |priority| Due {
+        priority,
+        stage: Stage::Add,
+        ..of(1)
+    };
+    for name in ["a", "b"] {
+        queue.want(name.to_owned(), of(1), NOW, NOW);
+    }
+    assert_eq!(take(&mut queue, NOW).as_deref(), Some("a"));
+    // It comes in a later round than what has its turn.
+    queue.want("addition".to_owned(), add(Priority::Rest), NOW, NOW);
+    assert_eq!(take(&mut queue, NOW).as_deref(), Some("b"));
+    queue.want("addition".to_owned(), add(Priority::Add), NOW, NOW);
+    queue.want("removal".to_owned(), of(1), NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["addition", "removal"]);
+}
