@@ -166,13 +166,6 @@ pub enum Next {
     },
 }
 
-impl Next {
-    const NOTHING: Self = Self::Wait {
-        until: None,
-        limited: None,
-    };
-}
-
 /// The result of a shard's report of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replied {
@@ -472,8 +465,8 @@ impl Publisher {
         } else {
             let was_prompt = self.queue.is_prompt(namespace) == Some(true);
             let carried_out = load == Load::Answered;
-            let mut overtaken = Vec::new();
-            let is_prompt = self.slow.answered(key, carried_out, took, &mut overtaken) && !refused;
+            let (prompt, overtaken) = self.slow.answered(key, carried_out, took);
+            let is_prompt = prompt && !refused;
             for hung in &overtaken {
                 self.echoes.hangs(hung);
             }
@@ -501,7 +494,10 @@ impl Publisher {
     /// Returns the next thing to do. Must be called again after a grant.
     pub fn next(&mut self, now: Duration) -> Next {
         if !self.writes || self.drains {
-            return Next::NOTHING;
+            return Next::Wait {
+                until: None,
+                limited: None,
+            };
         }
         self.echoes.pass(now);
         while let Some(key) = self.slow.pass(now) {

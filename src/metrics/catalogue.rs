@@ -160,7 +160,7 @@ catalogue! {
         without_echo: Gauge "endpointd_writes_without_echo" [resource = Resource::ALL.map(Resource::as_str)] "Writes in flight, and writes that were answered but that endpointd's own watch has not shown yet.";
         without_echo_limit: Gauge "endpointd_writes_without_echo_limit" [resource = Resource::ALL.map(Resource::as_str)] "Limit of endpointd_writes_without_echo; it falls to 2 while endpointd's own watch is late with events, and to 0 while it is closed. 20 writes a second go beyond it.";
         beyond: Counter "endpointd_writes_beyond_limit_total" [resource = Resource::ALL.map(Resource::as_str)] "Writes that went although endpointd_writes_without_echo was at its limit: 20 a second, the rate of kube-controller-manager, after a burst of --max-writes-without-echo at most.";
-        debtors: Gauge "endpointd_namespaces_over_watch_budget" "Namespaces that wait, because they have written slices that are much larger than usual, or because an answer asked for a pause.";
+        paused: Gauge "endpointd_namespaces_over_watch_budget" "Namespaces that wait, because they have written slices that are much larger than usual, or because an answer asked for a pause.";
         watchers: Gauge "endpointd_watchers" "Clients that are taken to watch all slices: the number of nodes times --watchers-per-node, or --watchers.";
         sent_to_watchers: Counter "endpointd_sent_to_watchers_bytes_total" "Bytes that API servers have to send to clients that watch slices: the size of each slice written, times endpointd_watchers.";
     }

@@ -56,7 +56,7 @@ impl WriterMetrics {
                 self.queue.without_echo[resource as usize].set(held as f64);
                 self.queue.without_echo_limit[resource as usize].set(limit as f64);
             }
-            self.queue.debtors.set(queue.paused() as f64);
+            self.queue.paused.set(queue.paused() as f64);
             self.queue.watchers.set(publisher.watchers());
             self.count_held_back(now);
         }

@@ -1,6 +1,6 @@
 //! The write side in virtual time: the product's publisher, and a model of kube-controller-manager beside it, on the same
 //! API servers and with the same changes. Each run prints its figures (`cargo test --test simulator -- --nocapture`) and
-//! holds its bounds. Where the publisher misses what it is meant to do, the bound is what it does today.
+//! holds its bounds.
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 

@@ -179,7 +179,7 @@ impl Echoes {
     }
 
     /// Returns whether our own watches of a resource show less than all of its events.
-    pub(super) fn is_blind(&self, resource: Resource) -> bool {
+    fn is_blind(&self, resource: Resource) -> bool {
         let outputs = Output::ALL.into_iter();
         let streams = outputs.filter(|output| Resource::from(*output) == resource);
         let mut served = streams

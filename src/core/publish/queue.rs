@@ -2,7 +2,7 @@
 //!
 //! A turn sends what is due of one Service: objects to create, updates that add endpoints, other updates, deletions. So no
 //! removal is sent before an addition of its own Service that was due as early. What becomes due meanwhile waits for the next round. Slices and Endpoints
-//! have turns of their own, and so have the namespaces of the slow lane.
+//! have turns of their own, and so have namespaces that are slow and those that were not written yet.
 
 mod services;
 
@@ -66,7 +66,7 @@ pub struct WriteQueue<K, S> {
     turns: [[Turns; 3]; 2],
     /// By resource: the turn that has begun.
     current: [Option<CurrentTurn<K>>; 2],
-    /// By resource: true if the last turn was in the slow lane.
+    /// By resource: true if the last turn was not in the normal lane.
     was_slow: [bool; 2],
     /// The namespaces whose last write was answered promptly, and those that are slow since then.
     prompt: IdMap<u64, bool>,
@@ -238,8 +238,8 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
         self.most = most;
     }
 
-    /// Returns the object of a resource whose turn it is, and takes it as in flight until [`Self::landed`]. No slow namespace
-    /// has a turn unless `slow`.
+    /// Returns the object of a resource whose turn it is, and takes it as in flight until [`Self::landed`]. A namespace
+    /// that is slow, or was not written yet, has a turn only if `slow`.
     pub fn next(&mut self, resource: Resource, slow: bool, now: Duration) -> Option<Granted<K>> {
         let at = resource as usize;
         loop {
@@ -344,7 +344,7 @@ impl<K: Clone + Eq + Hash + Ord, S: BuildHasher> WriteQueue<K, S> {
 
     /// Puts a namespace into the slow lane, or back.
     pub fn set_slow(&mut self, namespace: u64, slow: bool) {
-        // At that number most of them are gone.
+        // Most of so many namespaces have been deleted, and what is known of the others is soon learned again.
         if self.prompt.len() >= TUNING.namespaces_kept {
             self.prompt.clear();
         }

@@ -1,7 +1,8 @@
 //! The slow lane: namespaces whose writes hang or are refused, mostly because of a webhook.
 //!
 //! A namespace is slow from the moment one of its writes hangs, or is refused as by a server that has too much to do, until
-//! one is answered promptly. It has one write in flight, and all slow namespaces share a part of the window. A write
+//! one is answered promptly. It has one write in flight, as has one that was not written yet, which goes before; and all of them
+//! share a part of the window. A write
 //! hangs when it is out for much longer than answers usually take. Some of them leave their places to others, and all once a
 //! write that was sent later is carried out: before that, it may be the API server that hangs. To find that out, one write a
 //! second goes though the window is full. A write that is refused keeps its place in the lane for a second.
@@ -12,9 +13,6 @@ use crate::core::hash::{Hashed, HashedSet};
 use crate::core::object::ObjectKey;
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// The weight of one answer in the usual time.
-const WEIGHT: f64 = 1.0 / 8.0;
 
 /// The writes that are out. Owned by the publisher; the queue knows which namespaces are slow.
 #[derive(Clone, Default, Debug)]
@@ -49,27 +47,27 @@ impl SlowLane {
         self.out.set(key.clone(), now);
     }
 
-    /// Records that the write of an object was answered, and whether it was carried out. Adds those that it has overtaken to a list.
-    /// Returns whether the answer was prompt: no slower than those of writes that were sent later.
+    /// Records that the write of an object was answered, and whether it was carried out. Returns whether the answer was prompt, no
+    /// slower than those of writes that were sent later, and the writes that it has overtaken.
     pub(super) fn answered(
         &mut self,
         key: &Hashed<ObjectKey>,
         carried_out: bool,
         took: Duration,
-        overtaken: &mut Vec<Hashed<ObjectKey>>,
-    ) -> bool {
+    ) -> (bool, Vec<Hashed<ObjectKey>>) {
+        let mut overtaken = Vec::new();
         let hung = self.hanging.get(key).is_some();
         let Some(sent) = self.forget(key) else {
-            return false;
+            return (false, overtaken);
         };
         if carried_out {
-            self.usual += (took.as_secs_f64() - self.usual) * WEIGHT;
+            self.usual += (took.as_secs_f64() - self.usual) * TUNING.answer_weight;
             while let Some(key) = self.hanging.pop_due(sent) {
                 self.overtaken.insert(key.clone());
                 overtaken.push(key);
             }
         }
-        carried_out || !hung
+        (carried_out || !hung, overtaken)
     }
 
     /// Forgets a write. Returns when it was sent, if none that was sent later has been carried out.
@@ -152,9 +150,9 @@ mod tests {
         assert_eq!(lane.probe(), Some(at(2000)));
         lane.granted(&other, false, at(2000));
         lane.sent(&other, at(2000));
-        assert!(lane.answered(&other, true, at(9), &mut Vec::new()));
+        assert_eq!(lane.answered(&other, true, at(9)), (true, vec![hangs.clone()]));
         assert_eq!((lane.taken(1), lane.probe()), (0, None));
-        assert!(!lane.answered(&hangs, true, at(4000), &mut Vec::new()));
+        assert!(!lane.answered(&hangs, true, at(4000)).0);
     }
 
     #[test]
@@ -163,7 +161,7 @@ mod tests {
         lane.granted(&key("a"), true, at(0));
         lane.sent(&key("a"), at(0));
         assert_eq!(lane.held(), 1);
-        assert!(lane.answered(&key("a"), false, at(5), &mut Vec::new()));
+        assert!(lane.answered(&key("a"), false, at(5)).0);
         lane.refused(at(5));
         assert_eq!((lane.held(), lane.next()), (1, Some(at(1005))));
         assert_eq!(lane.pass(at(1005)), None);

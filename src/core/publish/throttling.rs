@@ -81,15 +81,16 @@ impl Throttling {
     /// Records what holds back a write from now on, if anything does.
     pub fn observe(&mut self, limit: Option<Limit>, now: Duration) -> Option<Throttled> {
         let throttles = limit.is_some_and(Limit::throttles);
+        let begins = throttles.then_some(Period {
+            since: now,
+            observed: now,
+            limit,
+            held: now,
+            limited: Duration::ZERO,
+            reported: false,
+        });
         let Some(period) = &mut self.0 else {
-            self.0 = throttles.then_some(Period {
-                since: now,
-                observed: now,
-                limit,
-                held: now,
-                limited: Duration::ZERO,
-                reported: false,
-            });
+            self.0 = begins;
             return None;
         };
         if period.limit.is_some() || limit.is_some() {
@@ -100,15 +101,21 @@ impl Throttling {
         }
         (period.observed, period.limit) = (now, limit);
         let lasted = period.held.saturating_sub(period.since);
+        let is_over = now.saturating_sub(period.held) >= CALM;
+        if period.reported {
+            if !is_over {
+                return None;
+            }
+            self.0 = begins;
+            return Some(Throttled::Over(lasted));
+        }
         // Moments now and then are not worth a line.
         let mostly = period.limited * 2 >= lasted;
-        if now.saturating_sub(period.held) >= CALM || !(mostly || period.reported || lasted < LONG) {
-            let reported = period.reported;
-            self.0 = None;
-            let begun = self.observe(limit, now);
-            return begun.or(reported.then_some(Throttled::Over(lasted)));
+        if is_over || lasted >= LONG && !mostly {
+            self.0 = begins;
+            return None;
         }
-        let limit = limit.filter(|_| throttles && !period.reported && lasted >= LONG)?;
+        let limit = limit.filter(|_| throttles && lasted >= LONG)?;
         period.reported = true;
         Some(Throttled::Long(limit, lasted))
     }

@@ -1,4 +1,4 @@
-//! Every constant of the write side that is not a flag, with its unit. docs/design.md says how each was found.
+//! Every constant that decides when a write goes and is not a flag, with its unit. docs/design.md says how each was found.
 
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(super) struct Tuning {
     pub nodes_outlived: Duration,
     /// The smallest window.
     pub window_least: f64,
+    /// The weight of one answer in what answers usually take.
+    pub answer_weight: f64,
     /// A write that is out for so many times what answers usually take hangs,
     pub hangs_after: f64,
     /// but not before this time.
@@ -83,6 +85,7 @@ pub(super) const TUNING: Tuning = Tuning {
     group_period: Duration::from_millis(250),
     nodes_outlived: Duration::from_secs(600),
     window_least: 2.0,
+    answer_weight: 0.125,
     hangs_after: 10.0,
     hangs_least: Duration::from_millis(100),
     hanging_most: 64,
