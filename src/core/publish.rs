@@ -24,6 +24,7 @@ mod budget;
 mod places;
 pub mod queue;
 pub mod reports;
+mod resource;
 pub mod signals;
 mod slow;
 pub mod throttling;
@@ -33,7 +34,7 @@ mod window;
 
 pub use budget::{WatchLimits, Watchers};
 pub use places::WriteEffect;
-pub use queue::Resource;
+pub use resource::Resource;
 pub use tuning::LATE;
 
 use super::backoff::Retry;

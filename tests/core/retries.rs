@@ -10,7 +10,8 @@ use endpointd::core::labels::Labels;
 use endpointd::core::namespace::ObjectEvent::Meta;
 use endpointd::core::namespace::{BuiltRequest, Outcome, OutputEvent, WorkItem};
 use endpointd::core::object::{Editor, ObjectName, Output};
-use endpointd::core::publish::queue::{Due, Granted, Resource, WriteQueue};
+use endpointd::core::publish::Resource;
+use endpointd::core::publish::queue::{Due, Granted, WriteQueue};
 use std::hash::RandomState;
 use std::time::Duration;
 

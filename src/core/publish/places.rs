@@ -17,35 +17,13 @@
 //! Where echoes tell nothing, because our own watch is late, closed or broken, places do not come back, and writes go at
 //! kube-controller-manager's rate. No reason has to be found.
 
-use super::queue::Resource;
+use super::resource::Resource;
 use super::tuning::{LATE, TUNING};
 use crate::core::bucket::TokenBucket;
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::object::{ObjectKey, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-impl Resource {
-    /// Both resources.
-    pub const ALL: [Self; 2] = [Self::Slices, Self::Endpoints];
-
-    /// Returns the name of the resource in metrics, as it stands in paths.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Slices => "endpointslices",
-            Self::Endpoints => "endpoints",
-        }
-    }
-}
-
-impl From<Output> for Resource {
-    fn from(output: Output) -> Self {
-        match output {
-            Output::Slice | Output::Mirrored => Self::Slices,
-            Output::Endpoints => Self::Endpoints,
-        }
-    }
-}
 
 /// The effect of a request on the object that others watch, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

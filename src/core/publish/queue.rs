@@ -7,6 +7,7 @@
 mod services;
 
 use self::services::{Lane, Namespace, Service};
+use super::resource::Resource;
 use super::tuning::TUNING;
 use super::turns::{Age, Turns, Waiting};
 use crate::core::deadlines::Deadlines;
@@ -16,15 +17,6 @@ use crate::core::priority::{Priority, Stage};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
-
-/// Whether an object is a slice or an Endpoints object. They have turns of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resource {
-    /// discovery.k8s.io/v1 `EndpointSlice`, mirrored ones included.
-    Slices,
-    /// v1 Endpoints.
-    Endpoints,
-}
 
 /// What decides when an object's turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
