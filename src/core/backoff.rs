@@ -15,7 +15,7 @@ const TERMINATING: Duration = Duration::from_secs(300);
 const FIRST: Duration = Duration::from_millis(100);
 
 /// The effect of an object's earlier failures on its next request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Retry {
     /// No request failed, or the content to send is not what failed.
     Now,
@@ -44,8 +44,8 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// Returns the delay, between half of the nominal one and all of it, depending on `random` (0 to 1).
-    pub fn delay(self, random: f64) -> Duration {
+    /// Returns the delay, between half of the nominal one and all of it, depending on `jitter` (0 to 1).
+    pub fn delay(self, jitter: f64) -> Duration {
         let nominal = match self {
             Self::Now => return Duration::ZERO,
             Self::Floor => FLOOR,
@@ -55,7 +55,7 @@ impl Retry {
             Self::Terminating { .. } => TERMINATING,
             Self::Contested { changes } => doubled(FIRST, changes).min(LONGEST_CONTESTED),
         };
-        nominal.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+        nominal.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
 

@@ -188,7 +188,8 @@ pub struct Publisher {
     budget: WatchBudget,
     window: Window,
     slow: SlowLane,
-    random: fastrand::Rng,
+    /// Chooses the jitter of delays.
+    seed: u64,
     /// True if this process may write.
     writes: bool,
     /// The present term.
@@ -222,7 +223,7 @@ impl Publisher {
             budget: WatchBudget::new(pacing.watch),
             window: Window::new(pacing.in_flight),
             slow: SlowLane::default(),
-            random: fastrand::Rng::with_seed(seed),
+            seed,
             writes: true,
             term: Term::default(),
             granted: HashedMap::default(),
@@ -343,7 +344,8 @@ impl Publisher {
             namespace,
             service: hash_of(&(namespace, &*want.service)),
         };
-        let mut delay = want.retry.delay(self.random.f64());
+        let jitter = hash_of(&(self.seed, key.known_hash(), want.retry)) as f64 / u64::MAX as f64;
+        let mut delay = want.retry.delay(jitter);
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
             // A retry takes a turn among its namespace's, or keeps the one it has if that comes sooner.
             let next = self.refused.get(&namespace).copied().unwrap_or_default();
@@ -540,7 +542,10 @@ impl Publisher {
             {
                 let Granted { key, priority, age } = granted;
                 let _ = self.bucket.take(now);
-                self.beyond[resource as usize] += u64::from(held >= places && self.is_watched());
+                if self.is_watched() {
+                    self.beyond[resource as usize] += u64::from(held >= places);
+                    self.echoes.pay(resource, now);
+                }
                 self.echoes.granted(&key, now);
                 let is_prompt = self.queue.is_prompt(key.tenant()) == Some(true);
                 self.slow.granted(&key, !is_prompt, now);

@@ -537,6 +537,7 @@ impl Process {
         if self.echoes {
             self.publisher.change().take_echoes();
             self.publisher.change().take_sent();
+            self.publisher.change().take_beyond();
         }
         loop {
             match self.publisher.change().next(self.now) {

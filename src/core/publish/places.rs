@@ -196,11 +196,13 @@ impl Echoes {
             .map_err(|wait| now + wait)
     }
 
+    /// Takes one of the 20 writes a second. A write that has a place goes though there is none.
+    pub(super) fn pay(&mut self, resource: Resource, now: Duration) {
+        let _ = self.places[resource as usize].bucket.take(now);
+    }
+
     /// Records that a write was granted.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        let output = key.object.output;
-        // A write that has a place may find it empty.
-        let _ = self.places[Resource::from(output) as usize].bucket.take(now);
         if self.out.is_empty() && self.held.is_empty() {
             // So that states in which nothing is out are the same for a search through all of them.
             self.number = 0;
@@ -212,7 +214,7 @@ impl Echoes {
             gone: false,
         };
         self.out.insert(key.clone(), out);
-        self.hold(self.number, Held::without_echo(output, now));
+        self.hold(self.number, Held::without_echo(key.object.output, now));
     }
 
     /// Records that the write of an object hangs, as others do not. It gives its place back until it is answered.
