@@ -507,10 +507,12 @@ impl Publisher {
             self.queue.set_slow(key.tenant(), true);
         }
         self.queue.pass(now);
+        // Without watchers, nothing waits for echoes.
+        let echoes = self.is_watched().then(|| self.echoes.next(now)).flatten();
         if self.queue.waiting() == 0 {
             // A call that comes later shows that this process did nothing meanwhile.
             return Next::Wait {
-                until: self.echoes.next(now),
+                until: echoes,
                 limited: None,
             };
         }
@@ -572,7 +574,7 @@ impl Publisher {
             self.queue.next_delayed(),
             self.queue.next_pause(),
             self.slow.next(),
-            self.echoes.next(now),
+            echoes,
         ];
         Next::Wait {
             until: rules.chain(others.into_iter().flatten()).min(),

@@ -400,6 +400,11 @@ impl<'c> World<'c> {
 impl System for World<'_> {
     type Step = Step;
 
+    fn now(&self) -> Option<Duration> {
+        // This fault is over at a certain time.
+        (self.fault != Some(Fault::CreatesFail)).then_some(self.process.now)
+    }
+
     fn steps(&self) -> Vec<Step> {
         let process = &self.process;
         let mut steps = Vec::new();

@@ -390,7 +390,7 @@ impl Echoes {
 
     fn shrink(&mut self, output: Output, answered: Duration, now: Duration) {
         let places = &mut self.places[Resource::from(output) as usize];
-        if answered >= places.shrunk {
+        if answered >= places.shrunk && places.size > TUNING.places_least {
             places.size = (places.size / 2.0).max(TUNING.places_least);
             places.shrunk = now;
         }
