@@ -420,6 +420,7 @@ mod tests {
     fn fill(echoes: &mut Echoes, from: u64, now: Duration) -> u64 {
         let mut version = from;
         while echoes.allow(Resource::Slices, true, now).is_ok() {
+            echoes.pay(Resource::Slices, now);
             echoes.granted(&key(version), now);
             echoes.answered(&key(version), WriteEffect::Written(version), now);
             version += 1;

@@ -78,7 +78,7 @@ pub(super) const TUNING: Tuning = Tuning {
     write_slices: 4.0,
     least_slices: 1.0,
     grown_bytes: 300e6,
-    growth: 0.1,
+    growth: 0.5,
     quick: Duration::from_millis(50),
     growth_kept: Duration::from_secs(10),
     group_slices: 5.0,
