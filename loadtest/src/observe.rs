@@ -6,6 +6,7 @@
 
 pub(crate) mod latencies;
 pub(crate) mod marks;
+mod reach;
 pub(crate) mod visible;
 pub(crate) mod watch;
 mod wire;

@@ -11,8 +11,9 @@
 use super::PodNumber;
 use super::latencies::Latencies;
 use super::marks::{Mark, Marks};
+use super::reach::Reach;
 use crate::oracle::Family;
-use crate::report::model::Latency;
+use crate::report::model::{Latency, Reachable};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
@@ -75,6 +76,7 @@ struct Set {
     pods: HashMap<PodNumber, Seen>,
     /// The Service was edited: until then nothing is measured.
     blurred_until: Option<Instant>,
+    reach: Reach,
 }
 
 #[derive(Debug, Default)]
@@ -173,6 +175,7 @@ impl Visibility {
         for (id, shown) in targets {
             let set = self.sets.entry(id).or_default();
             let blurred = is_future(set.blurred_until, now);
+            set.reach.becomes(pod, shown.takes_traffic());
             let seen = set.pods.entry(pod).or_default();
             if !is_future(seen.blurred_until, now) {
                 seen.possible.clear();
@@ -267,6 +270,9 @@ impl Visibility {
         self.measured.begun.clear();
         self.measured.ended.clear();
         self.overtaken = 0;
+        for set in self.sets.values_mut() {
+            set.reach.begin();
+        }
     }
 
     /// An object of the set that showed the pods of one list now shows those of another; both in the order of
@@ -321,6 +327,13 @@ impl Visibility {
         [self.measured.begun.report(), self.measured.ended.report()]
     }
 
+    /// How many endpoints of a Service could be used before and at the worst moment, of the Service that lost the largest share.
+    pub(crate) fn fewest_reachable(&self) -> Option<Reachable> {
+        let sets = self.sets.values().map(|set| set.reach.measured());
+        let had_some = sets.filter(|reachable| reachable.before > 0);
+        had_some.min_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+
     /// Returns the latencies that were measured so far.
     pub(crate) fn latencies(&mut self) -> &mut Latencies {
         &mut self.measured.all
@@ -335,6 +348,7 @@ impl Visibility {
         let Some(seen) = set.pods.get_mut(&pod) else {
             return;
         };
+        set.reach.shows(pod, seen.shown.takes_traffic());
         if let Some(awaited) = seen
             .awaited
             .as_mut()

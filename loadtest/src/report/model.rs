@@ -37,6 +37,8 @@ pub struct Report {
     pub slices: Latency,
     /// The same for the Endpoints object.
     pub endpoints: Latency,
+    /// Of the Service that lost the largest share of its endpoints; none where no Service had any.
+    pub fewest_reachable: Option<Reachable>,
     /// How late the generator itself was: from when a change was due until it was sent.
     pub generator_lag: Latency,
     /// The writes that were made for the changes.
@@ -205,6 +207,23 @@ pub struct LatencySample {
     pub p99: u64,
     /// The longest.
     pub max: u64,
+}
+
+/// Endpoints of a Service that could be used: slices showed them as ready, and their pods were ready and not asked to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Reachable {
+    /// At the first measured change.
+    pub before: u64,
+    /// At the worst moment since then.
+    pub fewest: u64,
+}
+
+impl Reachable {
+    /// The fewest, as a share of those before.
+    pub fn share(self) -> f64 {
+        self.fewest as f64 / self.before.max(1) as f64
+    }
 }
 
 /// The writes of the controller, as a watching client saw them.

@@ -2,7 +2,7 @@
 
 use super::figures::{self, Better, DURATIONS, Figure, Group, Judgement, Mood, WRITES};
 use super::format::{self, bytes, clean, cut, number, rate, seconds, short};
-use super::model::Report;
+use super::model::{Reachable, Report};
 use super::runs::Run;
 use anstyle::{AnsiColor, Style};
 use std::fmt::Write as _;
@@ -64,6 +64,7 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     };
     table.head(report);
     table.latencies(report);
+    table.reachable(report);
     table.work(report);
     table.watchers(report);
     table.claims(report);
@@ -138,6 +139,18 @@ impl Table {
                 self.line(&unseen);
             }
         }
+    }
+
+    fn reachable(&mut self, report: &Report) {
+        let Some(reachable) = report.fewest_reachable else {
+            return;
+        };
+        let Reachable { before, fewest } = reachable;
+        self.line("");
+        self.line(&format!(
+            "{:<NAME$}{fewest} of {before} endpoints of a Service",
+            "Fewest usable"
+        ));
     }
 
     fn work(&mut self, report: &Report) {

@@ -86,6 +86,7 @@ impl Sampler {
             failed: tally.failed(),
         };
         report.slices = seen.slices.lock().latency();
+        report.fewest_reachable = seen.slices.lock().fewest_reachable();
         report.endpoints = seen.endpoints.lock().latency();
         report.generator_lag = tally.lag.lock().report();
         let writes = seen.writes().since(&self.first);
