@@ -135,6 +135,7 @@ impl WatchBudget {
         while self.nodes.front().is_some_and(|(until, _)| *until <= now) {
             self.nodes.pop_front();
         }
+        let period = TUNING.group_period.as_secs_f64();
         let base = self.base();
         if base.is_infinite() {
             self.left = f64::INFINITY;
@@ -149,12 +150,12 @@ impl WatchBudget {
             } else {
                 0.0
             };
-            let growth = passed * base * TUNING.growth;
+            // A writer that is held back looks again after a group's period: what is longer was a pause.
+            let growth = passed.min(period) * base * TUNING.growth;
             self.grown = (self.grown + growth).min((most - base).max(0.0));
         }
         let rate = self.rate();
         let usual = self.usual();
-        let period = TUNING.group_period.as_secs_f64();
         let group = (TUNING.group_slices * usual).min(rate * period).max(usual);
         self.left = (self.left + passed * rate).min(rate.max(group));
         if self.left <= 0.0 {
@@ -262,8 +263,14 @@ mod tests {
     #[test]
     fn what_is_not_used_up_for_ten_seconds_is_lost() {
         let mut budget = budget(300, 120e6);
-        written(&mut budget, EchoPace::Quick, 10);
-        assert!(budget.grown > 0.0);
+        written(&mut budget, EchoPace::Quick, 1);
+        let grown = budget.grown;
+        assert!(grown > 0.0);
+        let _ = budget.allow(EchoPace::Quick, budget.last + 9 * SECOND);
+        assert!(
+            budget.grown - grown <= budget.base() * 0.13,
+            "a pause is no proof of room"
+        );
         let _ = budget.allow(EchoPace::Quick, budget.last + 11 * SECOND);
         assert!(budget.grown < 1.0);
     }
