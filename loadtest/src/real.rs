@@ -94,6 +94,9 @@ pub struct Args {
     /// --quick
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     watchers: Option<u16>,
+    /// Have those of the fan-out loads speak HTTP/2, as kube-proxy does
+    #[arg(long)]
+    watchers_http2: bool,
     /// Folder for logs and reports
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     out: PathBuf,
@@ -181,6 +184,7 @@ impl Work {
             pods: args.pods,
             rounds: args.rounds,
             watchers: args.watchers,
+            watchers_http2: args.watchers_http2,
             planes: args.planes.map_or_else(planes, usize::from),
             scenarios: args.scenarios.clone(),
             out: std::path::absolute(&args.out)?,

@@ -80,6 +80,8 @@ pub(super) struct Work {
     pub(super) rounds: Option<usize>,
     /// Simulated kube-proxies of the fan-out loads.
     pub(super) watchers: Option<u16>,
+    /// They speak HTTP/2.
+    pub(super) watchers_http2: bool,
     /// Where logs and reports go.
     pub(super) out: PathBuf,
 }

@@ -38,6 +38,7 @@ struct Sizes {
     services: usize,
     nodes: usize,
     loads: Vec<Load>,
+    watchers_http2: bool,
     duration: &'static str,
     rounds: usize,
 }
@@ -185,6 +186,7 @@ impl Sizes {
             services: 40,
             nodes: usize::from(work.watchers.unwrap_or(300)),
             loads: Vec::new(),
+            watchers_http2: work.watchers_http2,
             duration: "20s",
             rounds: work.rounds.unwrap_or(3),
         }
@@ -197,6 +199,7 @@ impl Sizes {
             services: 8,
             nodes: usize::from(work.watchers.unwrap_or(40)),
             loads: Vec::new(),
+            watchers_http2: work.watchers_http2,
             duration: "6s",
             rounds: work.rounds.unwrap_or(1),
         }
@@ -219,10 +222,10 @@ impl Sizes {
             &format!("--duration={}", self.duration),
             &format!("--outputs={outputs}"),
         ]);
-        line.extend(
-            load.watchers
-                .map(|watchers| format!("--watchers={watchers}").into()),
-        );
+        if let Some(watchers) = load.watchers {
+            line.push(format!("--watchers={watchers}").into());
+            line.extend(self.watchers_http2.then(|| "--watchers-http2".into()));
+        }
         line
     }
 }
