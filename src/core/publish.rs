@@ -507,12 +507,10 @@ impl Publisher {
             self.queue.set_slow(key.tenant(), true);
         }
         self.queue.pass(now);
-        // Without watchers, nothing waits for echoes.
-        let echoes = self.is_watched().then(|| self.echoes.next(now)).flatten();
         if self.queue.waiting() == 0 {
             // A call that comes later shows that this process did nothing meanwhile.
             return Next::Wait {
-                until: echoes,
+                until: self.next_echo(now),
                 limited: None,
             };
         }
@@ -574,7 +572,7 @@ impl Publisher {
             self.queue.next_delayed(),
             self.queue.next_pause(),
             self.slow.next(),
-            echoes,
+            self.next_echo(now),
         ];
         Next::Wait {
             until: rules.chain(others.into_iter().flatten()).min(),
@@ -584,6 +582,11 @@ impl Publisher {
 
     fn is_full(&self) -> bool {
         self.slow.taken(self.queue.in_flight()) >= self.window.size()
+    }
+
+    /// Returns when to look at echoes at the latest. Without watchers, nothing waits for them.
+    fn next_echo(&self, now: Duration) -> Option<Duration> {
+        self.is_watched().then(|| self.echoes.next(now)).flatten()
     }
 
     fn is_watched(&self) -> bool {
