@@ -148,8 +148,8 @@ impl Table {
         let Reachable { before, fewest } = reachable;
         self.line("");
         self.line(&format!(
-            "{:<NAME$}{fewest} of {before} endpoints of a Service",
-            "Fewest usable"
+            "{:<NAME$}{fewest} of {before} endpoints of a Service at the worst moment",
+            "Reachable"
         ));
     }
 
